@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream, StreamOptions, TlsFiles};
+use forebay_client::{Credentials, JobSpec, LocalWorkerSlot, Remote, Service, ServiceStream, StreamOptions, TlsFiles};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::SavedSkip;
 use forebay_io::Blobs;
@@ -244,9 +244,13 @@ impl ServiceClient {
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let (budget, known) = (budget.into(), left_out.iter().map(SavedSkip::to_skipped).collect());
             let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
-            // What its machine has to spare says whoever looks after a local worker, or the reader itself.
+            // The supervisor of a local worker measures the host; without one, the consumer does.
             let is_alone = threads == LocalThreads::Fixed(0);
-            let seat = Arc::new(if is_alone { Seat::looking(look_at_machine()) } else { Seat::beside(local_key()?) });
+            let slot = Arc::new(if is_alone {
+                LocalWorkerSlot::with_probe(look_at_machine())
+            } else {
+                LocalWorkerSlot::for_worker(local_key()?)
+            });
             let options = StreamOptions {
                 consumer,
                 ordered,
@@ -254,15 +258,15 @@ impl ServiceClient {
                 from: from.clone(),
                 budget,
                 known,
-                seat: seat.clone(),
-                tell: crate::cache::warn,
-                absence,
-                watch: crate::up::watch(&self.service, !is_alone),
+                local_worker: slot.clone(),
+                warn: crate::cache::warn,
+                rank_timeout: absence,
+                liveness: crate::up::watch(&self.service, !is_alone),
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;
-            let recipe = self.recipe(command, (opened.id(), consumer.0), seat.key());
-            let start = || LocalWorker::start(recipe, threads, seat);
+            let recipe = self.recipe(command, (opened.id(), consumer.0), slot.key());
+            let start = || LocalWorker::start(recipe, threads, slot);
             let local = if is_alone { None } else { Some(start()?) };
             let stream = Iteration::Service(Box::new(stream), local);
             Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))

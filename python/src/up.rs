@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
-use forebay_client::{Service, Watch};
+use forebay_client::{LivenessCheck, Service};
 use forebay_core::Result;
 use forebay_server::{CacheConfig, CachePlaces, Objective, Policy, StorePrices, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
@@ -42,10 +42,10 @@ pub(crate) fn check(address: &str) -> Result<()> {
 
 /// Says to the readers of a service when nothing can come any more, if this process started it. `local` says that a reader has a
 /// worker beside it.
-pub(crate) fn watch(service: &Arc<Service>, local: bool) -> Watch {
-    let Some(up) = started(service.address()).map(|up| Arc::downgrade(&up)) else { return Watch::default() };
+pub(crate) fn watch(service: &Arc<Service>, local: bool) -> LivenessCheck {
+    let Some(up) = started(service.address()).map(|up| Arc::downgrade(&up)) else { return LivenessCheck::default() };
     let service = service.clone();
-    Watch::new(move |poll| match up.upgrade() {
+    LivenessCheck::new(move |poll| match up.upgrade() {
         Some(up) => up.check_workers(&service, local, poll),
         None => Ok(()),
     })

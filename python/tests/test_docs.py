@@ -1,4 +1,4 @@
-"""Every Python snippet of README.md and docs/ runs, in order, page by page."""
+"""Every Python snippet of README.md and docs/ runs, in order, page by page; links lead somewhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: All pages: also those for contributors, whose paths are those of the tree.
+WRITTEN = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+NAMED_FILE = re.compile(r"`((?:bench|crates|docs|examples|fuzz|python)/[\w./-]+)`")
 FENCE = re.compile(r"^```python(?: (\w+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +51,36 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / f"{i}.jpg").write_bytes(picture(i, "JPEG", "RGB"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, by GitHub's rule."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text()):
+        to = page.parent / path if path else page
+        assert to.exists(), path
+        assert not anchor or anchor in anchors(to), f"{path}#{anchor}"
+
+
+def test_indexes_have_every_page() -> None:
+    for folder, besides in (("docs", {"README.md"}), ("docs/contributing", set()), ("docs/adr", {"README.md"})):
+        index = ROOT / ("docs/adr/README.md" if folder == "docs/adr" else "docs/README.md")
+        linked = {(index.parent / path).resolve() for path, _ in LINK.findall(index.read_text())}
+        pages = {page.resolve() for page in (ROOT / folder).glob("*.md") if page.name not in besides}
+        assert pages <= linked
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "contributing").glob("*.md"))], ids=lambda p: p.name
+)
+def test_files_that_contributors_are_sent_to_are_there(page: Path) -> None:
+    assert [name for name in NAMED_FILE.findall(page.read_text()) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name in COMPLETE], ids=lambda p: p.name)

@@ -1,4 +1,4 @@
-//! Hands blobs to the dispatcher before a job is opened, and those of the tail's ops to this process's engine.
+//! Uploads blobs to the dispatcher before a job is opened, and keeps the blobs of the ops that this process runs.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use forebay_proto::{BLOB_PART_BYTES_MAX, BlobPart, MissingBlobsRequest};
 
 use crate::service::Service;
 
-/// Uploads those of `ids` that the dispatcher lacks.
+/// Uploads the blobs of `ids` that the dispatcher lacks.
 pub(crate) fn upload(
     service: &Service,
     ids: &[&BlobId],
@@ -20,16 +20,16 @@ pub(crate) fn upload(
         return Ok(());
     }
     let request = MissingBlobsRequest { ids: ids.iter().map(|id| id.0.clone()).collect() };
-    let missing = service.call(
+    let answer = service.call(
         move |mut c| {
             let request = request.clone();
             async move { c.missing_blobs(request).await }
         },
         poll,
     )?;
-    for id in missing.ids {
+    for id in answer.ids {
         let id = BlobId(id);
-        let bytes = blobs(&id).ok_or_else(|| lacking(&id))?;
+        let bytes = blobs(&id).ok_or_else(|| missing(&id))?;
         service.call(
             move |mut c| {
                 let parts: Vec<_> = parts(&id, bytes.clone()).collect();
@@ -41,7 +41,7 @@ pub(crate) fn upload(
     Ok(())
 }
 
-/// The parts share the blob's memory.
+/// Splits a blob into upload parts, which share its memory.
 fn parts(id: &BlobId, bytes: Bytes) -> impl Iterator<Item = BlobPart> + Send + 'static {
     let id = id.0.clone();
     let count = bytes.len().div_ceil(BLOB_PART_BYTES_MAX).max(1);
@@ -52,18 +52,18 @@ fn parts(id: &BlobId, bytes: Bytes) -> impl Iterator<Item = BlobPart> + Send + '
     })
 }
 
-/// The blobs that this process runs by itself.
+/// The blobs of the ops that run in this process.
 #[derive(Default)]
 pub(crate) struct TailBlobs(HashMap<BlobId, Bytes>);
 
 impl TailBlobs {
-    /// Takes what the ops need that run after the merge.
+    /// Takes the blobs of the ops that run after the merge.
     pub(crate) fn of(stages: &Stages, blobs: &dyn Fn(&BlobId) -> Option<Bytes>) -> Result<Self> {
         let mut kept = HashMap::new();
         for step in &stages.tail {
             let TailStep::Work(work) = step else { continue };
             for id in work.steps().iter().filter_map(|s| s.node.op.blob()) {
-                kept.insert(id.clone(), blobs(id).ok_or_else(|| lacking(id))?);
+                kept.insert(id.clone(), blobs(id).ok_or_else(|| missing(id))?);
             }
         }
         Ok(Self(kept))
@@ -72,10 +72,10 @@ impl TailBlobs {
 
 impl forebay_io::Blobs for TailBlobs {
     fn get(&self, id: &BlobId) -> Result<Bytes> {
-        self.0.get(id).cloned().ok_or_else(|| lacking(id))
+        self.0.get(id).cloned().ok_or_else(|| missing(id))
     }
 }
 
-fn lacking(id: &BlobId) -> Error {
+fn missing(id: &BlobId) -> Error {
     Error::new(ErrorKind::NotFound, format!("blob {} of the pipeline is not in this process", id.0))
 }

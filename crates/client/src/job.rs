@@ -1,4 +1,4 @@
-//! A job: what is asked for, and what was opened.
+//! The specification of a job, and an opened job.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -17,29 +17,31 @@ use crate::options::POLL;
 use crate::runtime::runtime;
 use crate::service::Service;
 
-/// What is asked for.
+/// The specification of a job.
 #[derive(Debug, Clone)]
 pub struct JobSpec {
-    /// The name that readers share.
+    /// The name under which all consumers open the job.
     pub name: String,
     /// The pipeline.
     pub graph: Graph,
-    /// What everything random follows from.
+    /// The seed of all random numbers.
     pub seed: Seed,
-    /// Passes over the pipeline; `None` is without end.
+    /// Passes over the pipeline; `None` for a job without end.
     pub epochs: Option<u64>,
-    /// How many readers share it; at least 1.
+    /// The number of consumers that share the job; at least 1.
     pub consumers: u32,
-    /// Whether all readers get as much in every epoch; `None` is so where there are several and counts are known.
+    /// Whether all consumers get equally many batches in every epoch. `None` means yes if there are several consumers
+    /// and the plan knows the counts.
     pub even: Option<bool>,
-    /// How all readers end an epoch together where the plan does not know how many batches each has; `None` drops, unless `even` is
-    /// `Some(false)`.
+    /// How all consumers end an epoch together if the plan does not know how many batches each has. `None` means
+    /// `Drop`, unless `even` is `Some(false)`.
     pub ending: Option<Ending>,
-    /// Whether all readers get batches of the same bucket at each step. Default: false.
+    /// Whether all consumers get batches of the same bucket at each step. Default: false.
     pub coordinated: bool,
-    /// How much of the workers it gets beside other jobs that want more than there is: 1 to 1000. Default: 1.
+    /// The job's share of the workers, relative to other jobs, when jobs want more workers than there are: 1 to 1000.
+    /// Default: 1.
     pub weight: u32,
-    /// Jobs of a higher one go first: 0 to 9. Default: 0.
+    /// Jobs of a higher priority get workers first: 0 to 9. Default: 0.
     pub priority: u32,
 }
 
@@ -54,52 +56,52 @@ pub struct OpenedJob {
 }
 
 impl OpenedJob {
-    /// Returns its name.
+    /// Returns the job's name.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    /// Returns its number at the dispatcher.
+    /// Returns the job's number at the dispatcher.
     pub fn id(&self) -> u64 {
         self.definition.job
     }
 
-    /// Returns what its workers ask for; none where the dispatcher has no tokens.
+    /// Returns the key that the job's workers require; an empty key if the dispatcher has no tokens.
     pub(crate) fn key(&self) -> JobKey {
         JobKey::from_bytes(&self.definition.key)
     }
 
-    /// Returns the seed that it was created with.
+    /// Returns the seed with which the job was created.
     pub fn seed(&self) -> Seed {
         Seed(self.definition.seed)
     }
 
-    /// Returns how many epochs it has; `None` is without end.
+    /// Returns the number of epochs; `None` for a job without end.
     pub fn epochs(&self) -> Option<u64> {
         Some(self.definition.epochs).filter(|&n| n > 0)
     }
 
-    /// Returns how many readers share it.
+    /// Returns the number of consumers that share the job.
     pub fn consumers(&self) -> u32 {
         self.definition.consumers
     }
 
-    /// Returns how all readers end an epoch together.
+    /// Returns how all consumers end an epoch together.
     pub fn ending(&self) -> Ending {
         self.definition.ending().into()
     }
 
-    /// Returns where each op runs.
+    /// Returns the stages, which say where each op runs.
     pub fn stages(&self) -> &Arc<Stages> {
         &self.stages
     }
 
-    /// Returns which rows make which split.
+    /// Returns the epoch plan, which says which rows make which split.
     pub fn plan(&self) -> &Arc<EpochPlan> {
         &self.plan
     }
 
-    /// Prepares what runs in this process.
+    /// Prepares the ops that run in this process.
     pub(crate) fn executable(&self, functions: Arc<dyn Functions>, memory: Memory) -> Result<Arc<Executable>> {
         let environment = Environment {
             blobs: self.blobs.clone(),
@@ -112,8 +114,8 @@ impl OpenedJob {
     }
 }
 
-/// What comes from the task that opens a job.
-enum News {
+/// A message from the task that opens a job.
+enum OpenEvent {
     Progress(u64, u64),
     Done(Box<Result<JobDefinition>>),
 }
@@ -145,8 +147,9 @@ pub(crate) fn open(
         priority: spec.priority,
         ending: forebay_proto::Ending::from(ending).into(),
     };
-    let definition = ask_again(service, &request, progress, poll)?;
-    // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.
+    let definition = open_with_retries(service, &request, progress, poll)?;
+    // The job's creator may have ordered the same ops differently. Saved positions depend on the order, so it
+    // is taken over.
     let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
     let stages = Arc::new(Stages::in_parts(&graph, definition.sharding().parts())?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
@@ -162,8 +165,8 @@ pub(crate) fn open(
     })
 }
 
-/// Opening is idempotent, so a dispatcher that restarts meanwhile is simply asked again.
-fn ask_again(
+/// Opens a job; retries while the dispatcher restarts. Opening is idempotent.
+fn open_with_retries(
     service: &Service,
     request: &OpenJobRequest,
     progress: &mut dyn FnMut(u64, u64),
@@ -171,8 +174,8 @@ fn ask_again(
 ) -> Result<JobDefinition> {
     let start = Instant::now();
     loop {
-        match ask(service, request.clone(), progress, poll) {
-            Err(e) if is_broken(&e, service) && start.elapsed() < service.deadline() => {
+        match open_once(service, request.clone(), progress, poll) {
+            Err(e) if may_retry(&e, service) && start.elapsed() < service.deadline() => {
                 service.leader().failed(&e);
                 poll()?;
                 std::thread::sleep(POLL);
@@ -182,28 +185,29 @@ fn ask_again(
     }
 }
 
-/// A storage that does not answer the dispatcher is Unavailable too, but names no dispatcher.
-fn is_broken(error: &Error, service: &Service) -> bool {
+/// Says whether a retry may succeed. A storage that does not answer the dispatcher is Unavailable too, but that error
+/// names no dispatcher.
+fn may_retry(error: &Error, service: &Service) -> bool {
     let ours = error.get("address") == Some(service.address()) || leader(error).is_some();
     may_pass(error) && (ours || error.kind() != ErrorKind::Unavailable)
 }
 
-fn ask(
+fn open_once(
     service: &Service,
     request: OpenJobRequest,
     progress: &mut dyn FnMut(u64, u64),
     poll: &mut dyn FnMut() -> Result<()>,
 ) -> Result<JobDefinition> {
     let dispatcher = service.leader().clone();
-    // Progress is sent at a person's pace; the channel holds what one slow callback lets pile up.
-    let (tell, news) = mpsc::channel();
+    // The dispatcher sends progress rarely, so the unbounded channel stays short even if the callback is slow.
+    let (sender, events) = mpsc::channel();
     let task = runtime()?.spawn(async move {
         let failed = |status: tonic::Status| to_error(&status, dispatcher.addresses());
         let opened = async {
             let mut events = client(dispatcher.link().await?).open_job(request).await.map_err(failed)?.into_inner();
             while let Some(event) = events.message().await.map_err(failed)? {
                 match event.event {
-                    Some(Event::Progress(p)) => drop(tell.send(News::Progress(p.done, p.total))),
+                    Some(Event::Progress(p)) => drop(sender.send(OpenEvent::Progress(p.done, p.total))),
                     Some(Event::Opened(definition)) => return Ok(definition),
                     None => {}
                 }
@@ -211,12 +215,12 @@ fn ask(
             Err(Error::internal("the dispatcher ended without opening the job"))
         };
         let done = opened.await;
-        let _ = tell.send(News::Done(Box::new(done)));
+        let _ = sender.send(OpenEvent::Done(Box::new(done)));
     });
     let outcome = loop {
-        match news.recv_timeout(POLL) {
-            Ok(News::Progress(done, total)) => progress(done, total),
-            Ok(News::Done(done)) => break *done,
+        match events.recv_timeout(POLL) {
+            Ok(OpenEvent::Progress(done, total)) => progress(done, total),
+            Ok(OpenEvent::Done(done)) => break *done,
             Err(mpsc::RecvTimeoutError::Disconnected) => break Err(Error::internal("a task of the client failed")),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if let Err(error) = poll() {

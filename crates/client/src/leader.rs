@@ -1,4 +1,4 @@
-//! The connection to the dispatcher that leads, kept while it answers and found anew when it does not.
+//! The connection to the leader among the dispatchers: kept while the leader answers, made anew when it does not.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use forebay_proto::{Link, Remote, attempt, reach};
 use crate::lock::lock;
 use crate::runtime::Owner;
 
-/// The dispatchers of a service, and the connection to the one that leads.
+/// The dispatchers of a service, and the connection to the leader.
 pub(crate) struct Leader {
     remote: Remote,
     link: Mutex<Option<(Owner, Link)>>,
@@ -20,17 +20,17 @@ impl Leader {
         Self { remote, link: Mutex::new(None) }
     }
 
-    /// Returns the dispatchers, and what to show them.
+    /// Returns the dispatchers' addresses and the credentials for them.
     pub(crate) fn remote(&self) -> &Remote {
         &self.remote
     }
 
-    /// Returns the addresses as they were given.
+    /// Returns the addresses as the user gave them.
     pub(crate) fn addresses(&self) -> &str {
         &self.remote.address
     }
 
-    /// Connects, again and again until the deadline.
+    /// Connects; retries until the deadline.
     ///
     /// # Errors
     /// As [`reach`].
@@ -43,7 +43,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Returns the connection of this process.
+    /// Returns the connection; connects first if this process has none.
     ///
     /// # Errors
     /// As [`attempt`].
@@ -60,7 +60,8 @@ impl Leader {
         Ok(new)
     }
 
-    /// A call failed. Where the dispatcher did not answer, or does not lead any more, the next call looks for another.
+    /// A call failed. If the dispatcher did not answer, or does not lead any more, drops the connection, so that the
+    /// next call finds the leader.
     pub(crate) fn failed(&self, error: &Error) {
         if error.kind() == ErrorKind::Unavailable {
             self.keep(None);
@@ -72,7 +73,7 @@ impl Leader {
         if let Some((owner, link)) = before
             && !owner.is_here()
         {
-            // The parent's: its runtime is not here to close it.
+            // The parent process opened it. Its runtime does not exist here and cannot close it.
             std::mem::forget(link);
         }
     }

@@ -1,4 +1,4 @@
-//! Locks that outlive a panic: what they guard is plain data, consistent between statements.
+//! Locks mutexes even after a panic of another holder: the guarded data is consistent between statements.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! How a stream reads, and the bounds that it keeps.
+//! The options of a stream, and its bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,48 +8,48 @@ use forebay_data::{MemoryBudget, Schema};
 use forebay_exec::{Budget, Position, SkippedSample};
 use forebay_plan::EpochPlan;
 
-use crate::seat::Seat;
-use crate::watch::Watch;
+use crate::local_worker::LocalWorkerSlot;
+use crate::stream::liveness::LivenessCheck;
 
-/// Splits that a stream chooses to have ahead.
+/// The default window: splits ahead of the consumer.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_CHOSEN_MAX: u64 = 16;
-/// Splits that a user may ask to have ahead. Each has a connection of its own.
+/// The largest window that a user may set. Each split has a connection of its own.
 pub(crate) const WINDOW_MAX: u32 = 64;
-/// A split whose size is not known until it is read is taken to be this large.
+/// The assumed size of a split whose size is unknown before it is read.
 const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
-/// How often a waiting call asks whether it should go on.
+/// How often a waiting call calls `poll`.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// How one consumer reads a job.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    /// Which of the job's readers this is. Default: 0.
+    /// The index of this consumer in the job. Default: 0.
     pub consumer: ConsumerIndex,
-    /// Whether splits come in order. If not, each comes as it is computed. Default: yes.
+    /// Whether splits are delivered in order; if not, as they are computed. Default: yes.
     pub ordered: bool,
-    /// Splits that may be ahead of what was consumed, at most 64. Default: 2 to 16, by their size.
+    /// Splits that may be ahead of the consumer, at most 64. Default: 2 to 16, depending on their size.
     pub window: Option<u32>,
-    /// How much memory may be taken here. Default: as much as is of use.
+    /// The memory that the stream may use. Default: as much as is useful.
     pub memory: MemoryBudget,
-    /// Where to go on from. Default: from the start.
+    /// The position to resume from. Default: the start.
     pub from: Option<Position>,
-    /// How long to wait for a dispatcher that does not answer, once there is nothing left to read. Default: 60 s.
+    /// How long to wait for a dispatcher that does not answer, once all assigned splits are consumed. Default: 60 s.
     pub deadline: Duration,
-    /// How many samples may be left out, where the pipeline leaves out those that fail. Default: one in a hundred.
+    /// How many samples may be skipped, if the pipeline skips failing samples. Default: one in a hundred.
     pub budget: Budget,
-    /// Samples that an earlier run left out and this one must, too. Default: none.
+    /// Samples that an earlier run skipped, so that this one must skip them, too. Default: none.
     pub known: Vec<SkippedSample>,
-    /// The place of its local worker. Default: empty.
-    pub seat: Arc<Seat>,
-    /// How long a reader waits for a batch that nobody computes before its user is told. Default: 10 s.
+    /// The slot of the consumer's local worker. Default: empty.
+    pub local_worker: Arc<LocalWorkerSlot>,
+    /// How long a consumer waits for a batch that no worker computes before it warns the user. Default: 10 s.
     pub patience: Duration,
-    /// Tells the user, at most once for each stream. Called by whoever called `next`. Default: a warning in the log.
-    pub tell: fn(&Error),
-    /// Where readers end epochs together: how long the others wait for one that has no reader. Default: 5 minutes.
-    pub absence: Duration,
-    /// Who knows whether a batch that has not come for so long still can. Default: nobody, it is waited for.
-    pub watch: Watch,
+    /// Warns the user, at most once for each stream, on the thread that called `next`. Default: a warning in the log.
+    pub warn: fn(&Error),
+    /// Where consumers end epochs together: how long to wait for a consumer that is not running. Default: 5 minutes.
+    pub rank_timeout: Duration,
+    /// Checks whether a batch that is late can still come. Default: no check; the stream waits.
+    pub liveness: LivenessCheck,
 }
 
 impl Default for StreamOptions {
@@ -63,17 +63,18 @@ impl Default for StreamOptions {
             deadline: Duration::from_secs(60),
             budget: Budget::default(),
             known: Vec::new(),
-            seat: Arc::default(),
+            local_worker: Arc::default(),
             patience: Duration::from_secs(10),
-            tell: |error| tracing::warn!("{error}"),
-            absence: Duration::from_secs(300),
-            watch: Watch::default(),
+            warn: |error| tracing::warn!("{error}"),
+            rank_timeout: Duration::from_secs(300),
+            liveness: LivenessCheck::default(),
         }
     }
 }
 
-/// Chooses how many splits to have ahead: as many as fit into the memory for chunks that wait, within reason.
-pub(crate) fn window(plan: &EpochPlan, schema: &Schema, budget: MemoryBudget) -> u32 {
+/// Chooses the window: as many splits as fit into the memory for waiting chunks, within [`WINDOW_MIN`] and
+/// [`WINDOW_CHOSEN_MAX`].
+pub(crate) fn choose_window(plan: &EpochPlan, schema: &Schema, budget: MemoryBudget) -> u32 {
     let sizing = plan.sizing();
     let row = schema.fields().iter().map(|f| f.kind.row_bytes().map(|b| b as u64)).sum::<Option<u64>>();
     let rows = sizing.unit_rows.saturating_mul(sizing.split_units);

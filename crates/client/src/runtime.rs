@@ -1,8 +1,8 @@
-//! The async runtime behind the synchronous API: one for the process, made at first use, and made anew after a fork.
+//! The async runtime behind the synchronous API: one for each process, created at first use, and again after a fork.
 //!
-//! Threads do not survive a fork, so a child that used its parent's runtime would wait for ever. The parent's is left
-//! alone there (it cannot even be dropped: its threads are not there to be joined); what was opened in the parent says
-//! so instead of hanging.
+//! Threads do not survive a fork, so a child that used its parent's runtime would wait for ever. The child does not
+//! touch that runtime: it cannot drop it either, as there are no threads to join. A stream that was opened in the
+//! parent returns an error in the child instead of hanging.
 
 use std::future::Future;
 use std::sync::Mutex;
@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 use crate::lock::lock;
 use crate::options::POLL;
 
-/// Threads that drive connections; decoding large chunks has threads of its own.
+/// Threads that drive connections. Large chunks are decoded on other threads.
 const THREADS: usize = 2;
-/// Threads that decode large chunks together.
+/// Threads that decode large chunks.
 const DECODE_THREADS_MAX: usize = 16;
 
 static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
@@ -24,7 +24,7 @@ static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
 /// Returns the runtime of this process.
 ///
 /// # Errors
-/// Exhausted when no thread can be started.
+/// Exhausted if no thread can be started.
 pub(crate) fn runtime() -> Result<&'static Runtime> {
     let mut current = lock(&RUNTIME);
     if let Some((pid, runtime)) = *current
@@ -38,13 +38,13 @@ pub(crate) fn runtime() -> Result<&'static Runtime> {
         .thread_name("forebay-client")
         .enable_all()
         .build()?;
-    // Lives as long as the process: one for each process that forks and uses it again.
+    // Leaked on purpose: it lives as long as the process. A forked child leaks one more.
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
     *current = Some((std::process::id(), runtime));
     Ok(runtime)
 }
 
-/// Which process something belongs to.
+/// The process that owns a connection or a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner(u32);
 
@@ -57,7 +57,10 @@ impl Owner {
         self == Self::this()
     }
 
-    /// Refuses to be used in a forked child.
+    /// Refuses use in a forked child.
+    ///
+    /// # Errors
+    /// Invalid in a process other than the owner.
     pub(crate) fn check(self) -> Result<()> {
         if self.is_here() {
             return Ok(());
@@ -69,10 +72,10 @@ impl Owner {
     }
 }
 
-/// Waits for a future on the runtime, calling `poll` about every 50 ms; an error of `poll` gives the future up.
+/// Waits for a future on the runtime, calling `poll` about every 50 ms; an error of `poll` aborts the future.
 ///
 /// # Errors
-/// What the future or `poll` gives.
+/// The error of the future or of `poll`.
 pub(crate) fn wait<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
     poll: &mut dyn FnMut() -> Result<()>,

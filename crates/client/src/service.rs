@@ -1,4 +1,4 @@
-//! A dispatcher, as a user sees it.
+//! The client of one Forebay service: calls to the dispatcher that leads.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,25 +15,26 @@ use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
 use crate::leader::Leader;
-use crate::once::Once;
+use crate::retry::NonIdempotentCall;
 use crate::runtime::wait;
 
-/// The pause before a call that was not answered is tried again.
+/// The pause between attempts of a call that got no answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A service: the addresses of its dispatchers, one of which has answered. Cheap to keep; works on both sides of a fork.
+/// A service: the addresses of its dispatchers, one of which has answered. Cheap to hold; usable in a parent and in its
+/// forked children.
 pub struct Service {
     deadline: Duration,
     leader: Arc<Leader>,
 }
 
 impl Service {
-    /// Connects to a dispatcher, or to the one of several that leads, and waits up to `deadline` for an answer. Every later call
-    /// waits as long for a dispatcher that is restarting, or for another to lead.
+    /// Connects to the dispatcher, or to the leader if there are several; waits up to `deadline` for an answer. Each
+    /// later call waits as long for a dispatcher to restart or for a new leader.
     ///
     /// # Errors
-    /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version;
-    /// PermissionDenied when one side does not trust the other; what `poll` returns.
+    /// Invalid for a malformed address; Unavailable if no dispatcher answers in time; Version if the dispatcher has
+    /// another version; PermissionDenied if either side does not trust the other; the error of `poll`.
     pub fn connect(dispatcher: Remote, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
         let leader = Arc::new(Leader::new(dispatcher));
         let first = leader.clone();
@@ -41,12 +42,12 @@ impl Service {
         Ok(Self { deadline, leader })
     }
 
-    /// Returns the address as it was given.
+    /// Returns the address as the user gave it.
     pub fn address(&self) -> &str {
         self.leader.addresses()
     }
 
-    /// Returns the connection that its parts share.
+    /// Returns the connection to the leader, which all calls share.
     pub(crate) fn leader(&self) -> &Arc<Leader> {
         &self.leader
     }
@@ -55,12 +56,13 @@ impl Service {
         self.deadline
     }
 
-    /// Creates a job, or attaches to the one of its name. `blobs` gives what travels with the graph; `progress` is told
-    /// of files (done, total) while the source is indexed; `poll` is called about every 50 ms. All three are called on
-    /// this thread.
+    /// Creates a job, or attaches to the existing job of that name. `blobs` returns the blobs that the graph refers to;
+    /// `progress` gets the number of indexed files (done, total); `poll` is called about every 50 ms. All three are
+    /// called on this thread.
     ///
     /// # Errors
-    /// Conflict when another job has the name, saying what differs; whatever indexing the source gives; Unavailable.
+    /// Conflict if a different job has the name; the error says what differs. The errors of indexing the source;
+    /// Unavailable.
     pub fn open_job(
         &self,
         spec: &JobSpec,
@@ -71,7 +73,8 @@ impl Service {
         open(self, spec, blobs, progress, poll)
     }
 
-    /// Lists the jobs, each with the last few decisions on its workers; with a name, those of that name with all that are kept.
+    /// Lists the jobs, each with its last few scaling decisions. With a name, lists the jobs of that name with all
+    /// decisions that the dispatcher keeps.
     ///
     /// # Errors
     /// Unavailable.
@@ -84,10 +87,10 @@ impl Service {
         Ok(self.call(call, poll)?.jobs)
     }
 
-    /// Returns how many workers the jobs want together.
+    /// Returns how many workers all jobs together want.
     ///
     /// # Errors
-    /// PermissionDenied for all but administrators; Unavailable.
+    /// PermissionDenied unless the caller is an administrator; Unavailable.
     pub fn scale(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<GetScaleResponse> {
         self.call(async |mut c| c.get_scale(GetScaleRequest {}).await, poll)
     }
@@ -100,35 +103,37 @@ impl Service {
         Ok(self.call(async |mut c| c.list_workers(ListWorkersRequest {}).await, poll)?.workers)
     }
 
-    /// Ends a job for good; its readers get a Closed error. Only an administrator may name a tenant; `None` is one's own.
+    /// Ends a job for good; its consumers get a Closed error. Only an administrator may name a tenant; `None` means the
+    /// caller's own.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; PermissionDenied; Unavailable.
+    /// NotFound if no job has that name; PermissionDenied; Unavailable.
     pub fn cancel(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let request = CancelJobRequest { name: name.to_owned(), tenant: tenant.unwrap_or_default().to_owned() };
-        let once = Once::new(ErrorKind::Closed);
+        let attempts = NonIdempotentCall::new(ErrorKind::Closed);
         let call = move |mut c: DispatcherClient<Link>| {
-            let (request, once) = (request.clone(), once.clone());
-            async move { once.answer(c.cancel_job(request).await) }
+            let (request, attempts) = (request.clone(), attempts.clone());
+            async move { attempts.outcome(c.cancel_job(request).await) }
         };
         self.call(call, poll).map(drop)
     }
 
-    /// Removes a job that is finished or was cancelled. Only an administrator may name a tenant; `None` is one's own.
+    /// Removes a job that is finished or was cancelled. Only an administrator may name a tenant; `None` means the
+    /// caller's own.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; Conflict while it goes on; PermissionDenied; Unavailable.
+    /// NotFound if no job has that name; Conflict while the job runs; PermissionDenied; Unavailable.
     pub fn forget(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let request = ForgetJobRequest { name: name.to_owned(), tenant: tenant.unwrap_or_default().to_owned() };
-        let once = Once::new(ErrorKind::NotFound);
+        let attempts = NonIdempotentCall::new(ErrorKind::NotFound);
         let call = move |mut c: DispatcherClient<Link>| {
-            let (request, once) = (request.clone(), once.clone());
-            async move { once.answer(c.forget_job(request).await) }
+            let (request, attempts) = (request.clone(), attempts.clone());
+            async move { attempts.outcome(c.forget_job(request).await) }
         };
         self.call(call, poll).map(drop)
     }
 
-    /// Makes a call, again and again until the deadline while nobody answers.
+    /// Makes a call; retries it until the deadline while no dispatcher answers.
     pub(crate) fn call<T, F>(
         &self,
         call: impl Fn(DispatcherClient<Link>) -> F + Send + 'static,

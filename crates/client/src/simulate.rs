@@ -1,6 +1,7 @@
-//! What the simulation drives of a consumer: the real window, session, fetches and reader.
+//! The interface for the simulation: the real reorder buffer, session protocol, fetch attempts and progress
+//! of a consumer.
 //!
-//! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
+//! Not part of the public interface: only `crates/sim` uses it. It makes no decisions of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,36 +15,37 @@ use forebay_proto::consumer_message::Message;
 use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::debts::{Debtor, Debts, Loan};
-use crate::fetch::{After, Ended, Trial, classify};
-use crate::finish::{columns, finish};
-use crate::link::{Session, State};
-use crate::reader::{Next, Reader};
-use crate::seat::Seat;
-use crate::steps::Steps;
-use crate::talk::{Broken, Talk};
-use crate::window::{Front, Window};
+use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify};
+use crate::fetch::loans::{Loan, Loans, StreamLoans};
+use crate::fetch::remaining_ops::{run_remaining_ops, schema_after};
+use crate::local_worker::LocalWorkerSlot;
+use crate::session::protocol::ConsumerProtocol;
+pub use crate::session::protocol::SessionEnd;
+use crate::stream::progress::{ConsumerProgress, Next};
+use crate::stream::reorder_buffer::{Head, ReorderBuffer};
+use crate::stream::shared::{SessionState, StreamState};
+use crate::stream::step_sync::StepSync;
 
-/// What local workers show, and their readers say, in the simulation.
+/// The key of local workers in the simulation.
 const LOCAL_KEY: [u8; 16] = [1; 16];
 
-/// How often a consumer says that it lives.
-pub const HEARTBEAT: Duration = crate::talk::HEARTBEAT;
+/// How often a consumer sends a heartbeat.
+pub const HEARTBEAT: Duration = crate::session::protocol::HEARTBEAT;
 /// How long a session may take to begin.
-pub const SILENCE_MAX: Duration = crate::talk::SILENCE_MAX;
-/// How long the last word may take.
-pub const FINISH_MAX: Duration = crate::session::FINISH_MAX;
-/// How long a reader waits for ranks that have no reader.
-const ABSENCE: Duration = Duration::from_secs(60);
+pub const SILENCE_MAX: Duration = crate::session::protocol::SILENCE_MAX;
+/// Time for the last message.
+pub const FINISH_MAX: Duration = crate::session::driver::FINISH_MAX;
+/// How long a consumer waits for consumers that are not running.
+const RANK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A stream of a split's chunks that is to be opened.
+/// A stream of a split's chunks to open.
 #[derive(Debug, Clone)]
 pub struct Fetching {
-    /// Names it in later calls.
+    /// The stream's name in later calls.
     pub id: u64,
     /// The worker.
     pub address: String,
-    /// What to show there.
+    /// The ticket to present to the worker.
     pub ticket: Ticket,
 }
 
@@ -52,116 +54,105 @@ pub struct Fetching {
 pub enum StreamEnd {
     /// With status OK: the split is complete.
     Complete,
-    /// With an error that the worker wrote.
+    /// With an error that the worker sent.
     Worker(Error),
     /// The connection broke, or was never there.
     Connection(Error),
-    /// By this side: what the worker left to do on a chunk failed.
+    /// By this side: a remaining op failed on a chunk.
     Unfinished(Error),
-    /// By this side: nobody wants it any more.
+    /// By this side: the assignment is not wanted any more.
     Unwanted,
 }
 
-/// How a session ended.
-#[derive(Debug)]
-pub enum SessionEnd {
-    /// With an error that the dispatcher wrote.
-    Refused(Error),
-    /// The connection broke, or was never there, or the dispatcher ended it without a word.
-    Connection(Error),
-    /// After the last word.
-    Finished,
-}
-
-/// What the user's `next` finds.
+/// The result of the user's `next`.
 #[derive(Debug)]
 pub enum Polled {
     /// A batch.
     Delivery(Box<Delivery>),
-    /// Nothing yet.
+    /// The batch has not arrived yet.
     Wait,
     /// The last epoch is over.
     Over,
 }
 
-/// What a process has borrowed from one worker on its machine.
+/// The loans of one worker to a process on its host.
 pub struct Borrower {
-    debts: Arc<Debts>,
-    said: UnboundedReceiver<Return>,
+    loans: Arc<Loans>,
+    returns: UnboundedReceiver<Return>,
 }
 
-/// One stream on which something may be lent. Dropped, it has ended.
-pub struct Borrowing(Debtor);
+/// The loans of one stream. Dropping it ends the stream.
+pub struct Borrowing(StreamLoans);
 
-/// Something that was borrowed. Dropped, it is given back.
+/// One loan. Dropping it returns the loan.
 pub struct Borrowed {
     _loan: Loan,
 }
 
 impl Borrower {
-    /// Creates the borrower that the worker numbered `reader`.
+    /// Creates the borrower whom the worker numbered `reader`.
     pub fn new(reader: u64) -> Self {
-        let (debts, said) = Debts::new(reader);
-        Self { debts, said }
+        let (loans, returns) = Loans::new(reader);
+        Self { loans, returns }
     }
 
     /// Begins a stream.
     pub fn stream(&self) -> Borrowing {
-        Borrowing(self.debts.stream())
+        Borrowing(self.loans.stream())
     }
 
-    /// Returns what there is to say to the worker.
-    pub fn said(&mut self) -> Vec<Return> {
-        std::iter::from_fn(|| self.said.try_recv().ok()).collect()
+    /// Returns the messages to the worker.
+    pub fn take_returns(&mut self) -> Vec<Return> {
+        std::iter::from_fn(|| self.returns.try_recv().ok()).collect()
     }
 }
 
 impl Borrowing {
-    /// Returns what names it in the request.
+    /// Returns the name of the stream in the request to the worker.
     pub fn reader(&self) -> ReaderStream {
         self.0.reader()
     }
 
-    /// Takes a loan that came on it.
+    /// Takes a loan that arrived on the stream.
     pub fn take(&mut self, loan: u64) -> Borrowed {
         Borrowed { _loan: self.0.take(loan) }
     }
 }
 
-/// How a job is read.
+/// The options of a consumer.
 pub struct Options {
-    /// Which consumer.
+    /// The index of the consumer.
     pub consumer: u32,
-    /// Whether splits come in order.
+    /// Whether splits are delivered in order.
     pub ordered: bool,
-    /// How many splits it has ahead.
+    /// How many splits may be ahead of the consumer.
     pub window: u32,
     /// How long `next` waits for a dispatcher.
     pub deadline: Duration,
-    /// Where it goes on.
+    /// The position to resume from.
     pub from: Option<Position>,
-    /// How many samples may be left out.
+    /// How many samples may be skipped.
     pub budget: Budget,
-    /// Those that were left out before it.
+    /// The samples that were skipped before it.
     pub known: Vec<SkippedSample>,
 }
 
 /// A consumer's state machines.
 pub struct Consumer {
-    state: State,
-    talk: Talk,
-    reader: Reader,
+    state: StreamState,
+    protocol: ConsumerProtocol,
+    progress: ConsumerProgress,
     tail: Arc<Executable>,
-    trials: BTreeMap<u64, Trial>,
+    attempts: BTreeMap<u64, FetchAttempt>,
     fetches: u64,
     deadline: Duration,
     /// Whether `next` has waited since it last found something.
     waiting: bool,
-    /// What was left out, and that nobody has asked for yet.
+    /// Skipped samples that the user has not taken yet.
     lost: Vec<SkippedSample>,
-    /// What ends the stream, once it is known of what was left out before that it is written down.
+    /// The error that ends the stream, once the samples skipped before it are durable.
     ended: Option<Error>,
-    /// Since when it waits for readers that are not there.
+    /// When the consumer began to wait for consumers that are not running.
     missing: Option<Ticks>,
 }
 
@@ -169,28 +160,28 @@ impl Consumer {
     /// Starts reading a job, as `ServiceStream::start`.
     ///
     /// # Errors
-    /// Whatever preparing the tail gives.
+    /// The errors of preparing the tail's ops.
     pub fn start(now: Ticks, job: &JobDefinition, tail: Arc<Executable>, options: Options) -> Result<Self> {
         let Options { consumer, ordered, window, deadline, from, budget, known } = options;
         let resume = from.is_some();
         let from = from.unwrap_or_default();
         let splits = tail.plan().num_splits(ConsumerIndex(consumer));
-        let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
+        let at = crate::stream::reorder_buffer::SplitKey { epoch: from.epoch, ordinal: from.split };
         let (epochs, ending) = (Some(job.epochs).filter(|&n| n > 0), Ending::from(job.ending()));
-        let seat = Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY)));
-        let incoming = Window::new(at, from.chunk);
-        let incoming = if ordered { incoming } else { incoming.in_any_order() };
-        let mut state = State::new(incoming, seat, now);
-        state.steps = (ending != Ending::Apart).then(|| Steps::new(job.consumers, from.epoch));
+        let local_worker = Arc::new(LocalWorkerSlot::for_worker(JobKey::from_bytes(&LOCAL_KEY)));
+        let buffer = ReorderBuffer::new(at, from.chunk);
+        let buffer = if ordered { buffer } else { buffer.in_any_order() };
+        let mut state = StreamState::new(buffer, local_worker, now);
+        state.steps = (ending != Ending::Apart).then(|| StepSync::new(job.consumers, from.epoch));
         let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
         merge.set_budget(budget);
         merge.set_known_skips(KnownSkips::of(&known));
         Ok(Self {
             state,
-            talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
-            reader: Reader::new(merge, &from, splits, epochs).ending(ending, job.consumers, &from),
+            protocol: ConsumerProtocol::new(job.job, consumer, window, resume, Vec::new()),
+            progress: ConsumerProgress::new(merge, &from, splits, epochs).with_ending(ending, job.consumers, &from),
             tail,
-            trials: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             fetches: 0,
             deadline,
             waiting: false,
@@ -200,247 +191,250 @@ impl Consumer {
         })
     }
 
-    /// The first message of a session.
+    /// Begins a session; returns its first message.
     pub fn attach(&mut self) -> Message {
-        self.talk.attach(&mut self.state)
+        self.protocol.attach(&mut self.state)
     }
 
-    /// The first event of a session.
+    /// Takes the first event of a session.
     ///
     /// # Errors
-    /// Internal when it is not that we are attached.
+    /// Internal if it is not Attached.
     pub fn attached(&mut self, now: Ticks, event: consumer_event::Event) -> Result<()> {
-        self.talk.attached(now, &mut self.state, Some(event))
+        self.protocol.attached(now, &mut self.state, Some(event))
     }
 
     /// Takes a later event.
-    pub fn heard(&mut self, now: Ticks, event: consumer_event::Event) -> Option<Fetching> {
-        let fetch = self.talk.heard(now, &mut self.state, Some(event))?;
+    pub fn take_event(&mut self, now: Ticks, event: consumer_event::Event) -> Option<Fetching> {
+        let assignment = self.protocol.take_event(now, &mut self.state, Some(event))?;
         self.fetches += 1;
-        self.trials.insert(self.fetches, Trial::new(fetch));
+        self.attempts.insert(self.fetches, FetchAttempt::new(assignment));
         self.fetching(self.fetches)
     }
 
-    /// Returns what there is to say, and whether it is the last word.
-    pub fn say(&mut self, now: Ticks) -> (Vec<Message>, bool) {
-        Talk::say(now, &mut self.state)
+    /// Returns the messages that wait, and whether the last message of the stream is among them.
+    pub fn take_messages(&mut self, now: Ticks) -> (Vec<Message>, bool) {
+        ConsumerProtocol::take_messages(now, &mut self.state)
     }
 
     /// Returns the heartbeat.
     ///
     /// # Errors
-    /// Unavailable when the dispatcher was silent for too long.
-    pub fn beat(&mut self, now: Ticks) -> Result<Message> {
-        self.talk.beat(now, &mut self.state, Vec::new())
+    /// Unavailable if the dispatcher was silent for too long.
+    pub fn heartbeat(&mut self, now: Ticks) -> Result<Message> {
+        self.protocol.heartbeat(now, &mut self.state, Vec::new())
     }
 
-    /// A session ended, or could not begin. Returns the pause before the next one; `None` when there is none.
-    pub fn broken(&mut self, now: Ticks, end: SessionEnd) -> Option<Duration> {
-        let broken = match end {
-            SessionEnd::Refused(error) => Broken::Refused(error),
-            SessionEnd::Connection(error) => Broken::Connection(error),
-            SessionEnd::Finished => Broken::Finished,
-        };
-        self.talk.broken(now, &mut self.state, broken).unwrap_or_else(|error| {
+    /// A session ended, or could not begin. Returns the pause before the next one; `None` if there is no next one.
+    pub fn session_ended(&mut self, now: Ticks, end: SessionEnd) -> Option<Duration> {
+        self.protocol.session_ended(now, &mut self.state, end).unwrap_or_else(|error| {
             self.state.fatal.get_or_insert(error);
             None
         })
     }
 
-    /// Says whether the last word was heard.
-    pub fn is_over(&self) -> bool {
-        matches!(self.state.session, Session::Over)
+    /// Says whether the dispatcher has the last message.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state.session, SessionState::Finished)
     }
 
     fn fetching(&self, id: u64) -> Option<Fetching> {
-        let fetch = &self.trials.get(&id)?.fetch;
+        let assignment = &self.attempts.get(&id)?.assignment;
         let ticket = Ticket {
-            job: self.talk.job,
-            epoch: fetch.place.epoch,
-            consumer: self.talk.consumer,
-            ordinal: fetch.place.ordinal,
-            token: fetch.token,
-            from_chunk: fetch.from_chunk,
+            job: self.protocol.job,
+            epoch: assignment.split.epoch,
+            consumer: self.protocol.consumer,
+            ordinal: assignment.split.ordinal,
+            token: assignment.token,
+            from_chunk: assignment.from_chunk,
             key: JobKey::default(),
         };
-        Some(Fetching { id, address: fetch.address.clone(), ticket })
+        Some(Fetching { id, address: assignment.address.clone(), ticket })
     }
 
-    /// Says whether a stream may take in a message now; `None` when nobody wants it any more.
+    /// Says whether a stream may receive a message now; `None` if the assignment is not wanted any more.
     pub fn has_room(&self, id: u64) -> Option<bool> {
-        self.state.room_for(&self.trials.get(&id)?.fetch)
+        self.state.room_for(&self.attempts.get(&id)?.assignment)
     }
 
-    /// Takes a chunk of a stream, on which `ops` row ops have run, and which weighs so many bytes; runs the others. Returns whether
-    /// more is wanted.
+    /// Takes a chunk of a stream, of `bytes` bytes, on which the worker ran `ops_on_worker` row ops; runs the remaining
+    /// ops. Returns whether the assignment is still wanted.
     ///
     /// # Errors
-    /// How the stream has ended: the chunk is cut nowhere, could not be finished, or is not the next one.
-    pub fn chunk(&mut self, id: u64, index: u64, chunk: Chunk, ops: u32, bytes: usize) -> Result<bool, StreamEnd> {
-        let Some(trial) = self.trials.get(&id) else { return Ok(false) };
-        columns(&self.tail, ops).map_err(StreamEnd::Connection)?;
-        let chunk = finish(&self.tail, chunk, ops).map_err(StreamEnd::Unfinished)?;
-        self.state.window.chunk(&trial.fetch, index, chunk, bytes).map_err(StreamEnd::Connection)
+    /// How the stream ended: the pipeline has no such placement boundary, a remaining op failed, or the chunk is not
+    /// the next one.
+    pub fn chunk(
+        &mut self,
+        id: u64,
+        index: u64,
+        chunk: Chunk,
+        ops_on_worker: u32,
+        bytes: usize,
+    ) -> Result<bool, StreamEnd> {
+        let Some(attempt) = self.attempts.get(&id) else { return Ok(false) };
+        schema_after(&self.tail, ops_on_worker).map_err(StreamEnd::Connection)?;
+        let chunk = run_remaining_ops(&self.tail, chunk, ops_on_worker).map_err(StreamEnd::Unfinished)?;
+        self.state.buffer.push(&attempt.assignment, index, chunk, bytes).map_err(StreamEnd::Connection)
     }
 
-    /// Returns the index of the chunk that is wanted next, which a stream is then to bring.
+    /// Returns the index of the next chunk that the split needs; the stream has to continue with it.
     pub fn next_index(&mut self, id: u64) -> Option<u64> {
-        self.state.window.again(&self.trials.get(&id)?.fetch).map(|fetch| fetch.from_chunk)
+        self.state.buffer.resume(&self.attempts.get(&id)?.assignment).map(|assignment| assignment.from_chunk)
     }
 
-    /// A stream ended. Returns what to open in its place.
-    pub fn ended(&mut self, id: u64, end: StreamEnd) -> Option<Fetching> {
-        let trial = self.trials.get_mut(&id)?;
+    /// A stream ended. Returns the stream to open in its place.
+    pub fn stream_ended(&mut self, id: u64, end: StreamEnd) -> Option<Fetching> {
+        let attempt = self.attempts.get_mut(&id)?;
         let ended = match end {
             StreamEnd::Complete => Ok(()),
             StreamEnd::Worker(error) => Err(classify(error)),
-            StreamEnd::Connection(error) => Err(Ended::Worker(error)),
-            StreamEnd::Unfinished(error) => Err(Ended::Split(error)),
-            StreamEnd::Unwanted => Err(Ended::Unwanted),
+            StreamEnd::Connection(error) => Err(FetchError::Worker(error)),
+            StreamEnd::Unfinished(error) => Err(FetchError::Split(error)),
+            StreamEnd::Unwanted => Err(FetchError::Unwanted),
         };
-        match trial.after(&mut self.state, ended) {
-            After::Again => self.fetching(id),
-            After::Stop | After::Complain => {
-                self.trials.remove(&id);
+        match attempt.after(&mut self.state, ended) {
+            NextAction::Reopen => self.fetching(id),
+            NextAction::Stop | NextAction::Report => {
+                self.attempts.remove(&id);
                 None
             }
         }
     }
 
-    /// The user comes back for more.
-    pub fn returned(&mut self) {
-        if let Some(place) = self.reader.returned() {
-            self.state.say.ack = Some(place);
+    /// The user asks for more, so it has consumed the last delivery.
+    pub fn consume(&mut self) {
+        if let Some(split) = self.progress.consume() {
+            self.state.outgoing.ack = Some(split);
         }
     }
 
-    /// Does what `next` does, without waiting.
+    /// As `ServiceStream::next`, without waiting.
     ///
     /// # Errors
-    /// What ends the stream.
+    /// The error that ends the stream.
     pub fn poll(&mut self, now: Ticks) -> Result<Polled> {
         loop {
-            if !self.state.is_settled() {
+            if !self.state.are_skips_durable() {
                 return match &self.state.fatal {
                     Some(error) => Err(error.clone()),
-                    None if self.state.is_alone(now, self.deadline) => Err(unanswered()),
+                    None if self.state.is_dispatcher_lost(now, self.deadline) => Err(unanswered()),
                     None => Ok(Polled::Wait),
                 };
             }
             if let Some(error) = self.ended.take() {
                 return Err(error);
             }
-            if self.reader.has_room() {
-                let front = self.state.take_front();
-                if !matches!(front, Front::Empty) {
+            if self.progress.has_room() {
+                let head = self.state.pop_head();
+                if !matches!(head, Head::Empty) {
                     if std::mem::take(&mut self.waiting) {
                         self.state.meter.set_waiting(now, false);
                     }
-                    self.take(front);
+                    self.merge(head);
                     continue;
                 }
             }
-            let floor = self.tell();
-            match self.reader.next(floor)? {
+            let floor = self.sync_steps();
+            match self.progress.next(floor)? {
                 Next::Delivery(delivery) => {
-                    self.state.meter.hand_out();
+                    self.state.meter.deliver();
                     self.missing = None;
                     return Ok(Polled::Delivery(delivery));
                 }
-                Next::Over => return Ok(Polled::Over),
-                Next::Epoch { ended, at } => {
+                Next::Finished => return Ok(Polled::Over),
+                Next::EpochEnd { ended, at } => {
                     self.report();
-                    self.state.move_on(ended, at);
+                    self.state.end_epoch(ended, at);
                     self.missing = None;
                 }
-                Next::Others { is_starved } => {
+                Next::WaitForOthers { is_starved } => {
                     if let Some(error) = &self.state.fatal {
                         return Err(error.clone());
                     }
                     let is_missing = self.state.steps.as_ref().is_some_and(|steps| !steps.missing().is_empty());
                     let since = *self.missing.get_or_insert(now);
                     self.missing = is_missing.then_some(since);
-                    if is_missing && now - since >= ABSENCE {
-                        return Err(Error::unavailable("another reader did not come"));
+                    if is_missing && now - since >= RANK_TIMEOUT {
+                        return Err(Error::unavailable("another consumer did not come"));
                     }
                     return self.wait(now, is_starved);
                 }
-                Next::Front => {
+                Next::Head => {
                     if let Some(error) = &self.state.fatal {
                         return Err(error.clone());
                     }
-                    let front = self.state.take_front();
-                    if matches!(front, Front::Empty) {
+                    let head = self.state.pop_head();
+                    if matches!(head, Head::Empty) {
                         return self.wait(now, true);
                     }
                     if std::mem::take(&mut self.waiting) {
                         self.state.meter.set_waiting(now, false);
                     }
-                    self.take(front);
+                    self.merge(head);
                 }
             }
         }
     }
 
     fn report(&mut self) {
-        let lost = self.reader.take_losses();
+        let lost = self.progress.take_losses();
         self.state.report(&lost);
         self.lost.extend(lost);
     }
 
-    /// Returns the samples that were left out since this was last asked for.
+    /// Returns the samples that were skipped since the last call.
     pub fn take_losses(&mut self) -> Vec<SkippedSample> {
         std::mem::take(&mut self.lost)
     }
 
-    fn take(&mut self, front: Front) {
-        if let Front::Chunk(.., chunk) = &front {
+    fn merge(&mut self, head: Head) {
+        if let Head::Chunk { chunk, .. } = &head {
             self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
         }
-        self.ended = self.reader.take(front).err();
+        self.ended = self.progress.merge(head).err();
         self.report();
     }
 
-    fn tell(&mut self) -> Floor {
-        self.reader.find_end();
-        let (Some((epoch, count, given)), Some(steps)) = (self.reader.progress(), &mut self.state.steps) else {
+    fn sync_steps(&mut self) -> Floor {
+        self.progress.find_end();
+        let (Some((epoch, count, given)), Some(steps)) = (self.progress.step_counts(), &mut self.state.steps) else {
             return Floor::default();
         };
         steps.set(epoch, count, given)
     }
 
     fn wait(&mut self, now: Ticks, is_starved: bool) -> Result<Polled> {
-        let is_lost = match is_starved {
-            true => self.state.is_lost(now, self.deadline),
-            false => self.state.is_alone(now, self.deadline),
+        let is_stranded = match is_starved {
+            true => self.state.is_stranded(now, self.deadline),
+            false => self.state.is_dispatcher_lost(now, self.deadline),
         };
-        if is_lost {
+        if is_stranded {
             return Err(unanswered());
         }
         if is_starved && !std::mem::replace(&mut self.waiting, true) {
             self.state.meter.set_waiting(now, true);
-            self.state.say.ack = self.reader.waits().or(self.state.say.ack);
+            self.state.outgoing.ack = self.progress.acknowledge_merged().or(self.state.outgoing.ack);
         }
         Ok(Polled::Wait)
     }
 
-    /// Everything was read: the last word is to be said.
+    /// Everything was consumed: queues the last message.
     pub fn finish(&mut self) {
-        self.state.say.ack = Some(self.reader.over());
-        self.state.say.finish = true;
+        self.state.outgoing.ack = Some(self.progress.finish());
+        self.state.outgoing.finish = true;
     }
 
-    /// Returns why nothing more comes.
+    /// Returns the error that ends the stream.
     pub fn fatal(&self) -> Option<&Error> {
         self.state.fatal.as_ref()
     }
 
-    /// Checks the window's invariants.
+    /// Checks the invariants of the reorder buffer.
     ///
     /// # Errors
-    /// Internal, naming what does not hold.
+    /// Internal, naming the violated invariant.
     pub fn check(&self) -> Result<()> {
-        self.state.window.check()
+        self.state.buffer.check()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A service gives the same batches, in the same order, as this process: whatever dies on the way.
+//! A service delivers the same batches, in the same order, as this process, whichever processes die on the way.
 
 mod cluster;
 
@@ -46,7 +46,7 @@ fn ids(deliveries: &[Delivery]) -> Vec<i64> {
     deliveries.iter().flat_map(of).collect()
 }
 
-/// Pipelines with every kind of op: by the plan, in the split, after the merge.
+/// Pipelines with ops of every stage: in the plan, in the split, after the merge.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let order = prop_oneof![
         Just(vec![]),
@@ -73,7 +73,7 @@ fn a_service_gives_what_this_process_gives() {
     let property = |(rows, ops, consumers): (i64, Vec<Op>, u32)| {
         number.set(number.get() + 1);
         let (name, graph) = (format!("job {}", number.get()), range(rows, ops));
-        // What several could not do each for itself, one does.
+        // A pipeline that several consumers cannot share gets one consumer.
         let (stages, _) = Sharding::choose(&graph, consumers, None, false).expect("a pipeline");
         let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0, is_compressed: false };
         let shared = EpochPlan::new(&stages, extent, cluster::SEED, consumers, None).is_ok();
@@ -114,7 +114,7 @@ fn a_batch_may_need_more_splits_than_the_window_has() {
     assert_same(&found, &reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
 }
 
-/// Reads a job of many splits, doing something to the cluster on the way.
+/// Reads a job of many splits; calls `disturb` after each delivery.
 fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
     let mut cluster = Cluster::start(workers);
     let pipeline = range(8000, vec![Op::SHUFFLE, doubled(), batch(16)]);
@@ -130,11 +130,11 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
 }
 
 #[test]
-fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
-    // Wherever it may be cut first, whatever is measured.
+fn a_placement_boundary_that_moves_within_an_epoch_does_not_change_the_data() {
+    // The first possible placement boundary, whatever the measurements say.
     let policy = Policy::simulated("static:2+0@1").expect("a policy");
     let scaling = Scaling { policy, ..Scaling::default() };
-    let mut cluster = Cluster::decided(2, Arc::new(NoFunctions), scaling);
+    let mut cluster = Cluster::with_scaling(2, Arc::new(NoFunctions), scaling);
     let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };
     let ops = vec![Op::SHUFFLE, doubled(), cast(DType::Float32.into()), cast(DType::Float64.into()), batch(16)];
     let job = cluster.open("job", &range(16_000, ops), 1, 1).expect("a job");
@@ -144,9 +144,9 @@ fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
     let mut restarted = false;
     while let Some(delivery) = stream.next(&mut poll).expect("a delivery") {
         found.push(delivery);
-        // Small rows are cut nowhere by themselves. Once the policy has seen a window, readers run two ops; after a restart, none,
-        // until it has seen one again.
-        while found.len() == 20 && cut_of(&cluster) != "cast, cast" {
+        // By default all ops run on the workers, as the rows are small. Once the policy has seen a window, two ops run
+        // at the consumer; after a restart none, until the policy has seen a window again.
+        while found.len() == 20 && consumer_ops(&cluster) != "cast, cast" {
             poll().expect("in time");
         }
         if found.len() == 500 && !std::mem::replace(&mut restarted, true) {
@@ -158,11 +158,11 @@ fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
     let stats: serde_json::Value = serde_json::from_str(&stream.stats()).expect("JSON");
     let rows = stats["ops"].as_array().expect("ops").iter().find(|op| op["op"] == "cast").expect("cast").clone();
     let rows = rows["rows_in"].as_u64().expect("a number");
-    assert!(0 < rows && rows < 16_000, "some rows came before the cut moved, and some after: {rows}");
+    assert!(0 < rows && rows < 16_000, "some rows came before the boundary moved, and some after: {rows}");
 }
 
-/// Which ops the dispatcher has readers run.
-fn cut_of(cluster: &Cluster) -> String {
+/// Returns the ops that run at the consumer, as the dispatcher describes them.
+fn consumer_ops(cluster: &Cluster) -> String {
     let jobs = cluster.service().jobs(None, &mut patient()).expect("jobs");
     let cut = &jobs[0].cut;
     let end = cut.find(':').unwrap_or(cut.len());
@@ -170,7 +170,7 @@ fn cut_of(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn a_worker_that_dies_is_not_noticed_in_the_data() {
+fn a_worker_that_dies_does_not_change_the_data() {
     read_while(2, |n, cluster| {
         if n == 200 {
             cluster.kill_worker(0);
@@ -179,7 +179,7 @@ fn a_worker_that_dies_is_not_noticed_in_the_data() {
 }
 
 #[test]
-fn all_workers_die_and_another_comes() {
+fn all_workers_die_and_another_one_starts() {
     read_while(2, |n, cluster| {
         if n == 300 {
             cluster.kill_worker(0);
@@ -190,7 +190,7 @@ fn all_workers_die_and_another_comes() {
 }
 
 #[test]
-fn a_dispatcher_that_restarts_is_not_noticed_in_the_data() {
+fn a_dispatcher_that_restarts_does_not_change_the_data() {
     read_while(2, |n, cluster| {
         if n == 150 || n == 700 {
             cluster.kill_dispatcher();
@@ -220,8 +220,8 @@ fn consumers_share_a_job_without_gap_or_overlap() {
         ids(&drain(&mut cluster.stream(&job, options)).expect("deliveries"))
     };
     let mut all: Vec<i64> = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..3).map(|consumer| scope.spawn(move || read(consumer))).collect();
-        readers.into_iter().flat_map(|r| r.join().expect("a reader")).collect()
+        let consumers: Vec<_> = (0..3).map(|consumer| scope.spawn(move || read(consumer))).collect();
+        consumers.into_iter().flat_map(|c| c.join().expect("a consumer")).collect()
     });
     all.sort_unstable();
     assert!(all.into_iter().eq(0..5000));
@@ -271,7 +271,7 @@ fn a_stream_of_single_rows_goes_on_from_any_row() {
 }
 
 #[test]
-fn the_smallest_epochs_end_without_anyone_being_asked() {
+fn the_smallest_epochs_end_without_a_message() {
     let cluster = Cluster::start(1);
     for rows in [0, 1] {
         let job = cluster.open(&format!("of {rows}"), &range(rows, vec![batch(8)]), 3, 1).expect("a job");
@@ -293,7 +293,7 @@ fn a_job_that_was_read_is_finished() {
 }
 
 #[test]
-fn a_cancelled_job_ends_its_readers_and_a_taken_consumer_is_refused() {
+fn a_cancelled_job_ends_its_consumers_and_a_taken_consumer_is_refused() {
     let cluster = Cluster::start(1);
     let job = cluster.open("long", &range(100_000, vec![batch(8)]), 10, 1).expect("a job");
     let mut stream = cluster.stream(&job, StreamOptions::default());
@@ -307,7 +307,7 @@ fn a_cancelled_job_ends_its_readers_and_a_taken_consumer_is_refused() {
 }
 
 #[test]
-fn a_dispatcher_that_stays_away_is_named_after_the_deadline() {
+fn a_dispatcher_that_does_not_return_is_named_after_the_deadline() {
     let mut cluster = Cluster::start(1);
     let job = cluster.open("lost", &range(100_000, vec![batch(8)]), 10, 1).expect("a job");
     let deadline = std::time::Duration::from_millis(200);
@@ -320,17 +320,17 @@ fn a_dispatcher_that_stays_away_is_named_after_the_deadline() {
 }
 
 #[test]
-fn who_waits_where_there_are_no_workers_is_told_once_and_goes_on_when_there_are() {
-    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let told = || TOLD.lock().expect("not poisoned").len();
+fn a_consumer_without_workers_is_warned_once_and_goes_on_when_one_starts() {
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let warnings = || WARNINGS.lock().expect("not poisoned").len();
     let mut cluster = Cluster::start(0);
     let job = cluster.open("alone", &range(1000, vec![batch(8)]), 1, 1).expect("a job");
     let patience = std::time::Duration::from_millis(200);
-    let tell = |error: &Error| TOLD.lock().expect("not poisoned").push(error.to_string());
-    let mut stream = cluster.stream(&job, StreamOptions { patience, tell, ..StreamOptions::default() });
+    let warn = |error: &Error| WARNINGS.lock().expect("not poisoned").push(error.to_string());
+    let mut stream = cluster.stream(&job, StreamOptions { patience, warn, ..StreamOptions::default() });
     let (mut patient, mut looks) = (patient(), 0);
     let mut poll = || {
-        looks += usize::from(told() > 0);
+        looks += usize::from(warnings() > 0);
         if looks == 10 {
             cluster.add_worker();
         }
@@ -338,12 +338,12 @@ fn who_waits_where_there_are_no_workers_is_told_once_and_goes_on_when_there_are(
     };
     assert!(stream.next(&mut poll).expect("a delivery").is_some());
     let rest = drain(&mut stream).expect("deliveries");
-    assert_eq!((rest.len(), told()), (124, 1));
-    let said = TOLD.lock().expect("not poisoned").remove(0);
-    assert!(said.contains("no worker has computed for job \"alone\" for 0 s"), "{said}");
+    assert_eq!((rest.len(), warnings()), (124, 1));
+    let warning = WARNINGS.lock().expect("not poisoned").remove(0);
+    assert!(warning.contains("no worker has computed for job \"alone\" for 0 s"), "{warning}");
 }
 
-/// A function of the test. Called with the ids of a chunk's rows.
+/// A function of the test, which gets the ids of a chunk's rows.
 struct Calls<F>(F);
 
 impl<F: Fn(&[i64]) -> Result<()> + Send + Sync> Functions for Calls<F> {
@@ -387,7 +387,7 @@ fn raises(raise: i64, panic: i64) -> Arc<dyn Functions> {
 }
 
 #[test]
-fn a_split_that_fails_is_raised_in_its_turn_with_everything_known_of_it() {
+fn a_failed_split_is_raised_in_its_turn_with_its_kind_and_traceback() {
     for (functions, kind) in [(raises(3000, -1), ErrorKind::Function), (raises(-1, 3000), ErrorKind::Internal)] {
         let cluster = Cluster::with(2, functions);
         let job = cluster.open("raises", &range(5000, vec![mapped(), batch(10)]), 1, 1).expect("a job");
@@ -408,7 +408,7 @@ fn a_split_that_fails_is_raised_in_its_turn_with_everything_known_of_it() {
     }
 }
 
-/// Holds up every call for a row from `row` on, until it is opened.
+/// Blocks every call that has a row from `row` on, until the gate opens.
 #[derive(Default)]
 struct Gate {
     row: Mutex<Option<i64>>,
@@ -428,7 +428,7 @@ impl Gate {
 }
 
 #[test]
-fn a_worker_that_dies_within_a_split_is_replaced_at_the_chunk_it_had_come_to() {
+fn after_a_worker_dies_within_a_split_another_continues_at_the_next_chunk() {
     let gate = Arc::new(Gate::default());
     let pass = gate.clone();
     let functions: Arc<dyn Functions> = Arc::new(Calls(move |ids: &[i64]| {
@@ -439,7 +439,7 @@ fn a_worker_that_dies_within_a_split_is_replaced_at_the_chunk_it_had_come_to() {
     let job = cluster.open("gated", &range(5000, vec![mapped(), batch(10)]), 1, 1).expect("a job");
     let sizing = job.plan().sizing();
     assert!(sizing.split_units > sizing.morsel_units, "splits of several chunks");
-    // The second chunk of the sixth split is never done by the first worker.
+    // The first worker never completes the second chunk of the sixth split.
     let row = (5 * sizing.split_units + sizing.morsel_units) * sizing.unit_rows;
     gate.set(Some(row as i64));
     let mut stream = cluster.stream(&job, StreamOptions::default());

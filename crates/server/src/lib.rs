@@ -33,13 +33,13 @@ mod up;
 
 pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_switch};
-pub use forebay_client::{Credentials, JobKey, PORT, Remote, Seat, Service, TlsFiles};
+pub use forebay_client::{Credentials, JobKey, LocalWorkerSlot, PORT, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
     BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,
     Timing, check_kind, check_ledger, check_offers, check_price, dump_ledger, measure_grants, new_token, repair_ledger,
 };
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
-pub use forebay_worker::{Functions, MachineKind, NoFunctions, StorePrices};
+pub use forebay_worker::{Functions, NoFunctions, StorePrices, WorkerType};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};
 pub use private::keep_private;

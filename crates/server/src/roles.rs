@@ -10,7 +10,7 @@ use forebay_client::JobKey;
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Error, Result, SystemClock};
 use forebay_dispatcher::{BlobLimits, Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
-use forebay_worker::{Functions, Local, MachineKind, Worker};
+use forebay_worker::{Functions, Local, Worker, WorkerType};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -99,8 +99,8 @@ pub struct WorkerConfig {
     pub lend: bool,
     /// Where it keeps what `cache()` keeps.
     pub cache: CacheConfig,
-    /// What kind of machine it is on.
-    pub machine: MachineKind,
+    /// The type of this worker.
+    pub worker_type: WorkerType,
     /// What pipelines may read here; empty is everything.
     pub allow_sources: Vec<String>,
     /// Where it serves metrics, to whoever reaches it. Default: nowhere.
@@ -191,10 +191,10 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             lend: config.lend,
             functions,
             cache: Some(cache),
-            machine: config.machine,
+            worker_type: config.worker_type,
             allow_sources: config.allow_sources,
             prices: config.cache.prices,
-            local: config.local.map(|reader| Local { reader, key: config.local_key, give_way }),
+            local: config.local.map(|reader| Local { consumer: reader, key: config.local_key, give_way }),
         };
         let worker = Worker::bind(options).await?;
         let listener = listen(config.metrics).await?;

@@ -189,7 +189,7 @@ impl World<'_> {
                 if consumer.session != Some(id) {
                     return;
                 }
-                match machine.beat(now) {
+                match machine.heartbeat(now) {
                     Ok(beat) => {
                         if !consumer.half_closed {
                             self.send(id, 0, Payload::Consume(beat));
@@ -229,7 +229,7 @@ impl World<'_> {
                         floor.steps += u64::from(is_planted && floor.over);
                         is_end = floor.over;
                     }
-                    let fetching = machine.heard(now, event);
+                    let fetching = machine.take_event(now, event);
                     if is_end {
                         self.felt("epochs ended together");
                     }
@@ -317,7 +317,7 @@ impl World<'_> {
         let now = self.ticks(Node::Consumer(i));
         let consumer = &mut self.consumers[i];
         let Some(machine) = &mut consumer.machine else { return };
-        let pause = machine.broken(now, end);
+        let pause = machine.session_ended(now, end);
         consumer.open = false;
         if let Some(id) = consumer.session.take() {
             self.close(id, 0, Payload::Closed);
@@ -327,7 +327,7 @@ impl World<'_> {
                 self.felt("consumer sessions lost");
                 self.consumer_later(i, pause.as_millis() as u64, ConsumerTimer::Connect);
             }
-            None if self.consumers[i].machine.as_ref().is_some_and(Consumer::is_over) => {
+            None if self.consumers[i].machine.as_ref().is_some_and(Consumer::is_finished) => {
                 self.consumers[i].heard_out = true;
             }
             None => {}
@@ -351,7 +351,7 @@ impl World<'_> {
         let Some(machine) = &mut consumer.machine else { return };
         let checked = machine.check();
         if let Some(id) = consumer.session.filter(|_| consumer.open && !consumer.half_closed) {
-            let ((messages, last), finishing) = (machine.say(now), consumer.finishing);
+            let ((messages, last), finishing) = (machine.take_messages(now), consumer.finishing);
             consumer.half_closed = last;
             messages.into_iter().for_each(|message| self.send(id, 0, Payload::Consume(message)));
             match last {

@@ -204,7 +204,7 @@ impl World<'_> {
         let Some(borrowers) = self.lending.borrowers.get_mut(&i) else { return };
         let mut said = Vec::new();
         for ((worker, life), (number, borrower)) in borrowers {
-            said.extend(borrower.said().into_iter().map(|word| ((*worker, *life, *number), Some(word))));
+            said.extend(borrower.take_returns().into_iter().map(|word| ((*worker, *life, *number), Some(word))));
         }
         said.into_iter().for_each(|(to, word)| self.say_back(to, word));
     }

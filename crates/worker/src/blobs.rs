@@ -1,7 +1,7 @@
-//! Fetches arrays, pickled functions and source indexes from the dispatcher, and keeps them for the next job.
+//! Fetches arrays, pickled functions and source indexes from the dispatcher, and caches them for later jobs.
 //!
-//! Invariant: what is returned has the hash that it was asked for by. Bound: [`BLOB_CACHE_BYTES_MAX`] kept here; what a
-//! running job uses is its own.
+//! Invariant: a blob that is returned has the hash that was asked for. Bound: the cache has [`BLOB_CACHE_BYTES_MAX`]
+//! bytes; a running job holds its own blobs besides.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::options::BLOB_CACHE_BYTES_MAX;
 #[derive(Default)]
 struct Cache {
     blobs: HashMap<BlobId, Bytes>,
-    /// Oldest first.
+    /// The oldest first.
     order: VecDeque<BlobId>,
     bytes: usize,
 }
@@ -25,23 +25,23 @@ struct Cache {
 /// The dispatcher's blobs.
 pub(crate) struct BlobStore {
     dispatcher: Remote,
-    /// To the one that leads, as long as it answers.
+    /// The connection to the leading dispatcher, as long as it answers.
     link: Mutex<Option<Link>>,
     cache: Mutex<Cache>,
 }
 
 impl BlobStore {
-    /// Connects when the first blob is wanted.
+    /// Connects when the first blob is needed.
     pub(crate) fn new(dispatcher: Remote) -> Self {
         Self { dispatcher, link: Mutex::default(), cache: Mutex::default() }
     }
 
-    /// Returns a blob of a tenant. What is kept here may be another's of the same name, and so the same: the dispatcher, which
-    /// defined the job, has seen that this tenant has it.
+    /// Returns a blob of a tenant. The cache is shared by tenants: an equal id means equal bytes, and the dispatcher
+    /// has checked that this tenant has the blob when it defined the job.
     ///
     /// # Errors
-    /// NotFound when the dispatcher has none of that name; Unavailable when it does not answer; Data when the bytes
-    /// are not what the name says.
+    /// NotFound when the dispatcher has no such blob; Unavailable when it does not answer; Data when the bytes do not
+    /// have this hash.
     pub(crate) async fn get(&self, id: &BlobId, tenant: &str) -> Result<Bytes> {
         if let Some(bytes) = lock(&self.cache).blobs.get(id) {
             return Ok(bytes.clone());
@@ -95,7 +95,7 @@ impl Cache {
     }
 }
 
-/// The blobs of one job, fetched before it is opened.
+/// The blobs of one job, fetched before the job is opened.
 pub(crate) struct Fetched(pub(crate) HashMap<BlobId, Bytes>);
 
 impl forebay_io::Blobs for Fetched {

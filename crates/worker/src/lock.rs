@@ -1,4 +1,4 @@
-//! Locks that outlive a panic: what they guard is plain data, consistent between statements.
+//! Locks a mutex even after a panic: the guarded data is plain, and consistent between statements.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a worker is told at its start, and the bounds that it keeps.
+//! The options that a worker is started with, and the bounds that it keeps.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,98 +9,99 @@ use forebay_data::MemoryBudget;
 use forebay_exec::{Functions, NoFunctions, StorePrices};
 use forebay_proto::{JobKey, Remote, ServerTls};
 
-/// Splits that a worker holds, whatever their size, before it asks for no more.
+/// Splits that a worker may hold, whatever their size, before it requests no more.
 pub(crate) const HELD_SPLITS_MAX: usize = 1024;
-/// Chunks of a split of unknown length that are computed ahead of its reader before its thread waits.
+/// Bytes of chunks of a split of unknown length that a thread computes ahead of the consumer before it waits.
 pub(crate) const AHEAD_BYTES_MAX: usize = 32 << 20;
-/// Chunks of splits of unknown length that are kept after they were sent, over all splits, in case a connection
-/// breaks. Older ones are computed again when they are asked for.
+/// Bytes of chunks of unknown-length splits that are kept after they were sent, over all splits, in case a connection
+/// breaks. Chunks beyond this are computed again when they are asked for.
 pub(crate) const SENT_BYTES_MAX: usize = 256 << 20;
-/// How often a morsel whose storage does not answer is tried again here before another worker gets the split.
+/// How often a morsel is retried here when its storage does not answer, before another worker gets the split.
 pub(crate) const RETRIES_MAX: u32 = 4;
-/// The pause before the first such retry; each next one is twice as long.
+/// The pause before the first retry; it doubles each time.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Blobs that are kept for the next job that needs them.
+/// Bytes of blobs that are cached for later jobs.
 pub(crate) const BLOB_CACHE_BYTES_MAX: usize = 1 << 30;
-/// How long a worker that leaves waits for its consumers to fetch what it holds.
+/// How long a worker that leaves waits for consumers to fetch the splits that it holds.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 
-/// What a worker takes at most.
+/// The most work that a worker takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Threads that compute.
     pub(crate) threads: usize,
-    /// Splits that are waiting or being computed.
+    /// Splits that wait or are being computed.
     pub(crate) slots: usize,
-    /// Chunks that it holds before it asks for no more.
+    /// Bytes of chunks that it holds before it requests no more splits.
     pub(crate) bytes: usize,
 }
 
 /// How a worker runs.
 #[derive(Clone)]
 pub struct Options {
-    /// The dispatcher, or several of one service, and what to show them.
+    /// The dispatcher, or several of one service, and the credentials for it.
     pub dispatcher: Remote,
-    /// Where it listens. Default: any free port of the loopback interface.
+    /// The address to listen on. Default: any free port of the loopback interface.
     pub listen: SocketAddr,
-    /// `host:port` that consumers reach it at. Default: `listen`, or where that is every interface, the
-    /// address of the one that leads to the dispatcher.
+    /// `host:port` at which consumers reach it. Default: `listen`; where that is every interface, the address of the
+    /// interface that leads to the dispatcher.
     pub advertise: Option<String>,
     /// Threads that compute. Default: 0, one for each core.
     pub threads: usize,
-    /// Splits that are waiting or being computed. Default: 0, twice the threads and two.
+    /// Splits that wait or are being computed. Default: 0, twice the threads and two.
     pub slots: usize,
     /// How much memory data may take. Default: as much as is of use.
     pub memory: MemoryBudget,
-    /// Whether readers on this machine may map the memory of chunks, instead of being sent copies. Default: true.
+    /// Whether consumers on this machine may map the memory of chunks instead of being sent copies. Default: true.
     pub lend: bool,
-    /// What it listens with. Default: none, in the clear.
+    /// The certificate to listen with. Default: none, unencrypted.
     pub tls: Option<ServerTls>,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
-    /// Where what is before `cache()` is kept, for all jobs. Default: nowhere.
+    /// Where rows before `cache()` are kept, for all jobs. Default: nowhere.
     pub cache: Option<Arc<Cache>>,
-    /// What kind of machine it is on. Default: nothing is said of it.
-    pub machine: MachineKind,
-    /// What pipelines may read here, whatever the dispatcher says: whole paths, and the beginnings of addresses. Default: empty, everything.
+    /// The type of this worker. Default: not given.
+    pub worker_type: WorkerType,
+    /// The sources that pipelines may read here, whatever the dispatcher says: whole paths, and prefixes of addresses.
+    /// Default: empty, all sources.
     pub allow_sources: Vec<String>,
-    /// What the cache's store costs, and a worker. Default: nothing.
+    /// The prices of the cache's store and of a worker. Default: free.
     pub prices: Option<StorePrices>,
-    /// Where it computes for one reader alone. Default: for everybody.
+    /// The consumer that a local worker computes for. Default: none; it computes for all jobs.
     pub local: Option<Local>,
 }
 
-/// What is said of the machine that a worker is on.
+/// The type of a worker: the machine that it runs on, and its price.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct MachineKind {
-    /// A name of one's own: `c5.4xlarge`. Empty says nothing.
+pub struct WorkerType {
+    /// A name of your own, such as `c5.4xlarge`. Empty: not given.
     pub name: String,
-    /// What it costs for an hour, in the currency of the service's other prices; 0 says nothing.
+    /// The price of one hour, in the currency of the service's other prices; 0: not given.
     pub price: f64,
-    /// Whether it may be taken back at any time.
+    /// Whether the provider may take the machine back at any time.
     pub spot: bool,
 }
 
-/// A local worker: it computes for the reader that started it, on that one's machine, with as many threads as it is told while
-/// it runs (see [`Worker::throttle`](crate::Worker::throttle)); none at first. `threads` and `slots` of the options say
-/// nothing of it.
+/// A local worker computes for the consumer that started it, on that consumer's machine. The number of its threads is
+/// set while it runs (see [`Worker::throttle`](crate::Worker::throttle)) and starts at zero; `threads` and `slots` of
+/// the options do not apply.
 #[derive(Debug, Clone, Copy)]
 pub struct Local {
-    /// The job, by its number at the dispatcher, and which of its consumers.
-    pub reader: (u64, u32),
-    /// What shows that this reader started it.
+    /// The job, by its number at the dispatcher, and the consumer's index.
+    pub consumer: (u64, u32),
+    /// The key that proves that this consumer started it.
     pub key: JobKey,
-    /// Called in each thread that computes, before it does.
+    /// Called once in each thread, before it computes.
     pub give_way: fn(),
 }
 
-/// Splits of a local worker beside those that its threads are at: what waits there waits behind the trainer.
+/// Splits of a local worker beyond those that its threads work on. Splits that wait there wait behind the trainer.
 pub(crate) const LOCAL_QUEUE: usize = 1;
-/// The most that a local worker holds: the memory is the trainer's machine's.
+/// The most bytes that a local worker holds: the memory is the trainer's machine's.
 const LOCAL_HELD_BYTES_MAX: usize = 256 << 20;
 
 impl Options {
-    /// Returns the defaults, for the worker of a dispatcher.
+    /// Returns the default options for a worker of this dispatcher.
     pub fn new(dispatcher: impl Into<String>) -> Self {
         Self {
             dispatcher: Remote::new(dispatcher),
@@ -113,14 +114,14 @@ impl Options {
             tls: None,
             functions: Arc::new(NoFunctions),
             cache: None,
-            machine: MachineKind::default(),
+            worker_type: WorkerType::default(),
             allow_sources: Vec::new(),
             prices: None,
             local: None,
         }
     }
 
-    /// Returns the bounds that it begins with.
+    /// Returns the bounds at the start.
     pub(crate) fn bounds(&self) -> Bounds {
         match self.local {
             None => Bounds { threads: self.threads(), slots: self.slots(), bytes: self.memory.held() },
@@ -155,7 +156,7 @@ impl std::fmt::Debug for Options {
             .field("lend", &self.lend)
             .field("tls", &self.tls)
             .field("cache", &self.cache)
-            .field("machine", &self.machine)
+            .field("worker_type", &self.worker_type)
             .field("prices", &self.prices)
             .field("local", &self.local)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! The worker as a process sees it: bind, run until told to stop, leave in order.
+//! The worker as a process: it binds, runs until it is told to stop, and leaves in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::accept;
 use crate::blobs::BlobStore;
-use crate::blocks::Blocks;
-use crate::engine::Threads;
-use crate::flight::Flight;
-use crate::lender::Lender;
-use crate::membership::Membership;
+use crate::compute::engine::PoolEngine;
+use crate::compute::pool::Pool;
 use crate::options::{LEAVE_MAX, Local, Options};
-use crate::peers::Peers;
-use crate::pool::Pool;
-use crate::session::Session;
-use crate::shelf::Shelf;
-use crate::talk::Talk;
-use crate::transfer::Transfer;
+use crate::peers::membership::Membership;
+use crate::peers::server::BlockServer;
+use crate::peers::store::PeerStore;
+use crate::serve::accept::accept;
+use crate::serve::flight::FlightServer;
+use crate::serve::shm::Lender;
+use crate::serve::transfer::Transfer;
+use crate::session::protocol::WorkerProtocol;
+use crate::session::transport::Session;
+use crate::splits::lease_table::LeaseTable;
 use crate::view::View;
 
-/// How often a worker that leaves looks whether everything was fetched.
+/// How often a worker that leaves checks whether all its splits were consumed.
 const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 /// The longest request of Arrow Flight that is read: a ticket, or the key of a job.
 const TICKET_BYTES_MAX: usize = 1 << 20;
 
-/// A worker that listens, and has not begun.
+/// A worker that listens, and does not serve yet.
 pub struct Worker {
     secret: WorkerSecret,
     listener: TcpListener,
     address: String,
-    /// Memory that readers on this machine can map.
+    /// Memory that consumers on this machine can map.
     arena: Option<Arc<Arena>>,
-    shelf: Arc<Shelf>,
+    lease_table: Arc<LeaseTable>,
     options: Options,
 }
 
@@ -50,7 +50,7 @@ impl Worker {
     /// Listens and starts the threads. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
+    /// Invalid when the dispatcher's address cannot be parsed; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
         let dispatchers = options.dispatcher.addresses()?;
         Allowed::of(&[&options.allow_sources], true)?;
@@ -75,22 +75,22 @@ impl Worker {
         let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
         let rent = options.prices.map_or_else(Rent::default, |prices| prices.rent(bounds.threads));
         let cache = options.cache.clone();
-        let keeping = cache.clone().map(|cache| CacheContext { rent, ..CacheContext::new(cache) });
-        let (blobs, window) = (Arc::new(blobs), Arc::default());
+        let cache_context = cache.clone().map(|cache| CacheContext { rent, ..CacheContext::new(cache) });
+        let (blobs, shared_chunks) = (Arc::new(blobs), Arc::default());
         let sources = options.local.is_none().then(|| Arc::from(&*options.allow_sources));
-        let threads = Threads { pool, blobs, functions, sources, memory, keeping, cache, window };
-        let shelf = Shelf::new(threads, bounds);
+        let threads = PoolEngine { pool, blobs, functions, sources, memory, cache_context, cache, shared_chunks };
+        let lease_table = LeaseTable::new(threads, bounds);
         Ok(Self {
             secret: WorkerSecret::new(uuid::Uuid::new_v4().as_u128()),
             arena,
             listener,
             address,
-            shelf: Arc::new(shelf),
+            lease_table: Arc::new(lease_table),
             options,
         })
     }
 
-    /// Returns `host:port` that consumers reach it at.
+    /// Returns `host:port` at which consumers reach it.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -100,73 +100,75 @@ impl Worker {
         self.secret.id()
     }
 
-    /// Looks for rows at peers from now on, and returns where this worker keeps them itself.
-    fn meet(&self, cache: &Cache, membership: &Arc<Membership>) -> Result<String> {
+    /// Makes the cache look for rows at peers, and returns the address at which this worker serves its own.
+    fn join_peers(&self, cache: &Cache, membership: &Arc<Membership>) -> Result<String> {
         let tls = self.options.dispatcher.credentials.tls.clone();
         let watch: Arc<dyn Stopwatch> = Arc::new(SystemClock::default());
-        let peers = Peers::new(membership.clone(), tls, watch.clone())?;
+        let peers = PeerStore::new(membership.clone(), tls, watch.clone())?;
         cache.meet(Arc::new(peers), watch)?;
         Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
     }
 
-    /// Returns what says what it does, for as long as it runs.
+    /// Returns a view of its state, for as long as it runs.
     pub fn view(&self) -> View {
-        View { shelf: self.shelf.clone(), cache: self.options.cache.clone() }
+        View { lease_table: self.lease_table.clone(), cache: self.options.cache.clone() }
     }
 
-    /// Returns what says how many threads of a local worker compute.
+    /// Returns a handle that sets how many threads of a local worker compute.
     pub fn throttle(&self) -> Throttle {
-        Throttle(self.shelf.clone())
+        Throttle(self.lease_table.clone())
     }
 
-    /// Serves until `shutdown`; then takes nothing new, serves what it holds until it was consumed (at most 10 s), and
-    /// returns.
+    /// Serves until `shutdown`; then requests nothing new, serves the splits that it holds until they were consumed (at
+    /// most 10 s), and returns.
     ///
     /// # Errors
-    /// Version when the dispatcher is another version.
+    /// Version when the dispatcher has another version.
     ///
     /// # Cancel safety
     /// Dropping the future ends the worker at once, as a kill would.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let stop = CancellationToken::new();
-        let _ended = Ended { stop: stop.clone(), shelf: self.shelf.clone() };
+        let _ended = Ended { stop: stop.clone(), lease_table: self.lease_table.clone() };
         let (leave, leaving) = watch::channel(false);
         let membership = Arc::<Membership>::default();
-        // What a local worker keeps is not for others: they cannot reach it.
-        let kept = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
-        let place = kept.map(|cache| self.meet(cache, &membership)).transpose()?;
-        let only = self.options.local.map(|Local { reader: (job, consumer), .. }| OneReader { job, consumer });
-        let talk = Talk::new(self.secret, self.address.clone(), only, self.shelf.clone());
-        let talk = talk.started_with(self.options.local.map(|local| local.key).unwrap_or_default());
-        let talk = talk.keeping(place.unwrap_or_default(), membership.clone()).on(self.options.machine.clone());
-        let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
+        // A local worker's cache is not shared: other workers cannot reach it.
+        let cache = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
+        let cache_address = cache.map(|cache| self.join_peers(cache, &membership)).transpose()?;
+        let only = self.options.local.map(|Local { consumer: (job, consumer), .. }| OneReader { job, consumer });
+        let protocol = WorkerProtocol::new(self.secret, self.address.clone(), only, self.lease_table.clone());
+        let protocol = protocol.with_local_key(self.options.local.map(|local| local.key).unwrap_or_default());
+        let protocol = protocol
+            .with_cache(cache_address.unwrap_or_default(), membership.clone())
+            .with_type(self.options.worker_type.clone());
+        let session = Session { dispatcher: self.options.dispatcher.clone(), protocol, leaving };
         let id = self.secret.id();
         let lender = self.arena.and_then(|arena| {
             let lender = Lender::start(arena, id, stop.clone());
-            lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
+            lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to consumers on this machine")).ok()
         });
         let scheme = if self.options.tls.is_some() { "grpc+tls" } else { "grpc" };
         let location = format!("{scheme}://{}", self.address);
-        let flight = Flight { shelf: self.shelf.clone(), location, stop: stop.clone() };
+        let flight = FlightServer { lease_table: self.lease_table.clone(), location, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(TICKET_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
-        let blocks = Blocks::new(self.options.cache.as_ref(), membership);
-        let transfer = Transfer::new(self.shelf.clone(), lender, blocks, stop.clone());
-        let others = accept(self.listener, self.options.tls.as_ref(), transfer);
-        let server = forebay_proto::server().add_service(flight).serve_with_incoming(others);
-        let shelf = self.shelf;
+        let blocks = BlockServer::new(self.options.cache.as_ref(), membership);
+        let transfer = Transfer::new(self.lease_table.clone(), lender, blocks, stop.clone());
+        let http_connections = accept(self.listener, self.options.tls.as_ref(), transfer);
+        let server = forebay_proto::server().add_service(flight).serve_with_incoming(http_connections);
+        let lease_table = self.lease_table;
         let leave_in_order = async move {
             shutdown.await;
             leave.send_replace(true);
-            tracing::info!(held = shelf.leases().len(), "leaving");
+            tracing::info!(held = lease_table.leases().len(), "leaving");
             let drained = async {
-                while !shelf.is_empty() {
+                while !lease_table.is_empty() {
                     tokio::time::sleep(LEAVE_LOOK).await;
                 }
             };
             if tokio::time::timeout(LEAVE_MAX, drained).await.is_err() {
-                tracing::warn!(held = shelf.leases().len(), "left with splits that nobody fetched in time");
+                tracing::warn!(held = lease_table.leases().len(), "left with splits that no consumer fetched in time");
             }
         };
         tokio::select! {
@@ -177,30 +179,30 @@ impl Worker {
     }
 }
 
-/// Says how many threads of a local worker compute, while it runs.
+/// Sets how many threads of a local worker compute, while it runs.
 #[derive(Clone)]
-pub struct Throttle(Arc<Shelf>);
+pub struct Throttle(Arc<LeaseTable>);
 
 impl Throttle {
-    /// Sets their number. Those that are too many finish the morsel that they are at. With none, the worker takes nothing new,
-    /// and one thread finishes what it holds.
+    /// Sets the number of threads. Surplus threads finish their morsel. With none, the worker requests nothing new, and
+    /// one thread finishes the splits that it holds.
     pub fn set_threads(&self, threads: usize) {
         self.0.set_threads(threads);
     }
 }
 
-/// What a thread of the fleet does before it computes: nothing.
+/// The start of a thread of a worker that is not local: nothing to do.
 fn at_once() {}
 
-/// Ends what outlives the future: streams that are being served and threads that wait.
+/// Ends the tasks and threads that would outlive the future: streams that are being served, and threads that wait.
 struct Ended {
     stop: CancellationToken,
-    shelf: Arc<Shelf>,
+    lease_table: Arc<LeaseTable>,
 }
 
 impl Drop for Ended {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.shelf.clear();
+        self.lease_table.clear();
     }
 }

@@ -1,6 +1,6 @@
-//! What the simulation drives of a worker: the real shelf, session and cursors, over an engine in virtual time.
+//! What `crates/sim` drives of a worker: the real lease table, protocol and cursors, over an engine in virtual time.
 //!
-//! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
+//! Not part of the public interface. This module decides nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,46 +11,48 @@ use forebay_data::{Chunk, MemoryBudget};
 use forebay_exec::KnownSkips;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
-    JobDefinition, JobKey, Lease, OneReader, Reader as ReaderStream, Return, Stream, Ticket, WorkerSecret, worker_event,
+    JobDefinition, JobKey, Lease, OneReader, Reader as ConsumerStream, Return, Stream, Ticket, WorkerSecret,
+    worker_event,
 };
 
-use crate::cursor::{Cursor, Step, not_held};
-use crate::engine::Engine;
-use crate::held::{Held, Made};
-use crate::jobs::Job;
-use crate::loans::Loans;
+use crate::compute::engine::Engine;
 use crate::lock::lock;
 use crate::options::Bounds;
-use crate::sharing::{self, Want};
-use crate::shelf::Shelf;
-use crate::talk::Talk;
-use crate::window::{Flight, Member, Window};
+use crate::serve::loans::Loans;
+use crate::session::protocol::WorkerProtocol;
+use crate::splits::chunk::ProducedChunk;
+use crate::splits::cursor::{Cursor, NextAction, not_held};
+use crate::splits::jobs::Job;
+use crate::splits::lease_table::LeaseTable;
+use crate::splits::shared_chunks::{InFlight, SharedChunks, Subscriber};
+use crate::splits::single_flight;
+use crate::splits::split_buffer::SplitBuffer;
 
-/// What local workers show, and their readers say, in the simulation.
+/// The key that proves a local worker's consumer, in the simulation.
 const LOCAL_KEY: [u8; 16] = [1; 16];
 
 /// How long a ticket waits for its lease to arrive.
-pub const LEASE_WAIT_MAX: Duration = crate::shelf::LEASE_WAIT_MAX;
-/// How long a worker that leaves waits for its consumers to fetch what it holds.
+pub const LEASE_WAIT_MAX: Duration = crate::splits::lease_table::LEASE_WAIT_MAX;
+/// How long a worker that leaves waits for consumers to fetch the splits that it holds.
 pub const LEAVE_MAX: Duration = crate::options::LEAVE_MAX;
 
-/// How long a chunk that another thread computes is waited for.
-pub const WAIT_MAX: Duration = crate::window::WAIT_MAX;
+/// How long a thread waits for a chunk that another computes.
+pub const WAIT_MAX: Duration = crate::splits::shared_chunks::WAIT_MAX;
 
 /// A job that can be computed.
 struct Prepared {
     definition: JobDefinition,
-    member: Member,
+    subscriber: Subscriber,
 }
 
-/// Work that the shelf has given out.
+/// Work that the lease table has given to the engine.
 #[derive(Clone)]
 enum Work {
     Prepare(Arc<Job<Prepared>>),
     Compute(Task, bool),
 }
 
-/// Keeps the work until it is asked for, and the jobs that are said to hang.
+/// Queues the work until the simulation takes it, and holds the jobs that hang.
 #[derive(Clone, Default)]
 struct Queue(Arc<Mutex<Vec<Work>>>, Arc<Mutex<BTreeSet<u64>>>);
 
@@ -65,11 +67,11 @@ impl Engine for Queue {
         lock(&self.1).clone()
     }
 
-    fn prepare(&self, _: &Arc<Shelf<Self>>, job: Arc<Job<Prepared>>) {
+    fn prepare(&self, _: &Arc<LeaseTable<Self>>, job: Arc<Job<Prepared>>) {
         lock(&self.0).push(Work::Prepare(job));
     }
 
-    fn compute(&self, split: Arc<Held>, job: Arc<Prepared>, run: u64, first: bool) {
+    fn compute(&self, split: Arc<SplitBuffer>, job: Arc<Prepared>, run: u64, first: bool) {
         lock(&self.0).push(Work::Compute(Task { split, job, run }, first));
     }
 }
@@ -88,24 +90,24 @@ impl Preparing {
 /// A split to compute.
 #[derive(Clone)]
 pub struct Task {
-    split: Arc<Held>,
+    split: Arc<SplitBuffer>,
     job: Arc<Prepared>,
     run: u64,
 }
 
-/// What is to be done for a chunk.
-pub enum Wanted {
-    /// Nothing: a job with the same samples had computed it.
-    Nothing,
-    /// It is to be computed, and this kept meanwhile: it says to whom it is given then.
-    Computed(Computing),
-    /// Another thread computes it: ask again when one has, for [`WAIT_MAX`] at most.
+/// How a task gets a chunk.
+pub enum Decision {
+    /// A job with the same samples had computed it: nothing to do.
+    Done,
+    /// Compute it, and hand the [`Computing`] to [`Task::put`].
+    Compute(Computing),
+    /// Another thread computes it: ask again when it has, within [`WAIT_MAX`].
     Wait,
 }
 
-/// A chunk that is being computed. Dropped, other jobs may compute it.
+/// A chunk that is being computed. After a drop, other jobs may compute it.
 #[derive(Default)]
-pub struct Computing(Option<Flight>);
+pub struct Computing(Option<InFlight>);
 
 impl Task {
     /// Returns its job.
@@ -113,17 +115,17 @@ impl Task {
         &self.job.definition
     }
 
-    /// Returns the rows that are left out whether they fail or not.
+    /// Returns the rows that are left out without being computed: the ledger lists them as skipped.
     pub fn known(&self) -> Arc<KnownSkips> {
         self.split.known()
     }
 
-    /// Says what is to be done for a chunk of a split that is counted, and takes it where another job had it.
-    pub fn want(&self, index: u64) -> Wanted {
-        match sharing::want(&self.split, &self.job.member, self.run, index) {
-            Want::Nothing => Wanted::Nothing,
-            Want::Computed(flight) => Wanted::Computed(Computing(flight)),
-            Want::Wait => Wanted::Wait,
+    /// Decides how to get a chunk of a split with a known number of chunks, and takes it where another job has it.
+    pub fn decide(&self, index: u64) -> Decision {
+        match single_flight::decide(&self.split, &self.job.subscriber, self.run, index) {
+            single_flight::Decision::Done => Decision::Done,
+            single_flight::Decision::Compute(in_flight) => Decision::Compute(Computing(in_flight)),
+            single_flight::Decision::Wait => Decision::Wait,
         }
     }
 
@@ -132,64 +134,64 @@ impl Task {
         (self.split.key.consumer, self.split.key.epoch, self.split.key.ordinal)
     }
 
-    /// Says whether nobody waits for it any more.
+    /// Whether its run has ended.
     pub fn is_stale(&self) -> bool {
         self.split.is_stale(self.run)
     }
 
-    /// Says whether a chunk would be dropped at once.
+    /// Whether a chunk at this index would be kept.
     pub fn wants(&self, index: u64) -> bool {
         self.split.wants(index)
     }
 
-    /// The number of chunks will only be known at the end.
+    /// Declares that the number of chunks is known at the end only.
     pub fn set_streamed(&self) {
         self.split.set_streamed();
     }
 
-    /// Says how many chunks there are.
+    /// Sets the number of chunks.
     pub fn set_total(&self, total: u64) {
         self.split.set_total(self.run, total);
     }
 
-    /// Returns how many row ops are to run on what is computed from now on, as the lease says.
-    pub fn ops(&self) -> Option<u32> {
-        self.split.ops()
+    /// Returns the number of row ops to run on chunks computed now; `None` is the default boundary.
+    pub fn ops_on_worker(&self) -> Option<u32> {
+        self.split.ops_on_worker()
     }
 
-    /// Puts a chunk in its place, on which so many row ops have run.
-    pub fn put(&self, index: u64, chunk: Chunk, ops: u32, computing: Computing) {
-        let made = Made { chunk, ops, shared: false };
-        sharing::put(&self.split, self.run, index, made, computing.0);
+    /// Puts a chunk at its index, on which this many row ops have run.
+    pub fn put(&self, index: u64, chunk: Chunk, ops_on_worker: u32, computing: Computing) {
+        let produced = ProducedChunk { chunk, ops_on_worker, shared: false };
+        single_flight::publish(&self.split, self.run, index, produced, computing.0);
     }
 
-    /// A thread has computed on it for so long.
+    /// Counts the time that a thread has computed on the split.
     pub fn spend(&self, compute: Duration) {
         self.split.count_time(compute);
     }
 
-    /// Puts an error in the place of a chunk.
+    /// Puts an error at the index of a chunk.
     pub fn fail(&self, index: u64, error: Error) {
         let error = self.split.failed_before(index).unwrap_or(error);
         self.split.fail(self.run, index, error);
     }
 }
 
-/// What there is to do.
+/// Work for the simulation.
 pub enum Todo {
-    /// Prepare a job, then say so ([`Worker::prepared`]).
+    /// Prepare a job, then call [`Worker::prepared`].
     Prepare(Preparing),
-    /// Compute a split; before all others when a reader already waits.
+    /// Compute a split; before all others when the flag is set, as a consumer already waits for it.
     Compute(Task, bool),
 }
 
-/// What a ticket leads to.
-pub enum Door {
+/// The answer to a ticket.
+pub enum TicketOutcome {
     /// The split's chunks.
-    Open(Reader),
-    /// The lease, or the job, may be on its way: ask again when something has changed.
+    Open(ChunkStream),
+    /// The lease or the job may still arrive: ask again when something has changed.
     Wait,
-    /// Why there is nothing.
+    /// Why it is refused.
     Refused(Error),
 }
 
@@ -199,26 +201,29 @@ pub struct Sent {
     pub index: u64,
     /// Its rows.
     pub chunk: Chunk,
-    /// How many row ops have run on them.
-    pub ops: u32,
-    /// Whether readers of other jobs are given the same memory.
+    /// The number of row ops that have run on them.
+    pub ops_on_worker: u32,
+    /// Whether consumers of other jobs are given the same memory.
     pub shared: bool,
 }
 
-/// One reader of a split.
-pub struct Reader(Cursor<Queue>);
+/// The stream of one consumer of a split.
+pub struct ChunkStream(Cursor<Queue>);
 
-impl Reader {
-    /// Returns the next chunk; `None` in `Some` when there is none yet, `None` when the split is complete. With `take`, the chunk is given away.
+impl ChunkStream {
+    /// Returns the next chunk: `Some(None)` when it is not computed yet, `None` when the split is complete. With
+    /// `take`, the chunk's memory is given away.
     ///
     /// # Errors
-    /// What the split failed with, or that the lease is gone.
+    /// The split's own error, or that the lease has ended.
     pub fn next(&mut self, take: bool) -> Result<Option<Option<Sent>>> {
-        let seen = self.0.look(take);
-        Ok(match self.0.after(seen)? {
-            Step::Chunk(index, Made { chunk, ops, shared }) => Some(Some(Sent { index, chunk, ops, shared })),
-            Step::Wait => Some(None),
-            Step::End => None,
+        let outcome = self.0.try_read(take);
+        Ok(match self.0.advance(outcome)? {
+            NextAction::Send(index, ProducedChunk { chunk, ops_on_worker, shared }) => {
+                Some(Some(Sent { index, chunk, ops_on_worker, shared }))
+            }
+            NextAction::Wait => Some(None),
+            NextAction::End => None,
         })
     }
 }
@@ -226,26 +231,26 @@ impl Reader {
 /// A worker's state machines.
 pub struct Worker {
     queue: Queue,
-    talk: Talk<Queue>,
-    window: Arc<Window>,
-    /// What is on loan: blocks of memory by number.
+    protocol: WorkerProtocol<Queue>,
+    shared_chunks: Arc<SharedChunks>,
+    /// Blocks of memory on loan, by number.
     loans: Loans<u64>,
 }
 
 impl Worker {
-    /// A worker that has just started; a local one computes for one reader alone.
-    pub fn new(secret: u128, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
+    /// A worker that has just started. A local one computes for one consumer only.
+    pub fn new(secret: u128, address: String, threads: usize, slots: usize, only_consumer: Option<OneReader>) -> Self {
         let queue = Queue::default();
-        let shelf =
-            Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: MemoryBudget::default().held() }));
-        let talk = Talk::new(WorkerSecret::new(secret), address, only, shelf);
-        let talk = talk.started_with(JobKey::from_bytes(&LOCAL_KEY));
-        // Readers are strangers to every other process of a worker, as those of random numbers are.
+        let lease_table =
+            Arc::new(LeaseTable::new(queue.clone(), Bounds { threads, slots, bytes: MemoryBudget::default().held() }));
+        let protocol = WorkerProtocol::new(WorkerSecret::new(secret), address, only_consumer, lease_table);
+        let protocol = protocol.with_local_key(JobKey::from_bytes(&LOCAL_KEY));
+        // The consumers' numbers must be unknown to every other process of a worker; real workers use random ones.
         let loans = Loans::new((secret as u64) << 48 | ((secret >> 64) as u64) << 24);
-        Self { queue, talk, window: Arc::default(), loans }
+        Self { queue, protocol, shared_chunks: Arc::default(), loans }
     }
 
-    /// Takes what there is to do since the last call.
+    /// Takes the work that has come since the last call.
     pub fn todo(&self) -> Vec<Todo> {
         let work = std::mem::take(&mut *lock(&self.queue.0)).into_iter();
         let todo = work.map(|work| match work {
@@ -255,40 +260,42 @@ impl Worker {
         todo.collect()
     }
 
-    /// A job is ready, or cannot be.
+    /// Ends the preparation of a job, well or not.
     pub fn prepared(&self, job: &Preparing, ready: Result<()>) {
         let definition = job.definition().clone();
-        let prepared =
-            || Prepared { member: self.window.join(Stream::of(&definition)), definition: definition.clone() };
-        self.talk.shelf.prepared(&job.0, ready.map(|()| Arc::new(prepared())));
+        let prepared = || Prepared {
+            subscriber: self.shared_chunks.join(Stream::of(&definition)),
+            definition: definition.clone(),
+        };
+        self.protocol.lease_table.prepared(&job.0, ready.map(|()| Arc::new(prepared())));
     }
 
-    /// Threads hang in what these jobs read, and in nothing else.
+    /// Sets the jobs whose reads hang.
     pub fn hang(&self, jobs: BTreeSet<u64>) {
         *lock(&self.queue.1) = jobs;
     }
 
     /// The first message of a session.
     pub fn hello(&mut self) -> Message {
-        self.talk.hello()
+        self.protocol.hello()
     }
 
-    /// The first event of a session; returns how often it says that it lives.
+    /// Takes the first event of a session; returns the interval of heartbeats.
     ///
     /// # Errors
-    /// Internal when it is no welcome.
+    /// Internal when it is not a welcome.
     pub fn welcome(&mut self, now: Ticks, event: worker_event::Event) -> Result<Duration> {
-        self.talk.welcome(now, Some(event))
+        self.protocol.welcome(now, Some(event))
     }
 
     /// Takes a later event.
     pub fn heard(&mut self, now: Ticks, event: worker_event::Event) {
-        self.talk.heard(now, event);
+        self.protocol.on_event(now, event);
     }
 
-    /// Returns what there is to say now, until there is nothing.
+    /// Returns the next message to send; `None` when there is none.
     pub fn say(&mut self) -> Option<Message> {
-        self.talk.next()
+        self.protocol.next_message()
     }
 
     /// Returns the heartbeat.
@@ -296,92 +303,93 @@ impl Worker {
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
     pub fn beat(&mut self, now: Ticks) -> Result<Message> {
-        self.talk.beat(now)
+        self.protocol.heartbeat(now)
     }
 
-    /// The session ended; returns the pause before the next one.
+    /// Ends a session; returns the pause before the next one.
     ///
     /// # Errors
-    /// What trying again will not mend.
+    /// Errors that a retry does not fix.
     pub fn broken(&mut self, error: Error) -> Result<Duration> {
-        self.talk.broken(error)
+        self.protocol.on_session_end(error)
     }
 
-    /// From now on it takes nothing new.
+    /// Requests nothing new from now on.
     pub fn leave(&mut self) {
-        self.talk.leave();
+        self.protocol.leave();
     }
 
-    /// A ticket is shown.
-    pub fn knock(&self, ticket: &Ticket) -> Door {
-        let shelf = &self.talk.shelf;
-        let Some(found) = shelf.look(ticket) else { return Door::Wait };
-        let Some((split, job)) = found else { return Door::Refused(not_held()) };
-        match job.look() {
-            None => Door::Wait,
-            Some(Err(error)) => Door::Refused(error),
-            Some(Ok(job)) => Door::Open(Reader(Cursor::new(shelf.clone(), split, job, ticket))),
+    /// Answers a ticket.
+    pub fn open(&self, ticket: &Ticket) -> TicketOutcome {
+        let lease_table = &self.protocol.lease_table;
+        let Some(found) = lease_table.try_find(ticket) else { return TicketOutcome::Wait };
+        let Some((split, job)) = found else { return TicketOutcome::Refused(not_held()) };
+        match job.try_prepared() {
+            None => TicketOutcome::Wait,
+            Some(Err(error)) => TicketOutcome::Refused(error),
+            Some(Ok(job)) => TicketOutcome::Open(ChunkStream(Cursor::new(lease_table.clone(), split, job, ticket))),
         }
     }
 
-    /// The answer to a ticket whose lease did not come in time.
-    pub fn refuse() -> Error {
+    /// The error for a ticket whose lease did not come in time.
+    pub fn not_held() -> Error {
         not_held()
     }
 
     /// Returns the leases that it holds.
     pub fn leases(&self) -> Vec<Lease> {
-        self.talk.shelf.leases()
+        self.protocol.lease_table.leases()
     }
 
-    /// Returns the bytes of the chunks that it holds, and the splits that take a place.
+    /// Returns the bytes of the chunks that it holds, and the number of splits that occupy a slot.
     pub fn held(&self) -> (usize, usize) {
         use std::sync::atomic::Ordering::Relaxed;
-        let meter = &self.talk.shelf.meter;
-        (meter.bytes.load(Relaxed), meter.open.load(Relaxed))
+        let stats = &self.protocol.lease_table.stats;
+        (stats.bytes.load(Relaxed), stats.open.load(Relaxed))
     }
 
-    /// A reader on this machine connects, to be lent memory; returns its number.
+    /// Registers a consumer on this machine that maps memory; returns its number.
     pub fn enter(&mut self) -> Option<u64> {
         self.loans.enter()
     }
 
-    /// The process of such a reader is gone. As all that ends loans, returns the blocks that come back.
-    pub fn leave_of(&mut self, reader: u64) -> Vec<u64> {
-        self.loans.leave(reader)
+    /// Removes such a consumer, whose process is gone. Like all calls that end loans, returns the blocks that come
+    /// back.
+    pub fn leave_of(&mut self, consumer: u64) -> Vec<u64> {
+        self.loans.leave(consumer)
     }
 
-    /// A stream begins that something may be lent on; false when it may not.
-    pub fn stream_begins(&mut self, of: ReaderStream) -> bool {
+    /// Begins a stream of such a consumer; false when nothing may be lent on it.
+    pub fn stream_begins(&mut self, of: ConsumerStream) -> bool {
         self.loans.begin(of)
     }
 
-    /// Such a stream has ended here.
-    pub fn stream_ends(&mut self, of: ReaderStream) {
+    /// Ends such a stream.
+    pub fn stream_ends(&mut self, of: ConsumerStream) {
         self.loans.end(of);
     }
 
-    /// Lends a block; returns the loan, or `None` when it is to be copied.
-    pub fn lend(&mut self, of: ReaderStream, block: u64, bytes: usize) -> Option<u64> {
+    /// Lends a block; returns the loan, or `None` when it must be copied.
+    pub fn lend(&mut self, of: ConsumerStream, block: u64, bytes: usize) -> Option<u64> {
         self.loans.lend(of, block, bytes)
     }
 
-    /// A reader needs something no more.
-    pub fn returned(&mut self, reader: u64, said: Return) -> Vec<u64> {
-        self.loans.take_back(reader, said)
+    /// Handles a return message of a consumer.
+    pub fn returned(&mut self, consumer: u64, message: Return) -> Vec<u64> {
+        self.loans.on_return(consumer, message)
     }
 
-    /// Returns how many loans there are, and how many streams that may have some.
+    /// Returns the number of loans, and the number of streams that may have some.
     pub fn on_loan(&self) -> (usize, usize) {
         self.loans.outstanding()
     }
 
-    /// Checks the invariants of shelf and loans.
+    /// Checks the invariants of the lease table and of the loans.
     ///
     /// # Errors
-    /// Internal, naming what does not hold.
+    /// Internal, naming the invariant that does not hold.
     pub fn check(&self) -> Result<()> {
         self.loans.check()?;
-        self.talk.shelf.check()
+        self.protocol.lease_table.check()
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker does, in figures, as others of its process see it: for metrics.
+//! A snapshot of a worker's counters, for the metrics of its process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,63 +6,63 @@ use std::time::Duration;
 
 use forebay_cache::{Cache, Stats};
 
-use crate::shelf::Shelf;
+use crate::splits::lease_table::LeaseTable;
 
-/// Says what a worker does. Cheap to clone.
+/// Gives access to the figures of a worker. Cheap to clone.
 #[derive(Clone)]
 pub struct View {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) lease_table: Arc<LeaseTable>,
     pub(crate) cache: Option<Arc<Cache>>,
 }
 
-/// What a worker does, and has done since it was started.
+/// The state of a worker, and its totals since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
-    /// Whether the dispatcher has welcomed it, in the session that there is.
+    /// Whether the dispatcher has welcomed it in the current session.
     pub is_connected: bool,
     /// Threads that compute.
     pub threads: usize,
-    /// Threads that hang in a read, beside those.
+    /// Threads that hang in a read, besides those.
     pub threads_held_up: usize,
-    /// What they took for that, together.
+    /// Compute time of all threads together.
     pub busy: Duration,
     /// Splits that it holds.
     pub splits_held: usize,
-    /// Bytes of their chunks.
+    /// Bytes of the chunks of these splits.
     pub bytes_held: usize,
     /// Splits that were computed to their end.
     pub splits_computed: u64,
-    /// Rows in them.
+    /// Rows in these splits.
     pub rows_computed: u64,
-    /// Of these, the rows that another job with the same samples had computed.
+    /// Of these rows, those that another job with the same samples had computed.
     pub rows_shared: u64,
-    /// Bytes of chunks that were sent to readers.
+    /// Bytes of chunks that were sent to consumers.
     pub bytes_sent: u64,
-    /// Bytes of chunks that were lent to readers on this machine.
+    /// Bytes of chunks that were lent to consumers on this machine.
     pub bytes_lent: u64,
-    /// Processor time of the threads that sent those that were not lent.
+    /// Processor time of sending chunks that were not lent.
     pub send: Duration,
-    /// What it keeps, where it keeps anything.
+    /// The figures of the cache, where there is one.
     pub cache: Option<Stats>,
 }
 
 impl View {
     /// Returns the figures of this moment.
     pub fn figures(&self) -> Figures {
-        let meter = &self.shelf.meter;
+        let stats = &self.lease_table.stats;
         Figures {
-            is_connected: meter.is_connected.load(Relaxed),
-            threads: self.shelf.threads(),
-            threads_held_up: self.shelf.threads_held_up(),
-            busy: Duration::from_micros(meter.busy_us.load(Relaxed)),
-            splits_held: self.shelf.leases().len(),
-            bytes_held: meter.bytes.load(Relaxed),
-            splits_computed: meter.splits_done.load(Relaxed),
-            rows_computed: meter.rows_done.load(Relaxed),
-            rows_shared: meter.rows_shared.load(Relaxed),
-            bytes_sent: meter.bytes_sent.load(Relaxed),
-            bytes_lent: meter.bytes_lent.load(Relaxed),
-            send: Duration::from_nanos(meter.send_ns.load(Relaxed)),
+            is_connected: stats.is_connected.load(Relaxed),
+            threads: self.lease_table.threads(),
+            threads_held_up: self.lease_table.threads_held_up(),
+            busy: Duration::from_micros(stats.busy_us.load(Relaxed)),
+            splits_held: self.lease_table.leases().len(),
+            bytes_held: stats.bytes.load(Relaxed),
+            splits_computed: stats.splits_done.load(Relaxed),
+            rows_computed: stats.rows_done.load(Relaxed),
+            rows_shared: stats.rows_shared.load(Relaxed),
+            bytes_sent: stats.bytes_sent.load(Relaxed),
+            bytes_lent: stats.bytes_lent.load(Relaxed),
+            send: Duration::from_nanos(stats.send_ns.load(Relaxed)),
             cache: self.cache.as_ref().map(|cache| cache.stats()),
         }
     }

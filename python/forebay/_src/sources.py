@@ -133,9 +133,9 @@ def from_parquet(
 
     A table that is sorted by a column, of which only what is wanted is read:
 
-    >>> import forebay as fb
+    >>> import forebay as fb, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = pyarrow.table({"day": range(1000), "x": range(1000)})
+    ...     table = pyarrow.table({"day": np.arange(1000), "x": np.arange(1000)})
     ...     pyarrow.parquet.write_table(table, folder + "/0.parquet", row_group_size=10)
     ...     ds = from_parquet(folder, columns=["x"], filters=fb.col("day") >= 998)
     ...     [int(row["x"]) for row in ds]

@@ -1,6 +1,6 @@
 //! `forebay worker`
 
-use forebay_server::{CacheConfig, MachineKind, Remote, TlsFiles, WorkerConfig, init_logs, worker_main};
+use forebay_server::{CacheConfig, Remote, TlsFiles, WorkerConfig, WorkerType, init_logs, worker_main};
 
 use crate::arguments::Worker;
 use crate::exit::Failure;
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
         memory: arguments.data_memory,
         lend: !arguments.no_lend,
         cache: CacheConfig::try_from(arguments.cache).map_err(Failure::Usage)?,
-        machine: MachineKind {
+        worker_type: WorkerType {
             name: arguments.kind.unwrap_or_default(),
             price: arguments.price.unwrap_or(0.0),
             spot: arguments.spot,

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Nothing here takes longer unless it is broken.
+/// A bound on every wait of the tests.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
@@ -31,7 +31,7 @@ pub struct Cluster {
     pub worker_addresses: Vec<String>,
 }
 
-/// A poll that fails when the test takes too long.
+/// A poll that fails if the test takes too long.
 pub fn patient() -> impl FnMut() -> Result<()> {
     let end = Instant::now() + DEADLINE;
     move || if Instant::now() < end { Ok(()) } else { Err(Error::internal("the test took too long")) }
@@ -43,11 +43,11 @@ impl Cluster {
     }
 
     pub fn with(workers: usize, functions: Arc<dyn Functions>) -> Self {
-        Self::decided(workers, functions, Scaling::default())
+        Self::with_scaling(workers, functions, Scaling::default())
     }
 
-    /// Starts one whose dispatcher decides so.
-    pub fn decided(workers: usize, functions: Arc<dyn Functions>, scaling: Scaling) -> Self {
+    /// Starts a cluster whose dispatcher has this scaling policy.
+    pub fn with_scaling(workers: usize, functions: Arc<dyn Functions>, scaling: Scaling) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
         let mut cluster = Self {
@@ -67,7 +67,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a dispatcher at the address that the last one had.
+    /// Starts a dispatcher at the address of the previous one.
     pub fn start_dispatcher(&mut self) {
         let options = || DispatcherOptions {
             listen: self.address,
@@ -91,7 +91,7 @@ impl Cluster {
         self.dispatcher = Some(self.runtime.spawn(dispatcher.run(CancellationToken::new())));
     }
 
-    /// What SIGKILL does.
+    /// Ends the dispatcher as SIGKILL does.
     pub fn kill_dispatcher(&mut self) {
         let task = self.dispatcher.take().expect("it runs");
         task.abort();
@@ -146,7 +146,7 @@ impl Cluster {
 }
 
 pub const SEED: Seed = Seed(17);
-/// What stands for a pickle.
+/// Stands for a pickle.
 pub const BLOB: &[u8] = b"a pickle";
 
 pub fn range(rows: i64, ops: Vec<Op>) -> Graph {
@@ -170,7 +170,7 @@ impl forebay_io::Blobs for Blobs {
     }
 }
 
-/// What a stream in this process gives for the same job.
+/// Returns the deliveries of a stream in this process for the same job.
 pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) -> Result<Vec<Delivery>> {
     let graph = &job.stages().graph;
     let stages = Arc::new(Stages::new(graph)?);
@@ -204,7 +204,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     Ok(all)
 }
 
-/// Reads to the end.
+/// Reads a stream to its end.
 pub fn drain(stream: &mut ServiceStream) -> Result<Vec<Delivery>> {
     let (mut all, mut poll) = (Vec::new(), patient());
     while let Some(delivery) = stream.next(&mut poll)? {
@@ -213,7 +213,7 @@ pub fn drain(stream: &mut ServiceStream) -> Result<Vec<Delivery>> {
     Ok(all)
 }
 
-/// One chunk for each batch; what is not batched is joined, because runs of single rows mean nothing.
+/// Returns one chunk for each batch. Joins the single rows of an epoch, as the length of their runs is arbitrary.
 pub fn batches(deliveries: &[Delivery]) -> Vec<(u64, Chunk)> {
     let mut all: Vec<(u64, Chunk)> = Vec::new();
     for d in deliveries {

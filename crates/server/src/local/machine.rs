@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use forebay_client::{Look, Spare};
+use forebay_client::{HostProbe, Spare};
 use forebay_core::{Error, Result, Ticks};
 
 use super::files::{Files, System, allowed, core_time, delays, load, named, pressure, process_time};
@@ -58,7 +58,7 @@ pub(crate) struct Machine<F> {
 }
 
 /// Looks what there is to spare beside a reader without a local worker, for as long as this machine says so.
-pub fn look_at_machine() -> Look {
+pub fn look_at_machine() -> HostProbe {
     let mut machine = Some(Machine::new(System));
     Box::new(move |now| {
         let seen = machine.as_mut()?.look(now, None, 0, false);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_client::{Seat, Spare};
+use forebay_client::{LocalWorkerSlot, Spare};
 use forebay_core::{Clock, Error, Result, SystemClock};
 use forebay_policy::scaling::forebay::left;
 
@@ -55,21 +55,21 @@ impl LocalWorker {
     ///
     /// # Errors
     /// Exhausted when no thread can be started.
-    pub fn start(recipe: LocalRecipe, threads: LocalThreads, seat: Arc<Seat>) -> Result<Self> {
-        Self::start_on(System, recipe, threads, seat)
+    pub fn start(recipe: LocalRecipe, threads: LocalThreads, slot: Arc<LocalWorkerSlot>) -> Result<Self> {
+        Self::start_on(System, recipe, threads, slot)
     }
 
     fn start_on(
         files: impl Files + Send + 'static,
         recipe: LocalRecipe,
         threads: LocalThreads,
-        seat: Arc<Seat>,
+        slot: Arc<LocalWorkerSlot>,
     ) -> Result<Self> {
         let (stop, news) = (Arc::new(AtomicBool::new(false)), News::default());
         let keeper = Keeper {
             recipe,
             threads,
-            seat,
+            slot,
             child: None,
             said: 0,
             rests: None,
@@ -108,7 +108,7 @@ struct Kept {
 struct Keeper {
     recipe: LocalRecipe,
     threads: LocalThreads,
-    seat: Arc<Seat>,
+    slot: Arc<LocalWorkerSlot>,
     child: Option<Kept>,
     /// Threads that the child was told that it has, and since when there are none.
     said: usize,
@@ -139,19 +139,19 @@ impl Keeper {
                     // What was set is not decided on.
                     Err(_) => (spare, look_at) = (None, None),
                 }
-                self.seat.tell(spare);
+                self.slot.set_spare(spare);
             }
             self.step(now, self.wanted(spare.as_ref()));
             std::thread::sleep(LOOK);
         }
-        self.seat.tell(None);
+        self.slot.set_spare(None);
         self.end();
     }
 
     fn wanted(&self, spare: Option<&Spare>) -> usize {
         match self.threads {
             LocalThreads::Fixed(threads) => threads,
-            LocalThreads::Auto => spare.map_or(0, |s| may_have(self.seat.wanted(), s)) as usize,
+            LocalThreads::Auto => spare.map_or(0, |s| may_have(self.slot.wanted_threads(), s)) as usize,
         }
     }
 
@@ -170,7 +170,7 @@ impl Keeper {
                 Ok(Some(address)) => {
                     kept.listens = true;
                     // Before it is given anything.
-                    self.seat.set_address(Some(address));
+                    self.slot.set_address(Some(address));
                 }
                 Ok(None) => return,
                 Err(error) => return self.failed(now, error),
@@ -204,7 +204,7 @@ impl Keeper {
         self.tell(error);
         self.not_before = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_LAST);
-        self.seat.set_address(None);
+        self.slot.set_address(None);
         if let Some(mut kept) = self.child.take() {
             kept.child.kill();
         }
@@ -220,7 +220,7 @@ impl Keeper {
 
     fn end(&mut self) {
         (self.said, self.rests) = (0, None);
-        self.seat.set_address(None);
+        self.slot.set_address(None);
         if let Some(mut kept) = self.child.take() {
             kept.child.release();
             kept.child.wait(Instant::now() + END_MAX);

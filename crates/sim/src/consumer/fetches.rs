@@ -184,7 +184,7 @@ impl World<'_> {
     fn fetch_ended(&mut self, i: usize, pipe: u64, end: StreamEnd) -> bool {
         let consumer = &mut self.consumers[i];
         let Some(stream) = consumer.fetches.remove(&pipe) else { return true };
-        let again = consumer.machine.as_mut().and_then(|machine| machine.ended(stream.id, end));
+        let again = consumer.machine.as_mut().and_then(|machine| machine.stream_ended(stream.id, end));
         self.stream_over(stream.borrowing);
         self.close(pipe, 0, Payload::Closed);
         if let Some(fetching) = again {

@@ -101,7 +101,7 @@ impl World<'_> {
         let consumer = &mut self.consumers[i];
         let Some(machine) = consumer.machine.as_mut() else { return };
         let Some((delivery, before)) = consumer.delivered.take() else { return };
-        machine.returned();
+        machine.consume();
         consumer.in_next = true;
         if saves {
             // Of single samples, some may not have been used.

@@ -2,7 +2,7 @@
 
 use forebay_core::Error;
 use forebay_proto::{Reader as ReaderStream, Ticket};
-use forebay_worker::simulate::{Door, Reader, Sent, Worker};
+use forebay_worker::simulate::{ChunkStream, Sent, TicketOutcome, Worker};
 
 use super::place;
 use crate::payload::{Payload, SentChunk};
@@ -17,7 +17,7 @@ pub(super) enum Serving {
     /// A ticket that waits for its lease, and until when; and on which stream memory may be lent.
     Knocking(Ticket, u64, Option<ReaderStream>),
     /// A reader: the ticket that it showed, what it may be sent, and the stream on which it is lent memory.
-    Open(Reader, Ticket, u32, Option<ReaderStream>),
+    Open(ChunkStream, Ticket, u32, Option<ReaderStream>),
 }
 
 impl World<'_> {
@@ -33,11 +33,11 @@ impl World<'_> {
                     machine.leases().into_iter().find(|l| (l.job, l.consumer, l.epoch, l.ordinal) == place(ticket));
                 shown.token = held.map_or(shown.token, |l| l.token);
             }
-            match machine.knock(&shown) {
-                Door::Wait if self.now < *until => return,
-                Door::Wait => return self.refuse(i, id, Worker::refuse()),
-                Door::Refused(error) => return self.refuse(i, id, error),
-                Door::Open(reader) => {
+            match machine.open(&shown) {
+                TicketOutcome::Wait if self.now < *until => return,
+                TicketOutcome::Wait => return self.refuse(i, id, Worker::not_held()),
+                TicketOutcome::Refused(error) => return self.refuse(i, id, error),
+                TicketOutcome::Open(reader) => {
                     let lending = of.filter(|of| machine.stream_begins(*of));
                     *serving = Serving::Open(reader, *ticket, AHEAD, lending);
                 }
@@ -50,12 +50,12 @@ impl World<'_> {
             let (next, ticket, lending) = (reader.next(lending.is_some()), *ticket, *lending);
             match next {
                 Ok(Some(None)) => return,
-                Ok(Some(Some(Sent { index, chunk, ops, shared }))) => {
+                Ok(Some(Some(Sent { index, chunk, ops_on_worker, shared }))) => {
                     *credit -= 1;
                     self.check_fence(i, &ticket);
                     self.check_unwritten(i, &chunk);
                     let lent = lending.and_then(|of| self.lend(i, of, &chunk, shared));
-                    self.send(id, 1, Payload::Chunk(SentChunk { index, chunk, ops, lent }));
+                    self.send(id, 1, Payload::Chunk(SentChunk { index, chunk, ops: ops_on_worker, lent }));
                 }
                 Ok(None) => {
                     self.unserve(i, id);

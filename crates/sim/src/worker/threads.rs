@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_core::Error;
 use forebay_data::Chunk;
 use forebay_exec::KnownSkips;
-use forebay_worker::simulate::{Computing, Task, Todo, WAIT_MAX, Wanted};
+use forebay_worker::simulate::{Computing, Decision, Task, Todo, WAIT_MAX};
 
 use super::WorkerTimer;
 use crate::fault::Node;
@@ -59,7 +59,7 @@ impl World<'_> {
                 let job = self.job(&task.job().name);
                 let streamed = job.streamed;
                 // Wherever it is cut, there are as many.
-                let chunks = job.chunks(task.place(), job.worker.resolve_boundary(task.ops()));
+                let chunks = job.chunks(task.place(), job.worker.resolve_boundary(task.ops_on_worker()));
                 let Some(chunks) = self.expect(Node::Worker(i), chunks).map(|chunks| chunks.len()) else { return };
                 match streamed {
                     true => task.set_streamed(),
@@ -105,13 +105,13 @@ impl World<'_> {
                 self.compute_one(i, taken, index, Computing::default());
                 continue;
             }
-            match taken.task.want(index as u64) {
-                Wanted::Computed(computing) => self.compute_one(i, taken, index, computing),
-                Wanted::Nothing => {
+            match taken.task.decide(index as u64) {
+                Decision::Compute(computing) => self.compute_one(i, taken, index, computing),
+                Decision::Done => {
                     self.felt("chunks of twins taken");
                     self.workers[i].free += 1;
                 }
-                Wanted::Wait => {
+                Decision::Wait => {
                     self.felt("chunks of twins waited for");
                     let wait = WAIT_MAX.as_millis() as u64;
                     self.workers[i].parked.push(Parked { entry: taken, index, until: self.now + wait });
@@ -126,14 +126,14 @@ impl World<'_> {
     /// Threads that wait look whether what they wait for is there.
     pub(super) fn look_again(&mut self, i: usize) {
         for parked in std::mem::take(&mut self.workers[i].parked) {
-            let computing = match parked.entry.task.want(parked.index as u64) {
-                Wanted::Computed(computing) => computing,
-                Wanted::Wait if self.now >= parked.until => Computing::default(),
-                Wanted::Wait => {
+            let computing = match parked.entry.task.decide(parked.index as u64) {
+                Decision::Compute(computing) => computing,
+                Decision::Wait if self.now >= parked.until => Computing::default(),
+                Decision::Wait => {
                     self.workers[i].parked.push(parked);
                     continue;
                 }
-                Wanted::Nothing => continue,
+                Decision::Done => continue,
             };
             self.workers[i].free -= 1;
             self.compute_one(i, parked.entry, parked.index, computing);
@@ -141,7 +141,7 @@ impl World<'_> {
     }
 
     fn compute_one(&mut self, i: usize, entry: Entry, index: usize, computing: Computing) {
-        let ops = self.job(&entry.task.job().name).worker.resolve_boundary(entry.task.ops());
+        let ops = self.job(&entry.task.job().name).worker.resolve_boundary(entry.task.ops_on_worker());
         let (late, failed) = self.storage();
         let chunk = self.scenario.workers[i].chunk;
         let (until, factor) = self.workers[i].slow;

@@ -83,8 +83,8 @@ fn pids(heard: &Path) -> Vec<i32> {
 fn a_number_of_threads_is_said_once_and_a_child_that_dies_is_followed_by_another() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let heard = dir.path().join("heard");
-    let (seat, threads) = (Arc::new(Seat::default()), LocalThreads::Fixed(3));
-    let local = LocalWorker::start_on(machine(0.0), recipe(&heard), threads, seat)?;
+    let (slot, threads) = (Arc::new(LocalWorkerSlot::default()), LocalThreads::Fixed(3));
+    let local = LocalWorker::start_on(machine(0.0), recipe(&heard), threads, slot)?;
     until("the first is told", || lines(&heard) == ["threads 3"]);
     assert!(local.news().is_none());
     let first = rustix::process::Pid::from_raw(pids(&heard)[0]).expect("a process");
@@ -103,22 +103,22 @@ fn a_number_of_threads_is_said_once_and_a_child_that_dies_is_followed_by_another
 fn what_is_wanted_is_used_as_far_as_the_machine_can_spare_it() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let heard = dir.path().join("heard");
-    let (files, seat) = (machine(2.5), Arc::new(Seat::default()));
-    let local = LocalWorker::start_on(files.clone(), recipe(&heard), LocalThreads::Auto, seat.clone())?;
-    until("the machine is looked at", || seat.spare().is_some_and(|spare| spare.millicores == 5500));
+    let (files, slot) = (machine(2.5), Arc::new(LocalWorkerSlot::default()));
+    let local = LocalWorker::start_on(files.clone(), recipe(&heard), LocalThreads::Auto, slot.clone())?;
+    until("the machine is looked at", || slot.spare().is_some_and(|spare| spare.millicores == 5500));
     assert!(pids(&heard).is_empty(), "nothing is wanted, so nothing is started");
-    seat.hear(4);
+    slot.set_wanted_threads(4);
     until("they are used", || lines(&heard) == ["threads 4"]);
-    until("the reader says so", || seat.spare().is_some_and(|spare| spare.threads == 4));
+    until("the reader says so", || slot.spare().is_some_and(|spare| spare.threads == 4));
     // The trainer takes its cores, whatever was answered last.
     files.set("/proc/loadavg", "6.9 0 0 1/1 1\n");
     until("they are given back", || lines(&heard) == ["threads 4", "threads 2"]);
-    seat.hear(0);
+    slot.set_wanted_threads(0);
     until("it rests", || lines(&heard) == ["threads 4", "threads 2", "threads 0"]);
     assert_eq!(pids(&heard).len(), 1);
     drop(local);
     until("it is told to end", || lines(&heard).len() == 4);
-    until("nobody asks for threads any more", || seat.spare().is_none());
+    until("nobody asks for threads any more", || slot.spare().is_none());
     Ok(())
 }
 
@@ -126,15 +126,15 @@ fn what_is_wanted_is_used_as_far_as_the_machine_can_spare_it() -> Result<()> {
 fn where_the_machine_says_nothing_nothing_is_started_and_the_user_is_told() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let heard = dir.path().join("heard");
-    let seat = Arc::new(Seat::default());
-    seat.hear(4);
-    let local = LocalWorker::start_on(Recorded::default(), recipe(&heard), LocalThreads::Auto, seat.clone())?;
+    let slot = Arc::new(LocalWorkerSlot::default());
+    slot.set_wanted_threads(4);
+    let local = LocalWorker::start_on(Recorded::default(), recipe(&heard), LocalThreads::Auto, slot.clone())?;
     let mut news = None;
     until("it is told", || {
         news = local.news();
         news.is_some()
     });
     assert!(news.is_some_and(|news| news.message().contains("does not say")));
-    assert!(pids(&heard).is_empty() && seat.spare().is_none());
+    assert!(pids(&heard).is_empty() && slot.spare().is_none());
     Ok(())
 }

@@ -1,0 +1,21 @@
+//! One consumer's stream of deliveries, and the state that the user's thread shares with the tasks of the stream.
+//!
+//! ```text
+//! service_stream   ServiceStream: next() for the user's thread
+//! progress         ConsumerProgress: the next delivery and the next acknowledgement, without I/O
+//! reorder_buffer   ReorderBuffer: chunks by (epoch, split, index), in whatever order they arrive
+//! pending_steps    PendingSteps: merged steps that not all consumers are known to have, where epochs end together
+//! step_sync        StepSync: the step counts that a consumer and the dispatcher exchange for that
+//! shared           StreamShared: the state behind one lock, and its wake-ups
+//! meter            Meter: how a consumer spends its time
+//! liveness         LivenessCheck: whether a delivery can still come
+//! ```
+
+pub(crate) mod liveness;
+pub(crate) mod meter;
+pub(crate) mod pending_steps;
+pub(crate) mod progress;
+pub(crate) mod reorder_buffer;
+pub(crate) mod service_stream;
+pub(crate) mod shared;
+pub(crate) mod step_sync;

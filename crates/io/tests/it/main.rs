@@ -1,0 +1,10 @@
+//! The tests of crate `io` from outside, in one binary, which is linked once.
+
+mod compressed;
+mod errors;
+mod golden;
+mod properties;
+mod remote;
+mod speed;
+mod support;
+mod windows;

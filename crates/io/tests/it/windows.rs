@@ -1,0 +1,225 @@
+//! Windows of a shuffle whose rows are not counted: together they have each row that streaming has, whichever is read first, by any reader.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
+use forebay_core::Epoch;
+use forebay_data::Chunk;
+use forebay_io::{Draft, Features, Reader, infer};
+use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A source, and its windows in one epoch.
+struct Streamed {
+    source: Source,
+    layout: LaneLayout,
+    lanes: Arc<EpochLanes>,
+}
+
+impl Streamed {
+    fn new(draft: Draft, window_bytes: u64, key: u64) -> Self {
+        let source = infer(draft, None).expect("a source");
+        let index = index(&source, false).expect("an index");
+        let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
+        let layout = LaneLayout::new(index.blocks(), index.bytes(), window_bytes, !index.extent().is_compressed);
+        let lanes = Arc::new(EpochLanes::new(layout, &sizes, key));
+        Self { source, layout, lanes }
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        open(&self.source, &index(&self.source, false).expect("an index")).expect("opens")
+    }
+
+    fn window(&self, reader: &dyn Reader, number: u64) -> forebay_core::Result<Vec<Chunk>> {
+        let window = LaneWindow { lanes: self.lanes.clone(), number, epoch: Epoch(3) };
+        reader.window(&window, 3)?.collect()
+    }
+
+    /// The names and the content of a window's rows.
+    fn named(&self, reader: &dyn Reader, number: u64) -> Vec<(u64, serde_json::Value)> {
+        let chunks = self.window(reader, number).expect("no row is damaged");
+        assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.num_rows() == 3), "only the last chunk may be short");
+        let samples = chunks.iter().flat_map(|chunk| chunk.ids().iter().map(|id| id.sample.0));
+        samples.zip(rows(&chunks)).collect()
+    }
+}
+
+/// Reads the windows in order and in `order`, by readers of their own, and compares both with what streaming gives.
+fn check(draft: &Draft, window_bytes: u64, key: u64, order: &[prop::sample::Index]) {
+    let streamed = Streamed::new(draft.clone(), window_bytes, key);
+    let reader = streamed.reader();
+    let blocks = index(&streamed.source, false).expect("an index").blocks();
+    let all = rows(&stream_all(reader.as_ref(), blocks, 5).expect("no row is damaged"));
+    let count = streamed.layout.windows();
+    let in_order: Vec<_> = (0..count).map(|number| streamed.named(reader.as_ref(), number)).collect();
+    let mut seen = BTreeMap::new();
+    for (sample, row) in in_order.iter().flatten() {
+        assert!(seen.insert(*sample, row.clone()).is_none(), "a row comes twice");
+    }
+    // Samples are named by file and offset, so they are in the order of streaming.
+    assert_eq!(seen.into_values().collect::<Vec<_>>(), all);
+    let other = streamed.reader();
+    for (i, at) in order.iter().enumerate() {
+        let number = at.index(count as usize) as u64;
+        let reader = if i % 2 == 0 { &other } else { &streamed.reader() };
+        assert_eq!(streamed.named(reader.as_ref(), number), in_order[number as usize], "window {number}");
+    }
+}
+
+/// Reads all windows in order, by one reader or each by one of its own. Rows are those of streaming, or a window refuses the file.
+fn check_or_refused(draft: &Draft, window_bytes: u64, key: u64, refusal: &str) -> usize {
+    let streamed = Streamed::new(draft.clone(), window_bytes, key);
+    let reader = streamed.reader();
+    let blocks = index(&streamed.source, false).expect("an index").blocks();
+    let all = stream_all(reader.as_ref(), blocks, 5).map(|chunks| rows(&chunks));
+    let mut refused = 0;
+    for alone in [false, true] {
+        let mut seen = BTreeMap::new();
+        let mut read = |number| {
+            let reader = if alone { streamed.reader() } else { reader.clone() };
+            let chunks = streamed.window(reader.as_ref(), number)?;
+            let samples = chunks.iter().flat_map(|chunk| chunk.ids().iter().map(|id| id.sample.0));
+            seen.extend(samples.zip(rows(&chunks)));
+            Ok(())
+        };
+        match (0..streamed.layout.windows()).try_for_each(&mut read) {
+            Ok(()) => assert_eq!(seen.into_values().collect::<Vec<_>>(), *all.as_ref().expect("it is not damaged")),
+            Err(error) => {
+                let error: forebay_core::Error = error;
+                assert!(error.to_string().contains(refusal), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    refused
+}
+
+fn order() -> impl Strategy<Value = Vec<prop::sample::Index>> {
+    vec(any::<prop::sample::Index>(), 0..12)
+}
+
+fn files(folder: &std::path::Path, contents: impl IntoIterator<Item = Vec<u8>>) -> Vec<String> {
+    contents.into_iter().enumerate().map(|(i, bytes)| write(folder, &format!("{i:03}"), &bytes)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn lines(texts in vec(vec("[a-zé\r]{0,900}", 0..40), 1..6), last: bool, key: u64, order in order(), window in 1u64..60_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = texts.iter().map(|lines| {
+            let text = lines.join("\n") + if last && !lines.is_empty() { "\n" } else { "" };
+            text.into_bytes()
+        });
+        let paths = files(folder.path(), contents);
+        check(&Draft::Text { paths }, window, key, &order);
+    }
+
+    #[test]
+    fn json_lines(texts in vec((vec(any::<i64>(), 1..90), "[ \t\r\n]{0,2000}"), 1..4), key: u64, order in order(), window in 1u64..9000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = texts.iter().map(|(values, end)| {
+            let lines: Vec<_> = values.iter().map(|v| format!("{{\"v\": {v}}}")).collect();
+            (lines.join("\n") + "\n" + end).into_bytes()
+        });
+        let paths = files(folder.path(), contents);
+        check(&Draft::Jsonl { paths, fields: None }, window, key, &order);
+    }
+
+    #[test]
+    fn records(texts in vec(vec(0usize..3000, 0..30), 1..5), key: u64, verify: bool, order in order(), window in 1u64..60_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = texts.iter().enumerate().map(|(file, sizes)| {
+            tfrecord_of(&sizes.iter().map(|&size| vec![file as u8; size]).collect::<Vec<_>>())
+        });
+        let paths = files(folder.path(), contents);
+        check(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, &order);
+    }
+
+    /// With members that are no part of a sample in front, between and behind.
+    #[test]
+    fn tars(shards in vec(vec((0usize..2500, 0usize..40, 0u8..4), 1..20), 1..5), key: u64, order in order(), window in 1u64..60_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = [7u8; 2500];
+        let contents = shards.iter().map(|samples| {
+            let names: Vec<_> = (0..samples.len()).map(|s| [format!("d/{s:03}.jpg"), format!("d/{s:03}.cls"), format!("no-sample-{s}")]).collect();
+            let members: Vec<(&str, &[u8])> = samples.iter().zip(&names).flat_map(|((a, b, other), n)| {
+                let other = (*other == 0).then_some((n[2].as_str(), &data[..700]));
+                other.into_iter().chain([(n[0].as_str(), &data[..*a]), (n[1].as_str(), &data[..*b])])
+            }).collect();
+            tar_of(&members)
+        });
+        let paths = files(folder.path(), contents);
+        check(&Draft::Tar { paths, extensions: None }, window, key, &order);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A reader that begins in the middle of a member that is an archive finds the headers in it. It must not take them for the shard's.
+    #[test]
+    fn archives_in_archives(members in vec((0usize..1200, 0usize..9), 1..30), key: u64, window in 1u64..40_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner: Vec<_> = members.iter().map(|&(size, count)| {
+            let names: Vec<_> = (0..count).map(|i| format!("inner/{i}.txt")).collect();
+            tar_of(&names.iter().map(|name| (name.as_str(), &[b'x'; 1200][..size])).collect::<Vec<_>>())
+        }).collect();
+        let names: Vec<_> = (0..members.len()).map(|i| format!("{i:03}.tar")).collect();
+        let shard = tar_of(&names.iter().zip(&inner).map(|(name, data)| (name.as_str(), data.as_slice())).collect::<Vec<_>>());
+        let paths = files(folder.path(), [shard]);
+        check_or_refused(&Draft::Tar { paths, extensions: None }, window, key, "looks like an archive's header");
+    }
+
+    #[test]
+    fn records_in_records(inner in vec(vec(0usize..500, 0..9), 1..30), verify: bool, key: u64, window in 1u64..9000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let records: Vec<_> = inner.iter().map(|sizes| tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>())).collect();
+        let paths = files(folder.path(), [tfrecord_of(&records)]);
+        check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "looks like the header of a record");
+    }
+
+    /// A reader that begins in the middle passes over a damaged length as it does over any bytes. The reader before it must not.
+    #[test]
+    fn records_with_a_damaged_length(sizes in vec(0usize..3000, 1..30), at: prop::sample::Index, verify: bool, key: u64, window in 1u64..40_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = at.index(sizes.len());
+        let mut records = tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>());
+        let header: usize = sizes[..at].iter().map(|size| size + 16).sum();
+        records[header + 9] ^= 1;
+        let paths = files(folder.path(), [records]);
+        let refused = check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "the checksum of a record's length differs");
+        prop_assert!(!verify || refused == 2);
+    }
+}
+
+/// Threads that ask for windows out of order take turns.
+#[test]
+fn threads_get_the_windows_that_one_thread_gets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let members: Vec<_> = (0..60).map(|i| (format!("{i:03}.bin"), vec![i as u8; 3000])).collect();
+    let members: Vec<(&str, &[u8])> = members.iter().map(|(name, data)| (name.as_str(), data.as_slice())).collect();
+    let paths = files(folder.path(), (0..9).map(|_| tar_of(&members)));
+    let streamed = Streamed::new(Draft::Tar { paths, extensions: None }, 100_000, 5);
+    let alone = streamed.reader();
+    let want: Vec<_> = (0..streamed.layout.windows()).map(|n| streamed.named(alone.as_ref(), n)).collect();
+    let shared = streamed.reader();
+    let next = std::sync::atomic::AtomicU64::new(0);
+    let read = || loop {
+        let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let Some(want) = want.get(number as usize) else { break };
+        assert_eq!(&streamed.named(shared.as_ref(), number), want, "window {number}");
+    };
+    std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(read))));
+    // A split that is leased a second time is read by two threads.
+    let twice = streamed.reader();
+    let read = || {
+        for (number, want) in want.iter().enumerate() {
+            assert_eq!(&streamed.named(twice.as_ref(), number as u64), want, "window {number}");
+        }
+    };
+    std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(read))));
+}

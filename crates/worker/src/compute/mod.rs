@@ -1,0 +1,17 @@
+//! The threads that compute splits.
+//!
+//! - `engine`: the interface that the lease table uses, so that the simulation can compute in virtual time
+//! - `pool`: the threads
+//! - `fair_queue`: which consumer's work is next
+//! - `watchdog`: which threads hang, and which jobs may still have one
+//! - `run`: computes one morsel, or one source block
+//! - `spent`: the time and the bytes of each job, for the heartbeat
+//! - `op_metrics`: the cost of each op, for the heartbeat
+
+pub(crate) mod engine;
+pub(crate) mod fair_queue;
+pub(crate) mod op_metrics;
+pub(crate) mod pool;
+pub(crate) mod run;
+pub(crate) mod spent;
+pub(crate) mod watchdog;

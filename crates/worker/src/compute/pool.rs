@@ -1,0 +1,353 @@
+//! The threads that compute. They take work from consumers in turn (see `fair_queue`), and of each consumer the morsels
+//! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel.
+//!
+//! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
+//! once as the worker was given. A thread that waits (for a slow consumer, or before it retries a storage) lets another
+//! compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the threads that were asked for, and
+//! [`SPARE_THREADS_MAX`] that wait or hang.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use forebay_core::{ConsumerIndex, Epoch, Ordinal};
+use forebay_exec::{RowPool, Scratch, ThreadCpuTime};
+use forebay_io::WindowAnnouncement;
+use forebay_plan::Morsel;
+
+use crate::compute::fair_queue::{Charge, FairQueue};
+use crate::compute::run::{block, morsel};
+use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
+use crate::lock::lock;
+use crate::splits::jobs::Prepared;
+use crate::splits::split_buffer::SplitBuffer;
+
+/// Threads beyond those that compute, for the ones that wait or hang.
+const SPARE_THREADS_MAX: usize = 256;
+/// How often the pool looks for threads that hang.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+thread_local! {
+    /// The task of this thread.
+    static CURRENT: Cell<TaskId> = const { Cell::new(0) };
+}
+
+/// A split to compute: morsel by morsel, or as a whole where its morsels must come in order.
+struct QueuedSplit {
+    split: Arc<SplitBuffer>,
+    job: Arc<Prepared>,
+    run: u64,
+    morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
+    counted: bool,
+    /// Threads help the split with the lowest number first.
+    order: u64,
+}
+
+impl QueuedSplit {
+    /// Makes the split one task. Until the announcement is dropped, no later window of the same lanes is read in this
+    /// process: threads take the windows of a shuffle in order.
+    fn into_block(mut self) -> Task {
+        let mut morsels = self.morsels.peekable();
+        let epoch = Epoch(self.split.key.epoch);
+        let announced = morsels.peek().and_then(|(_, morsel)| self.job.executable.announce(epoch, *morsel));
+        self.morsels = Box::new(morsels);
+        Task::Block(self, announced)
+    }
+}
+
+/// The work that a thread takes at a time.
+enum Task {
+    Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
+    Block(QueuedSplit, Option<WindowAnnouncement>),
+    /// Rows of a morsel that another thread has begun.
+    Help,
+}
+
+#[derive(Default)]
+struct State {
+    queue: FairQueue<QueuedSplit>,
+    pushed: u64,
+    watchdog: Watchdog,
+    threads: usize,
+    /// Threads that may compute at once.
+    threads_max: usize,
+    stop: bool,
+}
+
+/// The threads of one worker. Dropping it stops them after their current morsel.
+pub(crate) struct Pool {
+    shared: Arc<PoolShared>,
+}
+
+pub(crate) struct PoolShared {
+    state: Mutex<State>,
+    work: Condvar,
+    /// What a thread calls before all else.
+    on_start: fn(),
+    row_pool: Arc<RowPool>,
+    /// Microseconds that threads spent on rows of other threads' morsels, not yet counted for any job.
+    helped_us: AtomicU64,
+}
+
+/// A thread with a task; `split` is `None` where it helps another.
+struct BusyThread {
+    processor: ThreadCpuTime,
+    split: Option<(Arc<SplitBuffer>, u64)>,
+}
+
+impl WatchedThread for BusyThread {
+    fn is_stale(&self) -> bool {
+        self.split.as_ref().is_some_and(|(split, run)| split.is_stale(*run))
+    }
+
+    fn used(&self) -> Option<Duration> {
+        self.processor.used()
+    }
+}
+
+impl Pool {
+    /// Starts threads, each of which calls `on_start` first.
+    pub(crate) fn new(threads: usize, on_start: fn()) -> Self {
+        let shared = Arc::new_cyclic(|shared: &Weak<PoolShared>| {
+            let row_pool = Arc::new(RowPool::new(wake(shared.clone())));
+            PoolShared {
+                state: Mutex::default(),
+                work: Condvar::new(),
+                on_start,
+                row_pool,
+                helped_us: AtomicU64::default(),
+            }
+        });
+        watch(Arc::downgrade(&shared));
+        let pool = Self { shared };
+        pool.set_threads(threads);
+        pool
+    }
+
+    /// Changes how many threads compute at once. Surplus threads finish their morsel and wait.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        let mut state = lock(&self.shared.state);
+        state.threads_max = threads;
+        self.shared.clone().fill(&mut state);
+        drop(state);
+        self.shared.work.notify_all();
+    }
+
+    /// Returns how many threads hang.
+    pub(crate) fn held_up(&self) -> usize {
+        lock(&self.shared.state).watchdog.held_up()
+    }
+
+    /// Returns the jobs that have a thread which hangs.
+    pub(crate) fn jobs_held_up(&self) -> BTreeSet<u64> {
+        lock(&self.shared.state).watchdog.jobs_held_up()
+    }
+
+    /// Computes a split after all earlier ones of its consumer; `first` when the consumer already waits for it.
+    pub(crate) fn push(&self, split: Arc<SplitBuffer>, job: Arc<Prepared>, run: u64, first: bool) {
+        let (plan, key) = (job.executable.plan(), split.key);
+        let consumer = ConsumerIndex(key.consumer);
+        let morsels = || plan.morsels(consumer, Ordinal(key.ordinal));
+        let counted = !matches!(morsels().next(), Some(Morsel::Block { .. }));
+        if counted {
+            // A split has few morsels: the plan's sizes bound them.
+            split.set_total(run, morsels().count() as u64);
+        } else {
+            split.set_streamed();
+        }
+        let morsels = Box::new((0..).zip(morsels()));
+        let mut state = lock(&self.shared.state);
+        state.pushed += 1;
+        let order = if first { 0 } else { state.pushed };
+        let share = job.share;
+        let entry = QueuedSplit { morsels, split, job, run, counted, order };
+        state.queue.push((key.job, key.consumer), share, entry, first);
+        drop(state);
+        self.shared.work.notify_all();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.work.notify_all();
+    }
+}
+
+/// Wakes the threads that wait. They look for work under the state's lock, so it is taken here: none misses the
+/// wake-up.
+fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
+    move || {
+        if let Some(shared) = shared.upgrade() {
+            drop(lock(&shared.state));
+            shared.work.notify_all();
+        }
+    }
+}
+
+/// Looks for threads that hang, for as long as the pool exists.
+fn watch(shared: Weak<PoolShared>) {
+    let look = move || {
+        while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopped()) {
+            shared.find_hung();
+            drop(shared);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
+    if let Err(error) = started {
+        tracing::error!(%error, "cannot start a thread: one that hangs will not be replaced");
+    }
+}
+
+/// Takes the next task from a flow's entries.
+fn next_task(entries: &mut VecDeque<QueuedSplit>) -> Option<Task> {
+    loop {
+        let entry = entries.front_mut()?;
+        if entry.split.is_stale(entry.run) {
+            entries.pop_front();
+        } else if !entry.counted {
+            return entries.pop_front().map(QueuedSplit::into_block);
+        } else if let Some(next) = entry.morsels.next() {
+            return Some(Task::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
+        } else {
+            entries.pop_front();
+        }
+    }
+}
+
+impl PoolShared {
+    fn spawn(self: Arc<Self>, state: &mut State) {
+        let name = format!("forebay-compute-{}", state.threads);
+        let shared = self.clone();
+        let run = move || {
+            (shared.on_start)();
+            shared.work();
+        };
+        match std::thread::Builder::new().name(name).spawn(run) {
+            Ok(_) => state.threads += 1,
+            Err(error) => tracing::error!(%error, threads = state.threads, "cannot start a thread"),
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
+        while let Some((task, charge, id)) = self.take_task(&processor) {
+            CURRENT.set(id);
+            let began = Instant::now();
+            // The thread of a block also waits for its consumer, so its time is not a cost.
+            let charge = charge.filter(|_| matches!(task, Task::Morsel(..)));
+            match task {
+                Task::Morsel(split, job, run, next, order) => {
+                    scratch.share(&self.row_pool, order);
+                    morsel(&self, &mut scratch, &split, &job, run, next);
+                }
+                Task::Block(entry, announced) => {
+                    scratch.share(&self.row_pool, entry.order);
+                    let (split, job) = (&entry.split, &entry.job);
+                    block(&self, &mut scratch, (split, job, entry.run), entry.morsels, announced);
+                }
+                Task::Help => {
+                    self.row_pool.run_shared(&mut scratch);
+                    self.helped_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+                }
+            }
+            let mut state = lock(&self.state);
+            let held_up = state.watchdog.held_up();
+            state.watchdog.end(id);
+            if let Some(charge) = charge {
+                state.queue.settle(charge, began.elapsed());
+            }
+            drop(state);
+            self.wake_threads(held_up);
+        }
+    }
+
+    /// Wakes threads after a task has made progress. Where threads were held up, that may let several others begin.
+    fn wake_threads(&self, held_up: usize) {
+        if held_up > 0 { self.work.notify_all() } else { self.work.notify_one() }
+    }
+
+    fn take_task(&self, processor: &ThreadCpuTime) -> Option<(Task, Option<Charge>, TaskId)> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.stop {
+                return None;
+            }
+            if state.watchdog.computing() < state.threads_max {
+                let help = self.row_pool.has_work().then_some((Task::Help, None));
+                let State { queue, watchdog, threads_max, .. } = &mut *state;
+                let next = || {
+                    queue.next(watchdog.eligibility(*threads_max), next_task).map(|(task, charge)| (task, Some(charge)))
+                };
+                if let Some((task, charge)) = help.or_else(next) {
+                    let split = match &task {
+                        Task::Morsel(split, _, run, ..) | Task::Block(QueuedSplit { split, run, .. }, _) => {
+                            Some((split.clone(), *run))
+                        }
+                        Task::Help => None,
+                    };
+                    let thread = BusyThread { processor: processor.clone(), split };
+                    let id = watchdog.begin(Instant::now(), charge.map(Charge::flow), thread);
+                    return Some((task, charge, id));
+                }
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs `wait` while another thread may compute in this one's place. Afterwards both compute: for the length of one
+    /// morsel, one thread more than was asked for.
+    pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.state);
+        state.watchdog.step_aside(CURRENT.get());
+        self.clone().fill(&mut state);
+        drop(state);
+        self.work.notify_one();
+        let done = wait();
+        self.go_on();
+        done
+    }
+
+    /// Records that this thread's task has made progress: it does not hang.
+    pub(crate) fn go_on(&self) {
+        let mut state = lock(&self.state);
+        let held_up = state.watchdog.held_up();
+        state.watchdog.go_on(Instant::now(), CURRENT.get());
+        drop(state);
+        if held_up > 0 {
+            self.work.notify_all();
+        }
+    }
+
+    /// Starts threads until as many as may compute are available.
+    fn fill(self: Arc<Self>, state: &mut State) {
+        let wanted = state.threads_max + state.watchdog.away().min(SPARE_THREADS_MAX);
+        for _ in state.threads..wanted {
+            self.clone().spawn(state);
+        }
+    }
+
+    /// Looks for threads that hang, and starts others in their place.
+    fn find_hung(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        let found = state.watchdog.find_hung(Instant::now());
+        let Some(silent) = found.iter().max() else { return };
+        let (held_up, jobs) = (state.watchdog.held_up(), state.watchdog.jobs_held_up());
+        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; others take their place");
+        self.clone().fill(&mut state);
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Returns the time that threads spent helping others since the last call. Most of it belongs to the caller's job.
+    pub(crate) fn take_helped(&self) -> Duration {
+        Duration::from_micros(self.helped_us.swap(0, Relaxed))
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.state).stop
+    }
+}

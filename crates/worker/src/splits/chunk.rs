@@ -1,0 +1,13 @@
+//! A chunk as a worker produces it: rows, and how far their pipeline has run.
+
+use forebay_data::Chunk;
+
+/// A chunk whose remaining row ops run at its consumer.
+#[derive(Debug, Clone)]
+pub(crate) struct ProducedChunk {
+    pub(crate) chunk: Chunk,
+    /// The number of row ops that have run on it here: the placement boundary.
+    pub(crate) ops_on_worker: u32,
+    /// Whether consumers of other jobs map the same memory: nobody may write it then.
+    pub(crate) shared: bool,
+}
