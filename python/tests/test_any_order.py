@@ -208,5 +208,5 @@ def test_a_state_out_of_order_is_not_dealt_to_other_ranks(tmp_path):
     gate.touch()
     other = ds.iter(consumers=(0, 2))
     other.load_state_dict(it.state_dict())
-    with pytest.raises(E.InvalidPipelineError, match="what came out of order cannot be dealt anew"):
+    with pytest.raises(E.InvalidPipelineError, match="came out of order cannot be divided again"):
         next(other)

@@ -157,7 +157,7 @@ def test_a_state_that_cannot_be_dealt_anew_says_so():
     it = filtered.iter()
     start = it.state_dict()
     next(it)
-    with pytest.raises(fb.errors.InvalidPipelineError, match="cannot be dealt anew"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="cannot be divided again"):
         resumed(filtered, it.state_dict(), consumers=(0, 2))
     assert (
         resumed(filtered, start, consumers=(0, 2))["id"].tolist()

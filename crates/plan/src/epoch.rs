@@ -226,7 +226,7 @@ impl EpochPlan {
         self.sharding.consumers
     }
 
-    /// Returns how units are dealt.
+    /// Returns how units are divided among consumers.
     pub fn sharding(&self) -> Sharding {
         self.sharding
     }
@@ -241,7 +241,8 @@ impl EpochPlan {
         self.dealt
     }
 
-    /// Says whether a stream can be dealt anew in the middle of an epoch: where it stands says which units were taken.
+    /// Says whether another number of consumers can resume within an epoch: a position then names the units that were
+    /// taken.
     pub fn can_reshard(&self) -> bool {
         self.dealt && !self.tolerant
     }

@@ -1,21 +1,62 @@
-//! Merges the two branches of one morsel at a full cache: cached rows, whose images are decoded, and rows that bypass
-//! the cache ([`CacheBypass`](forebay_plan::CacheBypass)), as they were read. Each branch has its own chain of image
-//! ops. Both write into one column, so no image is copied to restore the order.
+//! Rows that bypass a full cache, and the merge of them with cached rows.
+//!
+//! A morsel has two branches there: cached rows, whose images are decoded, and rows that bypass the cache
+//! ([`CacheBypass`]), as they were read. Each branch has its own chain of image ops. Both write into one column, so no
+//! image is copied to restore the order.
 //!
 //! Invariant: a row has the same bits in either branch.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_array::{Array, ArrayRef};
 use forebay_cache::Found;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Memory, RowId, Schema};
-use forebay_plan::OpCounters;
+use forebay_plan::{CacheBypass, EpochPlan, OpCounters, Work};
 
+use crate::executable::environment::Environment;
+use crate::ops::compiled_op::{CompiledOp, compile};
 use crate::ops::image_op::{FusedImageOp, Images};
 use crate::ops::scratch::Scratch;
-use crate::profile::op_meter::OpSlot;
+use crate::profile::op_meter::{OpMeter, OpSlot};
+
+/// The ops that a row runs which bypasses a full cache: see [`CacheBypass`].
+pub(crate) struct CompiledBypass {
+    /// The ops before the fused image op.
+    pub(crate) before: Vec<CompiledOp>,
+    /// The columns after those.
+    pub(crate) schema: Arc<Schema>,
+    /// The image op, fused across the cache point.
+    pub(crate) image: FusedImageOp,
+    /// Counts the cost of the image op.
+    pub(crate) slot: OpSlot,
+    /// The number of ops between the cache point and the image op of cached rows.
+    pub(crate) between: usize,
+}
+
+impl CompiledBypass {
+    /// Compiles the ops of a bypass; `input` are the columns of the source.
+    ///
+    /// # Errors
+    /// As [`CompiledOp::new`].
+    pub(crate) fn new(
+        bypass: &CacheBypass,
+        input: &Arc<Schema>,
+        plan: &EpochPlan,
+        environment: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let before = compile(&bypass.before, input, plan, environment, meter)?;
+        let schema = before.last().map_or(input, CompiledOp::schema).clone();
+        let Work::Image { column, steps } = &bypass.image else {
+            return Err(Error::internal("a cache bypass has an image op"));
+        };
+        let image = FusedImageOp::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;
+        Ok(Self { before, schema, image, slot: meter.slot_of(&bypass.image), between: bypass.between })
+    }
+}
 
 /// The rows of one branch, and the image op that runs on them.
 pub(crate) struct Branch<'a> {
@@ -98,7 +139,7 @@ impl<'a> BypassMerge<'a> {
         for (slot, cost) in self.slots.iter().zip(&costs) {
             scratch.tally.add(*slot, &cost.counters(watch.is_some(), bytes / ids.len().max(1) as u64));
         }
-        let schema: &std::sync::Arc<Schema> = first.schema();
+        let schema: &Arc<Schema> = first.schema();
         let of = |name: &str| if name == first.column() { Ok(&column) } else { others.column(name) };
         let columns: Vec<ArrayRef> =
             schema.fields().iter().map(|field| of(&field.name).cloned()).collect::<Result<_>>()?;

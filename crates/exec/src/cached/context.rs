@@ -1,4 +1,4 @@
-//! The cache of a process, and what decides what it keeps.
+//! The cache of a process, and the inputs of its decisions.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
-//! What is kept of a prefix, and what its lookups found, as JSON and text for people.
+//! The cached rows of a prefix by tier, and the results of lookups, as JSON.
 
 use forebay_cache::{DiskStats, PrefixStats, StoreStats};
-use forebay_plan::{Stages, describe};
 use serde_json::{Value, json};
 
 use crate::cached::context::CacheContext;
@@ -57,12 +56,4 @@ fn of_store(store: &StoreStats) -> Value {
         "full": store.full,
         "corrupt_blocks": store.corrupt_blocks,
     })
-}
-
-/// Returns the ops before the cache point and their source, as text.
-pub(super) fn title(stages: &Stages) -> String {
-    let ops: Vec<_> = stages.prefix().iter().flat_map(|w| w.steps()).map(|s| describe(&s.node.op)).collect();
-    let source = &stages.source;
-    let ops = if ops.is_empty() { "rows".to_owned() } else { ops.join(" -> ") };
-    format!("{ops} of {}({})", source.name(), source.describe())
 }

@@ -1,11 +1,11 @@
 //! Everything that knows caching: rows at `cache()` and `autocache()`, and pages of remote files.
 //!
-//! - `context`: the cache of a process, and what decides what it keeps
+//! - `context`: the cache of a process, and the inputs of its decisions
 //! - `prefix`: the ops before the cache point; finds their rows, or computes and keeps them
-//! - `describe`: what is kept of a prefix, as JSON
-//! - `bypass`: merges cached rows with rows that bypass a full cache
+//! - `describe`: the cached rows of a prefix by tier, as JSON
+//! - `bypass`: the ops of rows that bypass a full cache, and their merge with cached rows
 //! - `autocache`: runs the variant that the policy chose, and measures the others
-//! - `autocache_profile`: what a process has measured of each pipeline, and decided
+//! - `autocache_profile`: the measurements and decisions of a process, by pipeline
 //! - `page_cached`: remote files of a source, read through the page cache
 //! - `warm`: `forebay cache warm`
 

@@ -13,13 +13,12 @@ use forebay_cache::{Computed, Look, PrefixKey};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
-use forebay_plan::{EpochPlan, OnError, OpCounters, Stages};
+use forebay_plan::{EpochPlan, OnError, OpCounters, Stages, describe};
 
+use crate::cached::bypass::CompiledBypass;
 use crate::cached::context::CacheContext;
-use crate::cached::describe::title;
 use crate::executable::environment::Environment;
 use crate::executable::row_source::RowSource;
-use crate::executable::variant::CompiledBypass;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot, READ};
@@ -307,4 +306,12 @@ impl RowQuery<'_> {
     fn chunk(&self, schema: &Arc<Schema>, columns: Vec<ArrayRef>, rows: &[u32]) -> Result<Chunk> {
         Chunk::new(schema.clone(), columns, rows.iter().map(|&row| self.id(row)).collect())
     }
+}
+
+/// Returns the ops before the cache point and their source, as text.
+fn title(stages: &Stages) -> String {
+    let ops: Vec<_> = stages.prefix().iter().flat_map(|w| w.steps()).map(|s| describe(&s.node.op)).collect();
+    let source = &stages.source;
+    let ops = if ops.is_empty() { "rows".to_owned() } else { ops.join(" -> ") };
+    format!("{ops} of {}({})", source.name(), source.describe())
 }

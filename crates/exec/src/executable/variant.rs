@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
-use forebay_plan::{CacheBypass, Cut, EpochPlan, Stages, Work};
+use forebay_plan::{Cut, EpochPlan, Stages, Work};
 
+use crate::cached::bypass::CompiledBypass;
 use crate::cached::prefix::Prefix;
 use crate::executable::environment::Environment;
-use crate::ops::compiled_op::CompiledOp;
-use crate::ops::image_op::FusedImageOp;
-use crate::profile::op_meter::{OpMeter, OpSlot};
+use crate::ops::compiled_op::{CompiledOp, compile};
+use crate::profile::op_meter::OpMeter;
 
 /// The ops of a pipeline, compiled.
 pub(crate) struct PipelineVariant {
@@ -34,20 +34,6 @@ struct Suffix {
     ops: Vec<CompiledOp>,
     /// The bypass of the cache point, where it ends among these ops.
     bypass: Option<CompiledBypass>,
-}
-
-/// The ops that a row runs which bypasses a full cache: see [`CacheBypass`].
-pub(crate) struct CompiledBypass {
-    /// The ops before the fused image op.
-    pub(crate) before: Vec<CompiledOp>,
-    /// The columns after those.
-    pub(crate) schema: Arc<Schema>,
-    /// The image op, fused across the cache point.
-    pub(crate) image: FusedImageOp,
-    /// Counts the cost of the image op.
-    pub(crate) slot: OpSlot,
-    /// The number of ops between the cache point and the image op of cached rows.
-    pub(crate) between: usize,
 }
 
 impl PipelineVariant {
@@ -117,38 +103,4 @@ impl PipelineVariant {
     pub(crate) fn bypass(&self, boundary: usize) -> Option<&CompiledBypass> {
         self.bypass.as_ref().or_else(|| self.suffixes.get(boundary)?.bypass.as_ref())
     }
-}
-
-impl CompiledBypass {
-    fn new(
-        bypass: &CacheBypass,
-        input: &Arc<Schema>,
-        plan: &EpochPlan,
-        environment: &Environment,
-        meter: &OpMeter,
-    ) -> Result<Self> {
-        let before = compile(&bypass.before, input, plan, environment, meter)?;
-        let schema = before.last().map_or(input, CompiledOp::schema).clone();
-        let Work::Image { column, steps } = &bypass.image else {
-            return Err(Error::internal("a cache bypass has an image op"));
-        };
-        let image = FusedImageOp::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;
-        Ok(Self { before, schema, image, slot: meter.slot_of(&bypass.image), between: bypass.between })
-    }
-}
-
-fn compile(
-    works: &[Work],
-    input: &Arc<Schema>,
-    plan: &EpochPlan,
-    environment: &Environment,
-    meter: &OpMeter,
-) -> Result<Vec<CompiledOp>> {
-    let mut schema = input.clone();
-    let compile = |work| {
-        let op = CompiledOp::new(work, &schema, plan.seed(), environment, meter)?;
-        schema = op.schema().clone();
-        Ok(op)
-    };
-    works.iter().map(compile).collect()
 }

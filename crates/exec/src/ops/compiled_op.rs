@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::{Result, Seed};
 use forebay_data::{Chunk, Schema};
-use forebay_plan::{Step, Work};
+use forebay_plan::{EpochPlan, Step, Work};
 
 use crate::executable::environment::Environment;
 use crate::ops::batches::each_batch;
@@ -79,4 +79,21 @@ impl Kernel {
             Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
         }
     }
+}
+
+/// Compiles a run of fused ops; `input` are the columns before the first.
+pub(crate) fn compile(
+    works: &[Work],
+    input: &Arc<Schema>,
+    plan: &EpochPlan,
+    environment: &Environment,
+    meter: &OpMeter,
+) -> Result<Vec<CompiledOp>> {
+    let mut schema = input.clone();
+    let compile = |work| {
+        let op = CompiledOp::new(work, &schema, plan.seed(), environment, meter)?;
+        schema = op.schema().clone();
+        Ok(op)
+    };
+    works.iter().map(compile).collect()
 }

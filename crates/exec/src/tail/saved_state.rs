@@ -61,11 +61,11 @@ impl SavedState {
         // Delivered steps cannot be converted to rows of units.
         if self.position.given > 0 || !plan.can_reshard() || sizing.unit_rows != ours.unit_rows || sizing.unit_rows == 0
         {
-            return Err(self.cannot(plan, consumer));
+            return Err(self.cannot_reshard(plan, consumer));
         }
         let (unit, rows) = self.passed(plan, sizing);
         if rows > 0 && !same {
-            return Err(self.between(sizing.unit_rows));
+            return Err(self.within_unit(sizing.unit_rows));
         }
         let theirs = Sharding::from(self.consumer.1);
         let frontier = theirs.frontier(ConsumerIndex(self.consumer.0), unit, self.position.phase);
@@ -109,30 +109,37 @@ impl SavedState {
         .hint("resume over the files that were there, or start over"))
     }
 
-    fn cannot(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Error {
+    fn cannot_reshard(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Error {
         let ((index, count), n) = (self.consumer, plan.consumers());
         Error::invalid(format!(
-            "this state is of consumer {index} of {count}, and here it is {} of {n}: what a consumer of this pipeline gets is known \
-             only when it runs (after a filter, a pack, over files that are not counted, or where samples may be left out), so it \
-             cannot be dealt anew",
+            "this state is of consumer {index} of {count}, and this is consumer {} of {n}: the rows of a consumer of this \
+             pipeline are known only when it runs (after a filter, a pack, over files that are not counted, or where \
+             samples may be skipped), so the rest of the epoch cannot be divided again",
             consumer.0
         ))
-        .hint("let each consumer of as many load the state that it saved itself; to change their number, begin an epoch")
+        .hint(
+            "with the same number of consumers, let each load the state that it saved itself; change their number at the \
+             start of an epoch",
+        )
     }
 
     fn out_of_order(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Error {
         let ((index, count), n) = (self.consumer, plan.consumers());
         Error::invalid(format!(
-            "this state is of consumer {index} of {count} with ordered=False, and here it is {} of {n}: what came out of order cannot be \
-             dealt anew",
+            "this state is of consumer {index} of {count} with ordered=False, and this is consumer {} of {n}: the rest of \
+             an epoch that came out of order cannot be divided again",
             consumer.0
         ))
-        .hint("let each consumer of as many load the state that it saved itself; to change their number, begin an epoch")
+        .hint(
+            "with the same number of consumers, let each load the state that it saved itself; change their number at the \
+             start of an epoch",
+        )
     }
 
-    fn between(&self, unit_rows: u64) -> Error {
+    fn within_unit(&self, unit_rows: u64) -> Error {
         Error::invalid(format!(
-            "this state was saved between two of {unit_rows} samples that go to one consumer together, and is not of this consumer"
+            "this state is of another consumer, and was saved within a run of {unit_rows} samples that go to one consumer \
+             together"
         ))
         .hint(format!("use batch in the pipeline, or save after a multiple of {unit_rows} samples"))
     }
