@@ -110,7 +110,7 @@ impl OpenedJob {
             cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
-        Executable::for_reader(self.stages.clone(), self.plan.clone(), &environment)
+        Executable::for_consumer(self.stages.clone(), self.plan.clone(), &environment)
     }
 }
 

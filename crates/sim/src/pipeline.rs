@@ -133,7 +133,7 @@ impl Pipeline {
                 ..JobDefinition::default()
             },
             streamed: dice.percent(25),
-            tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,
+            tail: Executable::for_consumer(stages.clone(), plan.clone(), &environment)?,
             worker: Executable::for_worker(stages, plan, Some(index), &environment)?,
             whole,
             budget,

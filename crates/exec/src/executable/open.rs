@@ -58,7 +58,7 @@ impl Executable {
     ///
     /// # Errors
     /// As [`Executable::new`].
-    pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+    pub fn for_consumer(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let cuts = stages.cuts()?;
         let meter = OpMeter::new(environment.watch.clone());
         let variant = PipelineVariant::after_boundaries(&cuts, &plan, environment, &meter)?;

@@ -230,7 +230,7 @@ async fn open(
     let share = Share { priority: definition.priority, weight: definition.weight };
     let open = move || {
         let with_ids = stages.tail_needs_ids();
-        let finish = Executable::for_reader(stages.clone(), plan.clone(), &environment)?;
+        let finish = Executable::for_consumer(stages.clone(), plan.clone(), &environment)?;
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         executable.expect(end_epoch, before);
         let schema = Chunk::wire_schema(finish.schema(), with_ids);

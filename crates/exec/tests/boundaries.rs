@@ -1,5 +1,5 @@
-//! Pipelines that run in two places: wherever random ones may be cut, a reader makes of what a worker sends the same
-//! bytes as one process makes of all.
+//! Pipelines that run in two places: at each boundary of random pipelines, a worker and a consumer together give the
+//! same bytes as one process.
 
 mod common;
 
@@ -12,7 +12,7 @@ use forebay_data::{DType, write_ipc};
 use forebay_exec::{Executable, KnownSkips, MorselRequest, Scratch};
 use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages};
 
-/// The rows, for a source that is arrays; other blobs are pickles, and empty.
+/// The rows of a source of arrays; other blobs are empty pickles.
 struct Arrays(Bytes);
 
 impl forebay_io::Blobs for Arrays {
@@ -21,7 +21,7 @@ impl forebay_io::Blobs for Arrays {
     }
 }
 
-/// An op that may run at a reader, if it is legal there.
+/// An op that may run at a consumer, if it is legal there.
 fn light_op(draw: &mut Draw) -> Op {
     let (name, other) = (draw.one(&["a", "b", "c", "sized"]).to_owned(), draw.one(&["a", "b", "z"]).to_owned());
     match draw.below(7) {
@@ -65,32 +65,32 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
         let (index, here) = (Some(index), ConsumerIndex(0));
         let whole = Executable::new(stages.clone(), plan.clone(), index.clone(), &environment).expect("opens");
         let worker = Executable::for_worker(stages.clone(), plan.clone(), index, &environment).expect("opens");
-        let reader = Executable::for_reader(stages, plan.clone(), &environment).expect("a reader");
-        let stops: Vec<_> = worker.boundaries().map(|(ops, schema)| (ops, schema.clone())).collect();
+        let consumer = Executable::for_consumer(stages, plan.clone(), &environment).expect("a consumer");
+        let boundaries: Vec<_> = worker.boundaries().map(|(ops, schema)| (ops, schema.clone())).collect();
         assert!(
-            reader.boundaries().map(|(ops, _)| ops).eq(stops.iter().map(|(ops, _)| *ops)),
-            "they agree on the places"
+            consumer.boundaries().map(|(ops, _)| ops).eq(boundaries.iter().map(|(ops, _)| *ops)),
+            "they agree on the boundaries"
         );
-        cut += u64::from(stops.len() > 1);
+        cut += u64::from(boundaries.len() > 1);
         for morsel in plan.morsels(here, Ordinal(0)) {
             let compute = |executable: &Executable, ops: u32| {
                 let (mut chunks, known_skips) = (Vec::new(), KnownSkips::default());
-                let asked = MorselRequest { epoch: Epoch(1), consumer: here, morsel, known_skips: &known_skips, ops };
-                executable.morsel(&asked, &mut Scratch::default(), &mut |chunk| {
+                let request = MorselRequest { epoch: Epoch(1), consumer: here, morsel, known_skips: &known_skips, ops };
+                executable.morsel(&request, &mut Scratch::default(), &mut |chunk| {
                     chunks.push(chunk);
                     Ok(())
                 })?;
                 Ok::<_, forebay_core::Error>(chunks.remove(0))
             };
             let Ok(want) = compute(&whole, whole.resolve_boundary(None)) else { continue };
-            for (ops, schema) in &stops {
-                let sent = compute(&worker, *ops).expect("what runs as a whole runs in two");
+            for (ops, schema) in &boundaries {
+                let sent = compute(&worker, *ops).expect("a pipeline that runs whole runs in two parts");
                 assert_eq!(sent.schema(), schema, "{seed}\n{}", told(&graph));
                 smaller += u64::from(sent.num_bytes() < want.num_bytes());
-                let got = reader.finish(sent, *ops).expect("the rest");
+                let got = consumer.finish(sent, *ops).expect("the rest");
                 assert!(got.ids() == want.ids() && got.same_bits(&want), "{seed}: {ops}\n{}", told(&graph));
             }
-            assert!(reader.finish(want, u32::MAX).is_err(), "no boundary is there");
+            assert!(consumer.finish(want, u32::MAX).is_err(), "no boundary is there");
         }
     }
     assert!(cut > GRAPHS / 8 && smaller > GRAPHS / 20, "{cut} could be cut, and {smaller} were smaller");
