@@ -13,12 +13,12 @@ use forebay_proto::{ConsumerEvent, WorkerEvent, not_leader, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::core::{Machine, Word};
 use crate::handle::{Command, Port, stopping};
-use crate::machine::{Machine, Word};
+use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
-use crate::term::Term;
 use crate::view::{LeaderFigures, LedgerFigures, ScaleFigures};
 
 /// Commands that are taken together.

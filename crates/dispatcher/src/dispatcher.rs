@@ -14,16 +14,16 @@ use tonic::codegen::InterceptedService;
 
 use crate::access::{Access, Guard};
 use crate::actor::Actor;
-use crate::elected::Elected;
-use crate::election::{Candidate, LEASE};
 use crate::indexing::{FileIndexer, Indexer};
-use crate::leadership::Leadership;
+use crate::leader::elected::Elected;
+use crate::leader::election::{Candidate, LEASE};
+use crate::leader::leadership::Leadership;
+use crate::leader::term::Term;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::service::requests::{Bounded, Requests};
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
-use crate::term::Term;
 use crate::view::View;
 
 /// How long open requests may take to end after the sessions were ended.

@@ -15,14 +15,13 @@
 
 mod access;
 mod actor;
+mod core;
 mod dispatcher;
-mod elected;
-mod election;
+mod gc;
 mod handle;
 mod indexing;
 mod jobs;
-mod leadership;
-mod machine;
+mod leader;
 mod measure;
 mod options;
 mod outbox;
@@ -33,9 +32,7 @@ mod service;
 pub mod simulate;
 mod state;
 mod store;
-mod sweep;
 mod tenant;
-mod term;
 mod view;
 
 pub use access::{NewToken, Role, new_token};

@@ -6,16 +6,16 @@ use forebay_core::{Clock, Result};
 use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
+use crate::gc::Sweeper;
 use crate::handle::Handle;
 use crate::indexing::Indexer;
 use crate::jobs::{Opener, splits};
-use crate::leadership::Leading;
+use crate::leader::leadership::Leading;
+use crate::leader::term::Term;
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::Ledger;
 use crate::state::State;
 use crate::store::{BlobStore, Committer};
-use crate::sweep::Sweeper;
-use crate::term::Term;
 
 /// What does not depend on the ledger.
 pub(crate) struct Recovery {

@@ -9,8 +9,8 @@ use forebay_plan::Graph;
 use forebay_proto::worker_message;
 use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, LostSample, WorkerStatus, consumer_message};
 
+use crate::core::Machine;
 use crate::jobs::splits;
-use crate::machine::Machine;
 use crate::options::Timing;
 use crate::records::{Batch, JobRecord, Ledger, LostKey};
 use crate::service::{consume, work};
@@ -246,13 +246,13 @@ impl Dispatcher {
     /// Returns what is to be said now, in order.
     pub fn said(&mut self) -> Vec<Said> {
         let said = self.machine.said().into_iter().map(|word| match word {
-            crate::machine::Word::Consumer(session, event) => Said::Consumer(session.0, event),
-            crate::machine::Word::Worker(session, event) => Said::Worker(session.0, event),
-            crate::machine::Word::End(session, error) => Said::End(session.0, error),
-            crate::machine::Word::Closed(session) => Said::Closed(session.0),
-            crate::machine::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
-            crate::machine::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
-            crate::machine::Word::Answer(Answer::Cancelled(job, done)) => Said::Cancelled(job, done),
+            crate::core::Word::Consumer(session, event) => Said::Consumer(session.0, event),
+            crate::core::Word::Worker(session, event) => Said::Worker(session.0, event),
+            crate::core::Word::End(session, error) => Said::End(session.0, error),
+            crate::core::Word::Closed(session) => Said::Closed(session.0),
+            crate::core::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
+            crate::core::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
+            crate::core::Word::Answer(Answer::Cancelled(job, done)) => Said::Cancelled(job, done),
         });
         said.chain(std::mem::take(&mut self.refused)).collect()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::indexing::IndexingFigures;
-use crate::leadership::Leadership;
+use crate::leader::leadership::Leadership;
 use crate::state::StateFigures;
 
 /// Says what a dispatcher does. Cheap to clone. Nobody is asked for a token here.

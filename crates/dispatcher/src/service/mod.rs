@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::{Principal, Role, caller, caller_of};
 use crate::jobs::Opener;
-use crate::leadership::{Leadership, Leading};
+use crate::leader::leadership::{Leadership, Leading};
 use crate::store::BlobStore;
 use crate::tenant::check_name;
 

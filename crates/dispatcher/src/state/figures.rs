@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
+use super::fleet::worker_types::Labels;
 use super::inspect::{JOB_STATES, worker_state};
-use super::kinds::Labels;
 use super::{Counts, State};
 
 /// What there is, and what has happened.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay_core::{Error, Result, Ticks, WorkerId};
 use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
 
-use super::consumer::Trouble;
+use super::leases::consumer::Trouble;
 use super::{Job, State};
 use crate::records::{ConsumerKey, Grant, Ledger, Position, SplitKey};
 

@@ -16,45 +16,18 @@
 //! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's;
 //! SP-10 a consumer that has a reader, leases or trouble is attended to.
 
-mod attended;
-mod begin;
-mod caching;
-mod consumer;
-mod consumers;
 mod counts;
-mod cuts;
 mod figures;
 mod fleet;
-mod grant;
-mod held_up;
-mod homes;
-mod idle;
 mod inspect;
 mod jobs;
-mod kinds;
-mod learned;
+mod leases;
 mod load;
-mod local;
-mod lost;
-mod machines;
-mod ops;
-mod pace;
 mod peers;
-mod poison;
-mod race;
-mod rebalance;
-mod recover;
-mod retention;
-mod scale;
-mod tenants;
+mod scaling;
 #[cfg(test)]
 mod tests;
 mod tick;
-mod together;
-mod twins;
-mod wire;
-mod worker;
-mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -67,26 +40,26 @@ use forebay_proto::{
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
-use consumer::{Consumer, Holder};
-pub(crate) use consumers::cancelled;
 pub use counts::Counts;
-use cuts::Cuts;
 pub use figures::StateFigures;
-use fleet::Fleet;
-use homes::Homes;
-use kinds::Bill;
-pub(crate) use kinds::Kind;
-pub use kinds::{check_kind, check_price};
-use learned::Learned;
-use load::Load;
-use lost::LostTally;
-use ops::Ops;
-use pace::Pace;
-pub(crate) use poison::WHOLE_SPLIT;
-use scale::Scale;
-use together::Together;
-use twins::Twins;
-use worker::Worker;
+use fleet::mix::Fleet;
+use fleet::worker_types::Bill;
+pub(crate) use fleet::worker_types::Kind;
+pub use fleet::worker_types::{check_kind, check_price};
+use jobs::epoch_ends::Together;
+use jobs::skipped::LostTally;
+use leases::affinity::Homes;
+use leases::consumer::{Consumer, Holder};
+pub(crate) use leases::consumers::cancelled;
+pub(crate) use leases::poison::WHOLE_SPLIT;
+use leases::sharing::Twins;
+use leases::stragglers::Pace;
+use leases::worker::Worker;
+use load::dataset_profile::Learned;
+use load::job_load::Load;
+use load::op_costs::Ops;
+use scaling::placement::Cuts;
+use scaling::scale::Scale;
 
 /// One connection of a consumer or a worker. Never used twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use forebay_core::WorkerId;
 use forebay_proto::{JobKey, Peers, WorkerHeartbeatReply, worker_event};
 
-use super::worker::Worker;
+use super::leases::worker::Worker;
 use super::{Effect, SessionId, State};
 
 /// The most workers that one looks at. Of more, each has a part of what is kept.

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use super::etcd::{EtcdLedger, Refusal};
 use super::ledger::LedgerStore;
+use crate::leader::term::Term;
 use crate::records::Batch;
-use crate::term::Term;
 
 /// The pause between attempts to write to a disk that refuses.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -7,8 +7,8 @@ use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use super::ledger::{FILE, LedgerStore};
 use super::repair::{check_ledger, dump_ledger, repair_ledger};
+use super::rollback_guard::FILE as WITNESS;
 use super::rows::tests::{every_kind, job};
-use super::witness::FILE as WITNESS;
 use crate::records::{Batch, Grant, Ledger, Position, Update};
 
 /// A batch of many rows, so that the file has pages of every kind.

@@ -15,9 +15,9 @@ use forebay_core::Result;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
+use super::rollback_guard::Witness;
+use super::row_codec;
 use super::rows::Row;
-use super::sealed;
-use super::witness::Witness;
 use crate::records::{Batch, Ledger};
 
 /// The format that is written, and the oldest that is read.
@@ -197,7 +197,7 @@ pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
     for row in tx.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
-        match sealed::open(key.value(), value.value()) {
+        match row_codec::open(key.value(), value.value()) {
             Ok(row) => rows.push(row),
             Err(e) => unreadable.push(e.message().to_owned()),
         }
@@ -208,15 +208,15 @@ pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
 fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, redb::Error> {
     let mut rows = tx.open_table(ROWS)?;
     for row in batch.rows() {
-        match (&row, sealed::key(&row)) {
+        match (&row, row_codec::key(&row)) {
             (Row::JobGone { job }, _) => {
-                for kind in sealed::OF_JOB {
-                    let (start, end) = (sealed::of_job(kind, *job), sealed::of_job(kind, job.saturating_add(1)));
+                for kind in row_codec::OF_JOB {
+                    let (start, end) = (row_codec::of_job(kind, *job), row_codec::of_job(kind, job.saturating_add(1)));
                     rows.retain_in(&start[..]..&end[..], |_, _| false)?;
                 }
             }
             (Row::Released { .. } | Row::Forgotten { .. }, Some(key)) => drop(rows.remove(&key[..])?),
-            (_, Some(key)) => match sealed::seal(&key, &row, number) {
+            (_, Some(key)) => match row_codec::seal(&key, &row, number) {
                 Ok(value) => drop(rows.insert(&key[..], &value[..])?),
                 Err(e) => return Ok(Err(e)),
             },

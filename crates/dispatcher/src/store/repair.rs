@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use super::failure::{corrupt, disk};
 use super::ledger::{FILE, LedgerStore, find, keep, open_whole};
+use super::rollback_guard::{FILE as WITNESS, Witness};
+use super::row_codec;
 use super::rows::{self, Row};
-use super::sealed;
-use super::witness::{FILE as WITNESS, Witness};
 use crate::records::{Batch, Ledger};
 
 /// How much further tokens and jobs are counted on: more than can have been granted since the last that can be read.
@@ -158,7 +158,7 @@ impl Salvaged {
         }
         // Nothing is left but bytes.
         let bytes = std::fs::read(file).map_err(|e| disk(file, e))?;
-        let rows = sealed::scan(&bytes);
+        let rows = row_codec::scan(&bytes);
         if rows.is_empty() {
             return Err(corrupt(file, "nothing of it can be read".to_owned()));
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn counts(world: &World) -> super::super::Counts {
+fn counts(world: &World) -> crate::state::Counts {
     world.state.figures(world.now).counts
 }
 

@@ -1,7 +1,7 @@
 //! Jobs that hang at a worker: what they keep of it, and that others get the rest.
 
-use super::super::held_up::JOBS_MAX;
 use super::*;
+use crate::state::leases::held_up::JOBS_MAX;
 
 /// Another job of as many splits as are wanted, and its reader. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {

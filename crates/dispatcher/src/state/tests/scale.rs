@@ -140,7 +140,11 @@ fn nonsense_that_a_worker_says_of_its_time_is_bounded_as_it_comes() {
     world.hello(0);
     let job = world.readers[ENDLESS].key.0;
     (0..2).for_each(|_| world.spends(0, vec![Spent { job, compute_us: u64::MAX, rows: u64::MAX }]));
-    assert_eq!(world.state.spent_us, 2 * crate::state::load::SAID_MAX, "others' busy time is still told from it");
+    assert_eq!(
+        world.state.spent_us,
+        2 * crate::state::load::job_load::SAID_MAX,
+        "others' busy time is still told from it"
+    );
     let billed = world.state.jobs[&job].bill.told();
-    assert_eq!(billed[0].seconds, 2.0 * crate::state::load::SAID_MAX as f64 / 1e6);
+    assert_eq!(billed[0].seconds, 2.0 * crate::state::load::job_load::SAID_MAX as f64 / 1e6);
 }

@@ -11,10 +11,10 @@ use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
 };
 
-use super::super::{Attachment, Effect, Input, Kind, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+use crate::state::{Attachment, Effect, Input, Kind, SessionId, State};
 use crate::tenant::{Quota, Tenant};
 
 pub(super) const WORKERS: usize = 3;

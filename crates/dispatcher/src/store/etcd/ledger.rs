@@ -25,9 +25,9 @@ use super::generated::response_op::Response as Answer;
 use super::generated::{Compare, KeyValue, RequestOp, TxnRequest, TxnResponse};
 use super::keys::{Keys, behind, part_of};
 use super::replay::{FORMAT, Meta, check_format, read_meta, replay};
+use crate::leader::term::Term;
 use crate::records::{Batch, Ledger};
 use crate::store::rows;
-use crate::term::Term;
 
 /// The state is written anew after so many batches, or when the log is larger than it, and than this many bytes.
 const LOG_BATCHES_MAX: u64 = 1000;

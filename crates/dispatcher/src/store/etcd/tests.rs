@@ -9,11 +9,11 @@ use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
 use forebay_plan::BlobId;
 
 use super::*;
-use crate::election::Candidate;
+use crate::leader::election::Candidate;
+use crate::leader::term::Term;
 use crate::records::{Batch, Ledger, Position, Update};
 use crate::store::rows::tests::{every_kind, job};
 use crate::store::{BlobStore, ServiceId};
-use crate::term::Term;
 
 /// How long etcd may take for anything, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,66 @@
+//! Removes blobs that no job needs any more, while this process leads.
+//!
+//! Clients hand blobs in before they open the job that needs them, and hand in nothing that is kept already. So a blob goes only when
+//! no job has needed it for the whole of a grace, and nobody has asked for it, handed it in or begun to open a job with it meanwhile.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Clock, Result};
+use forebay_plan::Graph;
+
+use crate::handle::Handle;
+use crate::leader::term::Term;
+use crate::records::JobRecord;
+use crate::store::{BlobKey, BlobStore};
+
+/// How often it is looked, at most and at least; in between, twice in a grace.
+const LOOK_MIN: Duration = Duration::from_millis(50);
+const LOOK_MAX: Duration = Duration::from_secs(300);
+
+/// Looks after the blobs of one term.
+pub(crate) struct Sweeper {
+    pub(crate) actor: Handle,
+    pub(crate) blobs: BlobStore,
+    pub(crate) term: Arc<Term>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) grace: Duration,
+}
+
+impl Sweeper {
+    /// Runs until the term is over, or there is nobody who knows the jobs.
+    pub(crate) async fn run(self) {
+        let every = (self.grace / 2).clamp(LOOK_MIN, LOOK_MAX);
+        loop {
+            tokio::select! {
+                () = self.term.ended() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            let Ok(jobs) = self.actor.records().await else { return };
+            let (blobs, term, now, grace) = (self.blobs.clone(), self.term.clone(), self.clock.now(), self.grace);
+            let sweep = move || blobs.sweep(&needed(&jobs)?, now, grace, &term);
+            match tokio::task::spawn_blocking(sweep).await {
+                Ok(Ok(0)) => {}
+                Ok(Ok(removed)) => tracing::info!(removed, "blobs that no job needs"),
+                // What is left is tried again.
+                Ok(Err(error)) => tracing::warn!(%error, "blobs that no job needs are not removed now"),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Returns the blobs that jobs need.
+///
+/// # Errors
+/// Data when a job cannot be read: then nothing is known to be needless.
+fn needed(jobs: &[Arc<JobRecord>]) -> Result<HashSet<BlobKey>> {
+    let mut needed = HashSet::new();
+    for job in jobs {
+        let graph = Graph::from_json(&job.graph)?;
+        let ids = graph.blobs().into_iter().map(|id| id.0.clone()).chain([job.index.clone()]);
+        needed.extend(ids.map(|id| (job.tenant.clone(), id)));
+    }
+    Ok(needed)
+}

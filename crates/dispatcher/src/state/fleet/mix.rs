@@ -1,0 +1,192 @@
+//! Which kinds of workers are wanted, where the dispatcher was told which can be started.
+//!
+//! The policy is `policy::fleet`; here it is fed: what jobs want in threads, what is there of each kind, and how fast threads of each kind
+//! are. Nothing of it is written down: a dispatcher that begins takes the workers that there are for the mix.
+//! Bounds: the offers; of a window, one entry for each job that workers of an offered kind spent time on, and kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_policy::fleet::{
+    Mix, Need, Observation, Offer, Previous, Unit, Wanted, Worked, decide, first, learn, parts,
+};
+use forebay_policy::scaling::Claim;
+use forebay_proto::{KindWanted, Spent};
+
+use crate::state::Job;
+use crate::state::State;
+use crate::state::leases::worker::Worker;
+use crate::state::load::job_load::Crew;
+
+/// How long workers are watched for how fast they are.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// The workers that there are.
+#[derive(Debug, Default)]
+struct There {
+    /// Of each offer.
+    kinds: Vec<u32>,
+    /// Of none, and their threads.
+    others: u32,
+    others_threads: f64,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Fleet {
+    offers: Arc<[Offer]>,
+    paces: Vec<f64>,
+    previous: Option<Previous>,
+    wanted: Option<Vec<Wanted>>,
+    /// When the window began, and what workers of each kind did for each job in it.
+    began: Ticks,
+    window: BTreeMap<(u64, usize), Worked>,
+}
+
+impl Fleet {
+    pub(in crate::state) fn new(offers: Arc<[Offer]>) -> Self {
+        Self { paces: vec![1.0; offers.len()], offers, ..Self::default() }
+    }
+
+    /// Returns which offer a worker is of.
+    fn kind_of(&self, worker: &Worker) -> Option<usize> {
+        self.offers.iter().position(|offer| offer.kind == worker.kind.name() && offer.spot == worker.kind.is_spot())
+    }
+
+    /// Says whether it decides how many workers there are of each kind.
+    pub(in crate::state) fn decides(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Returns no workers, to add some to.
+    pub(in crate::state) fn none(&self) -> Mix {
+        Mix::none(self.offers.len())
+    }
+
+    pub(in crate::state) fn add(&self, mix: &mut Mix, worker: &Worker) {
+        mix.add(self.kind_of(worker), f64::from(worker.threads));
+    }
+
+    /// Returns the part of these workers' time that jobs can count on that want so many units each; all of it where that is not known.
+    pub(in crate::state) fn parts(&self, mix: &Mix, claims: &[(Claim, Option<&Unit>)]) -> Vec<f64> {
+        let of = |(claim, unit): &(Claim, Option<&Unit>)| Need {
+            threads: unit.map_or(mix.capacity(&self.paces), |unit| self.need(claim.wanted, unit)),
+            priority: claim.priority,
+            weight: claim.weight,
+        };
+        parts(mix, &self.paces, &claims.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// Returns the threads of pace 1 of so many units.
+    fn need(&self, wanted: u32, unit: &Unit) -> f64 {
+        f64::from(wanted) * unit.capacity(&self.paces)
+    }
+
+    /// Returns who computes for a job that has a part of these workers' time, as it counts them, and what one of these is. `wants` is what it
+    /// wants, where kinds are decided on and that is known.
+    pub(in crate::state) fn crew(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Crew, Unit) {
+        let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
+        let (workers, unit) = match wants.filter(|_| self.decides()) {
+            Some((wanted, unit)) => mix.count(part, wanted, unit, &self.paces),
+            None => (mix.workers, mix.mean().or_else(first).unwrap_or_default()),
+        };
+        let [threads, each] = [&mix.threads[..], unit.threads()].map(|threads| threads.iter().sum());
+        (Crew { workers, each, threads, local: 0 }, unit)
+    }
+
+    /// Notes what a worker did for a job.
+    pub(in crate::state) fn spend(&mut self, worker: &Worker, spent: &Spent) {
+        if let Some(kind) = self.kind_of(worker) {
+            let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
+            worked.rows += spent.rows as f64;
+            worked.seconds += spent.compute_us as f64 / 1e6;
+        }
+    }
+
+    /// Learns from the window, and begins another one.
+    fn learn(&mut self) {
+        let mut by_job: BTreeMap<u64, Vec<Worked>> = BTreeMap::new();
+        for ((job, _), worked) in std::mem::take(&mut self.window) {
+            by_job.entry(job).or_default().push(worked);
+        }
+        by_job.values().for_each(|window| learn(&mut self.paces, window));
+    }
+
+    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> There {
+        let mut there = There { kinds: vec![0; self.offers.len()], ..There::default() };
+        for worker in workers {
+            match self.kind_of(worker) {
+                Some(kind) => there.kinds[kind] += 1,
+                None => {
+                    there.others += 1;
+                    there.others_threads += f64::from(worker.threads);
+                }
+            }
+        }
+        there
+    }
+
+    /// Decides, and says in the log what has changed.
+    fn decide(&mut self, seen: &Observation) {
+        let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
+        let (wanted, next) = decide(&self.offers, seen, &before);
+        for (i, offer) in self.offers.iter().enumerate() {
+            let of = |wanted: &Option<Vec<Wanted>>| wanted.as_ref().map(|kinds| kinds[i]);
+            if let Some(now) = of(&wanted).filter(|now| of(&self.wanted).is_none_or(|was| was.workers != now.workers)) {
+                let (kind, there, before) = (&offer.kind, seen.there[i], of(&self.wanted).map(|was| was.workers));
+                tracing::info!(kind, spot = offer.spot, there, before, wanted = now.workers, "{}", now.reason);
+            }
+        }
+        (self.wanted, self.previous) = (wanted, Some(next));
+    }
+}
+
+impl State {
+    /// Sets which kinds of workers can be started. What was decided before is forgotten.
+    pub(crate) fn set_offers(&mut self, offers: Arc<[Offer]>) {
+        self.fleet = Fleet::new(offers);
+    }
+
+    /// Looks at what workers did, and decides on kinds where there are any.
+    pub(in crate::state) fn tick_fleet(&mut self, now: Ticks) {
+        if !self.fleet.decides() {
+            return;
+        }
+        if now - self.fleet.began >= WINDOW {
+            self.fleet.began = now;
+            self.fleet.learn();
+        }
+        let need = |job: &Job| job.scale.wants().map(|(wanted, unit)| self.fleet.need(wanted, unit));
+        let need = self.going_on(now).map(need).try_fold(0.0, |sum, need| Some(sum + need?));
+        let There { kinds: there, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
+        let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
+        self.fleet.decide(&Observation { at: now, need, others, there, paces, workers_max });
+    }
+
+    /// Returns the workers that compute for more than one reader.
+    pub(in crate::state) fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values().filter(|w| w.is_of_fleet())
+    }
+
+    /// Returns how many of each kind are wanted, for whoever starts them, and how many workers are of none.
+    pub(in crate::state) fn kinds_wanted(&self) -> (Vec<KindWanted>, u32) {
+        let there = self.fleet.count(self.fleet_workers());
+        let of = |(i, offer): (usize, &Offer)| {
+            let wanted = self.fleet.wanted.as_ref().map(|kinds| kinds[i]);
+            KindWanted {
+                kind: offer.kind.clone(),
+                price: offer.price,
+                spot: offer.spot,
+                threads: offer.threads,
+                max: offer.max,
+                wanted: wanted.map(|wanted| wanted.workers),
+                workers: there.kinds[i],
+                pace: self.fleet.paces[i],
+                reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
+            }
+        };
+        (self.fleet.offers.iter().enumerate().map(of).collect(), there.others)
+    }
+}

@@ -1,0 +1,177 @@
+//! Readers of a job that end its epochs together: who has how many steps of an epoch, and what all of them may give out.
+//!
+//! Where a reader's steps of an epoch end is a function of the job, so what one has said holds for whoever reads that consumer next. Readers
+//! say it again in each session; where an epoch ended for all is in the job's record before anybody is told, so that a reader which comes
+//! back later than the others ends it there, too. Nothing is decided here on how long somebody takes: a reader that waits is told, with its
+//! heartbeats, which others have no reader.
+//!
+//! Bounds: of each consumer the epoch that it is in; of each reader one question; the ends of [`ENDS_MAX`] epochs; [`MISSING_MAX`] readers
+//! are named. A count that changes nothing for others costs the same however many readers there are.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Ticks};
+use forebay_plan::{Count, Ending, Floor};
+use forebay_proto::{Floor as Told, Missing, Steps, consumer_event};
+
+use crate::records::{ConsumerKey, EpochEnd, JobRecord, Update};
+use crate::state::leases::consumer::Consumer;
+use crate::state::{Effect, Job, SessionId, State};
+
+/// Ends of epochs that a job's record keeps: the last ones.
+const ENDS_MAX: usize = 256;
+/// Readers that are named to one that waits for them.
+const MISSING_MAX: usize = 8;
+
+/// How far the readers of a job are.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Together {
+    ending: Ending,
+    ranks: Vec<Rank>,
+    /// What followed last from what was said, of which epoch, and how many consumers hold it there.
+    known: Option<(u64, Floor, usize)>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Rank {
+    /// What was said last, and of which epoch.
+    told: Option<(u64, Count)>,
+    /// Who waits to hear that all have more steps of that epoch than these.
+    waits: Option<(SessionId, u64)>,
+}
+
+impl Rank {
+    fn count(&self, epoch: u64) -> Option<Count> {
+        self.told.filter(|(told, _)| *told == epoch).map(|(_, count)| count)
+    }
+
+    fn holds(&self, epoch: u64, steps: u64) -> bool {
+        self.count(epoch).is_none_or(|count| !count.ended && count.has <= steps)
+    }
+}
+
+impl Together {
+    pub(in crate::state) fn of(record: &JobRecord) -> Self {
+        let ranks = if record.ending == Ending::Apart { 0 } else { record.consumers as usize };
+        Self { ending: record.ending, ranks: vec![Rank::default(); ranks], known: None }
+    }
+
+    /// A reader is gone, or another one has come.
+    pub(in crate::state) fn leave(&mut self, consumer: u32) {
+        if let Some(rank) = self.ranks.get_mut(consumer as usize) {
+            rank.waits = None;
+        }
+    }
+
+    /// Takes what a reader says; returns what all may give out now, and whether that was known before.
+    ///
+    /// # Errors
+    /// Data when it cannot be so after what was said before.
+    fn take(&mut self, session: SessionId, consumer: usize, said: &Steps) -> Result<(Floor, bool), Error> {
+        let epoch = said.epoch;
+        let rank = &mut self.ranks[consumer];
+        let before = rank.count(epoch);
+        let mut count = Count { has: said.has, ended: said.ended };
+        if let Some(before) = before {
+            if (before.ended && count.has > before.has) || (count.ended && count.has < before.has) {
+                return Err(contradicts(consumer, epoch, before, count));
+            }
+            count = Count { has: count.has.max(before.has), ended: count.ended || before.ended };
+        }
+        rank.told = Some((epoch, count));
+        rank.waits = Some((session, said.seen));
+        let is_news = before.is_none_or(|before| before.ended != count.ended);
+        if let Some((known, floor, holding)) = &mut self.known
+            && *known == epoch
+            && !is_news
+        {
+            let held = before.is_some_and(|before| !before.ended && before.has <= floor.steps);
+            *holding -= usize::from(held && count.has > floor.steps && *holding > 0);
+            if !held || *holding > 0 {
+                return Ok((*floor, true));
+            }
+        }
+        let floor = self.ending.floor(self.ranks.iter().map(|rank| rank.count(epoch)));
+        let holding = self.ranks.iter().filter(|rank| rank.holds(epoch, floor.steps)).count();
+        self.known = Some((epoch, floor, holding));
+        Ok((floor, false))
+    }
+
+    /// Returns who is to be told of a floor, and lets them go.
+    fn answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
+        let waiting = self.ranks[who].iter_mut().filter(|rank| rank.count(epoch).is_some());
+        let heard = |rank: &mut Rank| {
+            let (session, _) = rank.waits.take_if(|(_, seen)| floor.over || floor.steps > *seen)?;
+            Some(session)
+        };
+        waiting.filter_map(heard).collect()
+    }
+}
+
+impl Job {
+    /// Returns where an epoch ended for all, if it has.
+    fn end_of(&self, epoch: u64) -> Option<Floor> {
+        let end = self.record.ends.iter().find(|end| end.epoch == epoch)?;
+        Some(Floor { steps: end.steps, over: true, more: end.more })
+    }
+
+    /// Returns whom a reader waits for in vain.
+    pub(in crate::state) fn missing(&self, consumer: u32) -> Vec<Missing> {
+        let rank = self.together.ranks.get(consumer as usize).filter(|rank| rank.waits.is_some());
+        let Some((epoch, _)) = rank.and_then(|rank| rank.told) else { return Vec::new() };
+        let floor = self.together.known.filter(|(known, ..)| *known == epoch).map_or(0, |(_, floor, _)| floor.steps);
+        let others = (0..).zip(&self.together.ranks).zip(&self.consumers);
+        let in_vain = |((index, rank), other): ((u32, &Rank), &Consumer)| {
+            let later = rank.told.map(|(told, _)| told).filter(|told| *told > epoch);
+            let is_missing = index != consumer && rank.holds(epoch, floor);
+            let missing = Missing { consumer: index, epoch: later.filter(|_| other.reader.is_some()) };
+            (is_missing && (other.reader.is_none() || later.is_some())).then_some(missing)
+        };
+        others.filter_map(in_vain).take(MISSING_MAX).collect()
+    }
+}
+
+impl State {
+    /// A reader says how many steps of its epoch it has.
+    pub(in crate::state) fn steps(&mut self, now: Ticks, session: SessionId, said: &Steps, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let (epoch, consumer) = (said.epoch, key.1 as usize);
+        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| consumer < job.together.ranks.len()) else { return };
+        let (floor, is_known) = match job.together.take(session, consumer, said) {
+            Ok(taken) => taken,
+            Err(error) => return self.end_reader(now, key, error, out),
+        };
+        let floor = job.end_of(epoch).unwrap_or(floor);
+        if floor.over {
+            self.note_end(key, epoch, floor, out);
+        }
+        let Some(job) = self.jobs.get_mut(&key.0) else { return };
+        let told = Told { epoch, steps: floor.steps, over: floor.over, more: floor.more };
+        // What was known before, everybody else was told.
+        let who = if is_known { consumer..consumer + 1 } else { 0..job.together.ranks.len() };
+        let sessions = job.together.answered(who, epoch, floor);
+        out.extend(sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(told))));
+    }
+
+    /// Writes down where an epoch ended, before anybody is told.
+    fn note_end(&mut self, key: ConsumerKey, epoch: u64, floor: Floor, out: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| job.end_of(epoch).is_none()) else { return };
+        let mut record = (*job.record).clone();
+        record.ends.push(EpochEnd { epoch, steps: floor.steps, more: floor.more });
+        record.ends.drain(..record.ends.len().saturating_sub(ENDS_MAX));
+        job.record = Arc::new(record);
+        out.push(Effect::Persist(Update::Job(job.record.clone())));
+    }
+}
+
+fn contradicts(consumer: usize, epoch: u64, before: Count, now: Count) -> Error {
+    let all = |count: Count| if count.ended { "" } else { "at least " };
+    Error::data(format!(
+        "consumer {consumer} had {}{} batches of epoch {epoch}, and now it has {}{}",
+        all(before),
+        before.has,
+        all(now),
+        now.has
+    ))
+    .hint("a function of the pipeline does not give the same each time: let it draw random numbers from the rng that it is given")
+}

@@ -1,0 +1,129 @@
+//! Jobs begin and end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+
+use super::epoch_ends::Together;
+use super::skipped::LostTally;
+use crate::records::{JobRecord, Position, Update};
+use crate::state::fleet::worker_types::Bill;
+use crate::state::leases::affinity::Homes;
+use crate::state::leases::consumer::Consumer;
+use crate::state::leases::consumers::cancelled;
+use crate::state::leases::stragglers::Pace;
+use crate::state::load::job_load::Load;
+use crate::state::load::op_costs::Ops;
+use crate::state::scaling::placement::Cuts;
+use crate::state::scaling::scale::Scale;
+use crate::state::{Effect, Job, State};
+use crate::tenant::Quota;
+
+impl State {
+    /// Gives the next job a number that no other life of a ledger gave away.
+    pub(crate) fn pass_job_numbers(&mut self, by: u32) {
+        self.next_job = self.next_job.saturating_add(by.into());
+    }
+
+    /// Returns the job of a tenant's name, unless it was cancelled: then the name is free.
+    pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
+        let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
+        (!record.cancelled).then_some(record)
+    }
+
+    /// Returns what jobs were opened as.
+    pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
+        self.jobs.values().map(|job| job.record.clone()).collect()
+    }
+
+    /// Begins a job with `splits` for each consumer's epoch; gives it its number. It must be within its tenant's quota.
+    ///
+    /// # Errors
+    /// Conflict when the name is taken; Exhausted when it is one too many.
+    pub(crate) fn create(
+        &mut self,
+        now: Ticks,
+        mut record: JobRecord,
+        splits: &[Option<u64>],
+        quota: Quota,
+        out: &mut Vec<Effect>,
+    ) -> Result<Arc<JobRecord>> {
+        if self.job(&record.tenant, &record.name).is_some() {
+            return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
+        }
+        self.check_jobs(&record, quota)?;
+        self.make_room(&record, out)?;
+        if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
+            self.remove_job(old, out);
+        }
+        (record.id, record.read_before) = (self.next_job, self.learned.epochs_read(&record));
+        let record = Arc::new(record);
+        self.add(now, record.clone(), splits);
+        self.begin_scale(now, record.id);
+        out.push(Effect::Persist(Update::Job(record.clone())));
+        Ok(record)
+    }
+
+    pub(in crate::state) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
+        let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
+        self.next_job = self.next_job.max(record.id + 1);
+        self.names.insert(whole(&record.tenant, &record.name), record.id);
+        let (streamed, cuts) = (record.is_streamed(), Cuts::of(&record));
+        self.twins.add(&record);
+        let (homes, together) = (Homes::new(&record), Together::of(&record));
+        let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
+        self.jobs.insert(
+            record.id,
+            Job {
+                record,
+                consumers,
+                streamed,
+                pace,
+                raced: 0,
+                load,
+                scale,
+                caching: BTreeMap::new(),
+                ops: Ops::default(),
+                cuts,
+                bill: Bill::default(),
+                homes,
+                lost: LostTally::default(),
+                together,
+            },
+        );
+    }
+
+    /// Ends a job for good.
+    ///
+    /// # Errors
+    /// NotFound when there is none of that name; Closed when it was cancelled before.
+    pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+        self.changed = true;
+        let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
+        let job = self.jobs.get_mut(&id).ok_or_else(|| no_job_named(name))?;
+        if job.record.cancelled {
+            return Err(cancelled(name));
+        }
+        job.record = Arc::new(JobRecord { cancelled: true, ..(*job.record).clone() });
+        out.push(Effect::Persist(Update::Job(job.record.clone())));
+        for index in 0..job.consumers.len() as u32 {
+            let key = (id, index);
+            self.end_reader(now, key, cancelled(name), out);
+            let Some(consumer) = self.consumer_mut(key) else { continue };
+            let dropped = consumer.release_everything();
+            self.revoke_all(key, dropped, out);
+        }
+        self.forget(id, out);
+        Ok(())
+    }
+}
+
+pub(in crate::state) fn no_job_named(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`")
+}
+
+/// The whole name of a job.
+pub(in crate::state) fn whole(tenant: &str, name: &str) -> (String, String) {
+    (tenant.to_owned(), name.to_owned())
+}

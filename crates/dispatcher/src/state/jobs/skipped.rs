@@ -1,0 +1,124 @@
+//! Samples that a consumer has left out: written down before it goes on without one that might not fail again, so that
+//! whoever computes the split later leaves out the very same.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorKind, Fault, Result, Ticks};
+use forebay_proto::{Lease, LostOfSplit, LostSample, Recorded, consumer_event, worker_event};
+
+use crate::records::{ConsumerKey, LostKey, Position, Update};
+use crate::state::leases::poison::WHOLE_SPLIT;
+use crate::state::{Effect, SessionId, State};
+
+/// Samples of one job that are written down. Beyond these, only those that might not fail again are: as many once more.
+const LOST_MAX: u64 = 1 << 16;
+/// The most bytes that the errors of one job's samples take in the ledger. Of samples beyond these the kind of the error is kept, and
+/// not its text.
+const LOST_TEXT_BYTES_MAX: u64 = 32 << 20;
+
+/// What a job has in the ledger of samples that were left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::state) struct LostTally {
+    samples: u64,
+    text_bytes: u64,
+}
+
+impl State {
+    pub(in crate::state) fn lost(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        number: u64,
+        samples: &[LostSample],
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        if let Err(error) = self.record_lost(key, samples, out) {
+            return self.end_reader(now, key, error, out);
+        }
+        out.push(Effect::Consumer(session, consumer_event::Event::Recorded(Recorded { number })));
+    }
+
+    /// Writes down what was left out; what is known stays as it was.
+    ///
+    /// # Errors
+    /// Exhausted when the job has lost more than a ledger is for.
+    pub(in crate::state) fn record_lost(
+        &mut self,
+        key: ConsumerKey,
+        samples: &[LostSample],
+        out: &mut Vec<Effect>,
+    ) -> Result<()> {
+        let mut skipped = 0;
+        for sample in samples.iter().filter(|s| s.sample != WHOLE_SPLIT) {
+            let at = Position::new(sample.epoch, sample.ordinal);
+            let lost = (key, at, sample.sample, sample.repetition);
+            let (Some(job), Some(consumer)) = (self.jobs.get(&key.0), self.consumer(key)) else { break };
+            if consumer.lost().contains_key(&(at, sample.sample, sample.repetition)) {
+                continue;
+            }
+            if job.lost.samples >= LOST_MAX && Error::from_json(&sample.error).fault() != Fault::Process {
+                continue;
+            }
+            if job.lost.samples >= 2 * LOST_MAX {
+                return Err(too_many(&job.record.name));
+            }
+            let error: Arc<str> = job.lost.text(&sample.error).into();
+            self.add_lost(lost, error.clone());
+            skipped += 1;
+            out.push(Effect::Persist(Update::Lost(lost, error)));
+        }
+        self.counts.samples_skipped += skipped;
+        Ok(())
+    }
+
+    /// Adds a sample that was left out, or a split that is never tried again.
+    pub(in crate::state) fn add_lost(&mut self, (key, at, sample, repetition): LostKey, error: Arc<str>) {
+        let bytes = error.len() as u64;
+        let is_new = self.consumer_mut(key).is_some_and(|c| c.lose((at, sample, repetition), error));
+        if let Some(job) = self.jobs.get_mut(&key.0).filter(|_| is_new) {
+            (job.lost.samples, job.lost.text_bytes) = (job.lost.samples + 1, job.lost.text_bytes + bytes);
+        }
+    }
+
+    /// Returns what is known to be lost of a split, for the worker that gets it.
+    pub(in crate::state) fn lost_of(&self, lease: &Lease) -> Option<worker_event::Event> {
+        let consumer = self.consumer((lease.job, lease.consumer))?;
+        let at = Position::new(lease.epoch, lease.ordinal);
+        let of_split = consumer.lost().range((at, 0, 0)..=(at, u64::MAX, u64::MAX));
+        let samples: Vec<_> = of_split
+            .filter(|((_, sample, _), _)| *sample != WHOLE_SPLIT)
+            .map(|((p, sample, repetition), error)| LostSample {
+                epoch: p.epoch,
+                ordinal: p.ordinal,
+                sample: *sample,
+                repetition: *repetition,
+                error: error.to_string(),
+            })
+            .collect();
+        let (job, consumer) = (lease.job, lease.consumer);
+        (!samples.is_empty()).then_some(worker_event::Event::Lost(LostOfSplit { job, consumer, samples }))
+    }
+}
+
+impl LostTally {
+    /// Returns what is kept of an error that somebody sent as JSON.
+    fn text(&self, json: &str) -> String {
+        let json = Error::bound_json(json);
+        if self.text_bytes + json.len() as u64 <= LOST_TEXT_BYTES_MAX {
+            return json;
+        }
+        let error = Error::from_json(&json);
+        let short = format!(
+            "it was left out; its job has {LOST_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
+        );
+        let fault = error.get("fault").filter(|fault| fault.len() <= 16);
+        let short = Error::new(error.kind(), short);
+        fault.into_iter().fold(short, |short, fault| short.with("fault", fault)).to_json()
+    }
+}
+
+fn too_many(job: &str) -> Error {
+    let message = format!("job {job:?} has lost {} samples: a ledger is not for so many", 2 * LOST_MAX);
+    Error::new(ErrorKind::Exhausted, message).hint("mend the data, or the function, and start over")
+}

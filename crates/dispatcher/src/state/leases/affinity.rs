@@ -1,0 +1,124 @@
+//! The worker that can compute a split for less than others.
+//!
+//! Without a shuffle a split has the same rows in every epoch: the worker that computed it in the epoch before has what `cache()` keeps of
+//! them, and the pages of their files. With a shuffle over windows of files that are read from front to back, the worker that read the
+//! window before it, of the same group of lanes, has the next bytes of its files on their way. With any other shuffle each split has rows from everywhere, and
+//! no worker has more of them than another.
+//!
+//! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there
+//! is none, the first, to whoever has room, as ever. So no worker idles for it, and a split is passed over by a few others at most.
+//! Bounds: [`HOMES_MAX`] splits of a job that is read are remembered; of one that nobody reads any more, and after a restart, none is.
+//! Nobody looks for those of a worker that is gone: they are found not to be there, and given to others with the splits.
+
+use std::collections::BTreeMap;
+
+use forebay_core::{ConsumerIndex, WorkerId};
+use forebay_plan::{Deal, EpochPlan, Graph, LaneLayout, Op};
+
+use super::consumer::Consumer;
+use crate::records::{ConsumerKey, JobRecord, Position};
+use crate::state::State;
+
+/// Splits of a reader, from the first that is free on, of which one may be granted before those in front of it.
+pub(in crate::state) const AHEAD: u128 = 16;
+/// Splits of a job whose workers are remembered.
+const HOMES_MAX: usize = 1 << 16;
+
+/// The workers of a job's splits.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Homes {
+    kind: Kind,
+    /// By consumer, and by what the kind says of a split.
+    of: BTreeMap<(u32, u64), WorkerId>,
+}
+
+/// What the splits of one home have in common.
+#[derive(Debug, Clone, Copy, Default)]
+enum Kind {
+    /// Nothing.
+    #[default]
+    None,
+    /// The ordinal: all epochs have the same order.
+    Ordinal,
+    /// The group of lanes that a window is read from.
+    Group { layout: LaneLayout, deal: Deal },
+}
+
+impl Kind {
+    fn of(record: &JobRecord) -> Self {
+        let Ok(graph) = Graph::from_json(&record.graph) else { return Kind::None };
+        if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })) {
+            // What the second epoch would find, of a job that has one.
+            return if record.epochs == 1 { Kind::None } else { Kind::Ordinal };
+        }
+        let groups = |plan: EpochPlan| plan.lane_layout().filter(|layout| layout.groups() > 1);
+        let layout = record.plan().ok().and_then(groups);
+        layout.map_or(Kind::None, |layout| Kind::Group { layout, deal: record.deal() })
+    }
+
+    fn key(self, consumer: u32, ordinal: u64) -> Option<(u32, u64)> {
+        match self {
+            Kind::None => None,
+            Kind::Ordinal => Some((consumer, ordinal)),
+            // All consumers share the windows of a group.
+            Kind::Group { layout, deal } => {
+                let window = ordinal.saturating_mul(deal.parts()).saturating_add(deal.part(ConsumerIndex(consumer)));
+                Some((0, window % layout.windows() % layout.groups()))
+            }
+        }
+    }
+}
+
+impl Homes {
+    pub(in crate::state) fn new(record: &JobRecord) -> Self {
+        Self { kind: Kind::of(record), of: BTreeMap::new() }
+    }
+
+    /// Notes who was given a split.
+    pub(in crate::state) fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
+        let Some(split) = self.kind.key(consumer, position.ordinal) else { return };
+        if self.of.len() < HOMES_MAX || self.of.contains_key(&split) {
+            self.of.insert(split, worker);
+        }
+    }
+
+    /// Nobody reads the job any more.
+    pub(in crate::state) fn clear(&mut self) {
+        self.of.clear();
+    }
+
+    #[cfg(test)]
+    pub(in crate::state) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Returns the first of the next splits of a consumer whose worker may have it, and that one. A group of lanes that no worker reads goes
+    /// before the windows behind it, or its windows would be passed over until they are late.
+    pub(in crate::state) fn first<W>(
+        &self,
+        index: u32,
+        consumer: &Consumer,
+        is_there: impl Fn(WorkerId) -> bool,
+        may_have: impl Fn(Position, WorkerId) -> Option<W>,
+    ) -> Option<(Position, W)> {
+        if self.of.is_empty() {
+            return None;
+        }
+        // What is left of an epoch goes before the next one.
+        let first = consumer.free().next()?;
+        let is_near = |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < AHEAD;
+        let home = |p: &Position| self.of.get(&self.kind.key(index, p.ordinal)?).copied();
+        let is_ordinal = matches!(self.kind, Kind::Ordinal);
+        let is_read = |p: &Position| is_ordinal || home(p).is_some_and(&is_there);
+        let next = consumer.free().take_while(|p| is_near(p) && is_read(p));
+        let at_home = |p: Position| may_have(p, home(&p)?).map(|worker| (p, worker));
+        next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_home)
+    }
+}
+
+impl State {
+    /// Notes who was given a split.
+    pub(in crate::state) fn note_home(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
+        self.jobs.get_mut(&key.0).into_iter().for_each(|job| job.homes.note(key.1, position, worker));
+    }
+}

@@ -1,0 +1,282 @@
+//! What consumers say: where they read, what they have consumed, what they could not fetch.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+use forebay_proto::{
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
+    worker_event,
+};
+
+use super::consumer::{Death, Reader};
+use crate::records::{ConsumerKey, Position, Update};
+use crate::state::Job;
+use crate::state::scaling::local_workers::Local;
+use crate::state::{Attachment, Effect, SessionId, State};
+
+/// A split that workers refused this often is not tried again.
+const REFUSALS_MAX: u32 = 4;
+
+/// A reader that could fetch a split from no worker for as long is told so: as long as readers wait for a dispatcher.
+const UNREACHED_FOR: Duration = Duration::from_secs(60);
+
+impl State {
+    pub(in crate::state) fn attach(
+        &mut self,
+        now: Ticks,
+        attachment: &Attachment,
+        out: &mut Vec<Effect>,
+    ) -> Result<()> {
+        let &Attachment { session, ref tenant, consumer: key, position, resume, window, local_key, .. } = attachment;
+        let silence_max = self.timing.lease;
+        self.check_readers(tenant, key)?;
+        let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
+        let (name, finished) = (job.record.name.clone(), job.is_finished());
+        if job.record.cancelled {
+            return Err(cancelled(&name));
+        }
+        let count = job.consumers.len();
+        let Some(consumer) = job.consumers.get_mut(key.1 as usize) else {
+            return Err(Error::invalid(format!("consumer {} of job {name:?}: it has {count}, from 0", key.1)));
+        };
+        if finished && !resume {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                format!("job {name:?} is finished: all {} epochs were read", job.record.epochs),
+            )
+            .hint("use another job name, or load_state_dict to read a part again"));
+        }
+        let position = consumer.begins(consumer.check(position)?);
+        if let Some(other) = consumer.reader {
+            if now - other.heard <= silence_max {
+                let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);
+                return Err(Error::new(ErrorKind::Conflict, message)
+                    .hint("give each reader its own consumers=(index, count), or end the other reader"));
+            }
+            self.readers.remove(&other.session);
+            out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
+        }
+        job.together.leave(key.1);
+        self.readers.insert(session, key);
+        self.attended.insert(key);
+        out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
+        // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
+        self.advance(now, key, position, out);
+        let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
+        let (workers_max, waits_since) = (tenant.quota.workers, None);
+        let reader = Reader { session, window, heard: now, workers_max, waits_since, local_key };
+        let mut dropped = consumer.attach(reader);
+        let accidents = consumer.leased_with_accidents();
+        dropped.extend(consumer.release_all(accidents));
+        self.begin_scale(now, key.0);
+        self.revoke_all(key, dropped, out);
+        self.take_from_strangers(key, out);
+        self.assign_again(key, out);
+        self.end_at_poison(now, key, out);
+        Ok(())
+    }
+
+    /// Tells a reader everything that is leased to it.
+    fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let Some(consumer) = self.consumer(key) else { return };
+        for position in consumer.leases().keys() {
+            self.tell((key, *position), out);
+        }
+    }
+
+    /// Moves a frontier, forwards or backwards, and says so to the workers that held what is now consumed.
+    fn advance(&mut self, now: Ticks, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
+        let heartbeat = self.timing.heartbeat;
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.frontier() == to {
+            return;
+        }
+        let forwards = to > consumer.frontier();
+        // Which of two has finished a split is not known here.
+        let raced: Vec<_> = consumer.races().keys().copied().collect();
+        let consumed = consumer.move_to(to);
+        let finished = consumer.is_finished();
+        if forwards {
+            self.counts.splits_accepted += (consumed.len() - raced.iter().filter(|p| **p < to).count()) as u64;
+        }
+        let mut holders = BTreeSet::new();
+        for (position, holder) in consumed {
+            out.push(Effect::Remember(Update::Released((key, position))));
+            if let Some(worker) = self.workers.get_mut(&holder.worker) {
+                worker.leases.remove(&holder.token);
+                holders.extend(worker.session);
+                // What it has finished before was noted then.
+                let is_news = forwards && !worker.finished.contains(&holder.token) && !raced.contains(&position);
+                if let Some(took) = worker.took(now, holder.token, heartbeat).filter(|_| is_news) {
+                    self.took((key, position), holder, took);
+                }
+            }
+        }
+        let (epoch, ordinal) = (to.epoch, to.ordinal);
+        let event = worker_event::Event::Consumed(Consumed { job: key.0, consumer: key.1, epoch, ordinal });
+        out.extend(holders.into_iter().map(|session| Effect::Worker(session, event.clone())));
+        let update = Update::Frontier(key, to);
+        out.push(if finished { Effect::Persist(update) } else { Effect::Remember(update) });
+        if finished && self.jobs.get(&key.0).is_some_and(Job::is_finished) {
+            self.forget(key.0, out);
+        }
+    }
+
+    /// Lets every worker forget a job.
+    pub(in crate::state) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
+        for worker in self.workers.values_mut() {
+            if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
+                out.push(Effect::Worker(session, worker_event::Event::Forget(Forget { job })));
+            }
+        }
+    }
+
+    /// Returns whose session it is, if it still is one, and notes that it lives.
+    pub(in crate::state) fn heard_reader(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+        let key = *self.readers.get(&session)?;
+        self.consumer_mut(key)?.reader.as_mut()?.heard = now;
+        Some(key)
+    }
+
+    /// Ends a reader's session with an error.
+    pub(in crate::state) fn end_reader(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
+        let Some(reader) = self.consumer_mut(key).and_then(|c| c.reader) else { return };
+        self.consumer_gone(now, reader.session);
+        out.push(Effect::End(reader.session, error));
+    }
+
+    pub(in crate::state) fn ack(&mut self, now: Ticks, session: SessionId, position: Position, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(consumer) = self.consumer(key) else { return };
+        match consumer.check(position) {
+            // An old ack says nothing new; only a new session moves back.
+            Ok(position) if position > consumer.frontier() => {
+                let epochs = position.epoch - consumer.frontier().epoch;
+                if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
+                    self.learned.read(now, &job.record, epochs, out);
+                }
+                self.advance(now, key, position, out);
+                self.end_at_poison(now, key, out);
+            }
+            Ok(_) => {}
+            Err(error) => self.end_reader(now, key, error, out),
+        }
+    }
+
+    pub(in crate::state) fn end_epoch(&mut self, now: Ticks, session: SessionId, epoch: u64, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let dropped = self.consumer_mut(key).map(|c| c.end_epoch(epoch)).unwrap_or_default();
+        self.revoke_all(key, dropped, out);
+    }
+
+    pub(in crate::state) fn unreachable(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        position: Position,
+        token: u64,
+        error: &Error,
+        out: &mut Vec<Effect>,
+    ) {
+        let lease = self.timing.lease;
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        let Some(holder) = consumer.holder(position, token) else {
+            // It speaks of an older lease: perhaps it never heard of this one.
+            return self.tell((key, position), out);
+        };
+        if let Some(worker) = self.workers.get_mut(&holder.worker) {
+            let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
+            let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
+            if suspected {
+                self.accuse((key, position), death);
+            }
+        }
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.races().contains_key(&position) {
+            // The other worker has it, too.
+            if error.get(UNREACHED).is_some() {
+                consumer.set_unreached(now, holder.worker, lease);
+            }
+            self.leave((key, position), token, out);
+            return self.take_from(holder, out);
+        }
+        consumer.release(position);
+        let trouble = consumer.trouble.entry(position).or_default();
+        trouble.failures += 1;
+        trouble.avoid = Some((holder.worker, now));
+        let failures = trouble.failures;
+        // What lies between a reader and its workers may pass, as a dispatcher comes back. What a worker says stays so.
+        let may_pass = error.get(UNREACHED).is_some() && error.kind() == ErrorKind::Unavailable;
+        let is_hopeless = if may_pass {
+            let since = *trouble.unreached.get_or_insert(now);
+            consumer.set_unreached(now, holder.worker, lease);
+            now - since >= UNREACHED_FOR
+        } else {
+            trouble.refusals += 1;
+            trouble.refusals >= REFUSALS_MAX
+        };
+        self.counts.splits_recomputed += 1;
+        self.revoke((key, position), holder, out);
+        if is_hopeless {
+            let error = error.clone().with("split", position).with("attempts", failures);
+            self.end_reader(now, key, error, out);
+        }
+    }
+
+    pub(in crate::state) fn consumer_heartbeat(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        said: &ConsumerHeartbeat,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some((job, consumer)) = self.heard_reader(now, session) else {
+            self.counts.reader_heartbeats_refused += 1;
+            return;
+        };
+        self.counts.rows_delivered = self.counts.rows_delivered.saturating_add(said.rows);
+        self.counts.bytes_delivered = self.counts.bytes_delivered.saturating_add(said.bytes);
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.load.take(consumer, said);
+        }
+        if let Some(reader) = self.consumer_mut((job, consumer)).and_then(|c| c.reader.as_mut()) {
+            let waits = Some(said.waiting_ms).filter(|ms| *ms > 0);
+            reader.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
+        }
+        self.note_reader_ops(now, job, &said.ops, out);
+        let is_alone =
+            said.spare.is_some_and(|spare| spare.asks) && !self.team((job, consumer)).has_others(&self.workers);
+        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
+        let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
+        let reply = ConsumerHeartbeatReply { local_threads, missing };
+        out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
+    }
+
+    pub(in crate::state) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
+        let Some(key) = self.readers.remove(&session) else { return };
+        if let Some(consumer) = self.consumer_mut(key) {
+            (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        }
+        if let Some(job) = self.jobs.get_mut(&key.0) {
+            job.together.leave(key.1);
+        }
+        if let Some(job) = self.jobs.get(&key.0) {
+            self.learned.write_soon(now, &job.record);
+        }
+    }
+}
+
+pub(in crate::state) fn no_job(id: u64) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
+        .with(NO_JOB, "job")
+        .hint(
+            "the dispatcher may have forgotten it (--keep-jobs), or have been started with another state folder, or with an older copy of \
+             it: read the job again by its name; a saved state goes on where it was saved",
+        )
+}
+
+pub(crate) fn cancelled(name: &str) -> Error {
+    Error::new(ErrorKind::Closed, format!("job {name:?} was cancelled"))
+}

@@ -1,0 +1,78 @@
+//! Splits that wait at one worker while another has nothing to do go to that one.
+//!
+//! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds that
+//! leaves the end of an epoch uneven: one worker has three to go, and others are done. And a worker that comes would make
+//! what is needed only after all that others hold: it takes some of that first. A split moves when the wait that it is
+//! spared is worth it (see `pace`); short splits never move. The one that is needed first moves, as readers get all in order.
+//!
+//! Invariants: what a worker is at stays there, as far as heartbeats tell, and so does what it was at a moment ago and gave way; a worker that takes a split had none to work
+//! on, so a split cannot go back and forth.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+
+use super::worker::Worker;
+use crate::records::SplitKey;
+use crate::state::{Effect, State};
+
+/// How often it is looked for what one that comes could take, at most: ten thousand may come at a time.
+const TAKE_IN_EVERY: Duration = Duration::from_millis(10);
+
+impl State {
+    /// A worker has come that holds nothing: before it is given what comes after all that others hold, it takes of that.
+    pub(in crate::state) fn take_in(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.has_newcomer) && now - self.taken_in >= TAKE_IN_EVERY {
+            self.taken_in = now;
+            self.rebalance(now, out);
+        }
+    }
+
+    /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted, every now and
+    /// then, and as a worker comes.
+    pub(in crate::state) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let is_idle = |w: &Worker| w.has_room() && !w.slow && w.at_work().next().is_none();
+        let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
+        if idle.is_empty()
+            || idle.len() == self.workers.len()
+            || self.workers.values().all(|w| self.waits(now, w).is_none())
+        {
+            return;
+        }
+        let reserved = self.reserved();
+        idle.retain(|id| !reserved.contains(id));
+        idle.sort_by_key(|id| self.is_local(*id));
+        for id in idle {
+            let longest =
+                self.workers.values().filter_map(|w| self.waits(now, w)).filter(|w| self.may_race(now, w.1, id));
+            let Some((_, key)) = longest.max_by_key(|(rounds, key)| (*rounds, Reverse(*key))) else { continue };
+            let dropped = self.consumer_mut(key.0).map(|c| c.release(key.1)).unwrap_or_default();
+            self.revoke_all(key.0, dropped, out);
+            self.grant(now, key.0, key.1, id, out);
+            self.count_second(key);
+        }
+    }
+
+    /// Returns the first split that waits at a worker, and how many others each of its threads has before the last, if that
+    /// takes long. The last split, where the first may have been begun since it was heard of.
+    fn waits(&self, now: Ticks, worker: &Worker) -> Option<(u32, SplitKey)> {
+        let turns = worker.in_turn(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
+        let (at, waiting) = turns.split_at(turns.len().min(worker.threads.max(1) as usize));
+        let rounds = turns.len().checked_sub(1)? as u32 / worker.threads.max(1);
+        let by_now = at.iter().filter_map(|(_, token)| worker.begun.get(token)).map(|begun| now - *begun).max()?;
+        let job_of = |(_, token): &(u32, u64)| self.jobs.get(&worker.leases.get(token)?.0.0);
+        let first = waiting.first()?;
+        let may_be_begun = job_of(first)?.pace.may_end_within(self.timing.heartbeat, by_now);
+        let chosen = if may_be_begun { waiting.last()? } else { first };
+        let (job, (_, token)) = (job_of(chosen)?, chosen);
+        let key = *worker.leases.get(token)?;
+        let consumer = self.consumer(key.0)?;
+        let alone = !worker.begun.contains_key(token) && !consumer.races().contains_key(&key.1);
+        // What is done of it is lost where it goes to another worker.
+        let gives_way =
+            worker.gives_way_for(now, *token).is_some_and(|since| job.pace.median().is_none_or(|m| since < m));
+        let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.reader.is_some() && !job.streamed;
+        (alone && !gives_way && untroubled && job.pace.is_worth_moving(rounds, by_now)).then_some((rounds, key))
+    }
+}

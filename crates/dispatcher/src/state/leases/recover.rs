@@ -1,0 +1,91 @@
+//! The state after a restart: what was written, and nobody connected.
+//!
+//! Workers may still hold their leases and consumers may still be fetching them, so leases stay as they are until
+//! their workers have had the time to say hello. Races are over: they were only a shortcut.
+
+use std::collections::HashMap;
+
+use forebay_core::{Error, Result, Ticks};
+
+use super::consumer::Holder;
+use super::worker::Worker;
+use crate::options::{Retention, Scaling, Timing};
+use crate::records::{JobRecord, Ledger, Update};
+use crate::state::counts::Counts;
+use crate::state::fleet::mix::Fleet;
+use crate::state::load::dataset_profile::Learned;
+use crate::state::{Effect, State};
+
+impl State {
+    /// Returns the state that a ledger describes; `splits` says how many splits each consumer's epoch has. Effects are
+    /// what must be put right in the ledger.
+    ///
+    /// # Errors
+    /// What `splits` returns, naming the job.
+    pub(crate) fn recover(
+        timing: Timing,
+        now: Ticks,
+        ledger: &Ledger,
+        splits: impl Fn(&JobRecord) -> Result<Vec<Option<u64>>>,
+        out: &mut Vec<Effect>,
+    ) -> Result<Self> {
+        let mut state = Self {
+            timing,
+            scaling: Scaling::default(),
+            fleet: Fleet::default(),
+            retention: Retention::default(),
+            jobs: Default::default(),
+            names: HashMap::new(),
+            twins: Default::default(),
+            workers: Default::default(),
+            keepers: Default::default(),
+            secret: None,
+            readers: HashMap::new(),
+            attended: Default::default(),
+            sessions: HashMap::new(),
+            // 0 is what a message without a token says.
+            next_token: ledger.next_token.max(1),
+            next_job: ledger.next_job.max(1),
+            ticked: now,
+            looked: now,
+            has_newcomer: false,
+            taken_in: now,
+            scaled: now,
+            spent_us: 0,
+            learned: Learned::recover(ledger),
+            expiry: now,
+            changed: true,
+            counts: Counts::default(),
+        };
+        for record in ledger.jobs.values() {
+            let unreadable =
+                |e: Error| e.with("job", &record.name).hint("the job was written by another version of forebay");
+            state.add(now, record.clone(), &splits(record).map_err(unreadable)?);
+        }
+        for (key, frontier) in &ledger.frontiers {
+            let moved = state.consumer_mut(*key).map(|c| c.check(*frontier).map(|p| c.move_to(p)));
+            moved.transpose()?;
+        }
+        for (lost, error) in &ledger.lost {
+            state.add_lost(*lost, error.clone());
+        }
+        let until = now + timing.lease + timing.heartbeat;
+        for (key, grant) in &ledger.grants {
+            let holder = Holder { token: grant.token, worker: grant.worker };
+            state.next_token = state.next_token.max(grant.token + 1);
+            match state.consumer_mut(key.0) {
+                Some(consumer) if key.1 >= consumer.frontier() => {
+                    consumer.lease(key.1, holder);
+                    state.attended.insert(key.0);
+                }
+                _ => {
+                    out.push(Effect::Remember(Update::Released(*key)));
+                    continue;
+                }
+            }
+            let absent = || Worker::absent(grant.address.clone(), now, until);
+            state.workers.entry(grant.worker).or_insert_with(absent).leases.insert(grant.token, *key);
+        }
+        Ok(state)
+    }
+}

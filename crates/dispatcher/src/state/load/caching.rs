@@ -1,0 +1,46 @@
+//! What workers keep of jobs with `cache()` or `autocache()`, as they said it last: for people. Nothing is decided on it here.
+//!
+//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each job and worker that is connected.
+
+use std::sync::Arc;
+
+use forebay_core::WorkerId;
+use forebay_proto::{Caching, WorkerCaching};
+
+use crate::state::{Job, SessionId, State};
+
+/// The longest text that is taken.
+const JSON_BYTES_MAX: usize = 64 << 10;
+
+impl State {
+    /// Takes what a worker says of jobs that it computes for.
+    pub(in crate::state) fn note_caching(&mut self, session: SessionId, said: &[Caching]) {
+        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(worker) = self.workers.get(&id) else { return };
+        for caching in said.iter().filter(|caching| caching.json.len() <= JSON_BYTES_MAX) {
+            let is_own = worker.only.is_none_or(|(job, _)| job == caching.job);
+            let job = self.jobs.get_mut(&caching.job).filter(|job| is_own && worker.serves(&job.record.tenant));
+            if let Some(job) = job {
+                job.caching.insert(id, Arc::from(caching.json.as_str()));
+            }
+        }
+    }
+
+    /// A worker is gone, and with it what it kept in memory.
+    pub(in crate::state) fn forget_caching(&mut self, id: WorkerId) {
+        for job in self.jobs.values_mut() {
+            job.caching.remove(&id);
+        }
+    }
+}
+
+impl Job {
+    /// Returns what workers keep of it.
+    pub(in crate::state) fn caching(&self) -> Vec<WorkerCaching> {
+        let told = |(id, json): (&WorkerId, &Arc<str>)| WorkerCaching {
+            worker: format!("{:032x}", id.0),
+            json: json.to_string(),
+        };
+        self.caching.iter().map(told).collect()
+    }
+}

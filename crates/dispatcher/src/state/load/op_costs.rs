@@ -1,0 +1,230 @@
+//! What each op of a job costs, as workers and readers said it, and of jobs with the same pipeline before it: for people, and for
+//! the policy that decides on workers and on the cut (see `cuts`).
+//!
+//! What a row costs is the median of the last few windows, so that a storage that stalled once, or a thread that had no core, is
+//! not taken for the op. Kept for each dataset of a tenant, too (see `learned`): a second job of a pipeline begins with what the first
+//! one showed.
+//! Bounds: [`OPS_MAX`] ops of a job, of which [`WINDOWS`] figures are kept; [`WRITTEN_MAX`] ops of a dataset are written down.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_plan::{Graph, Named, OpSums, RunOrder};
+use forebay_proto::{JobOps, OpSpent, OpStatus};
+
+use crate::records::{At, OpRecord};
+use crate::state::scaling::placement::LEFT_MIN;
+use crate::state::{Effect, Job, SessionId, State};
+
+/// Ops of one job, each counted once for each place where it runs.
+pub(in crate::state) const OPS_MAX: usize = 256;
+/// Ops that are fused in one.
+const PLACES_MAX: usize = 64;
+/// Figures of a row's cost that are kept, and how long each is gathered.
+const WINDOWS: usize = 6;
+const WINDOW: Duration = Duration::from_secs(10);
+/// Ops of a dataset that are written down, with one median for all their windows: of more, the costliest. A record has some 2 KiB
+/// for ten ops, and 70 at the very most.
+pub(in crate::state) const WRITTEN_MAX: usize = 64;
+/// More than any process says between two heartbeats is nonsense, and would overflow.
+const SAID_MAX: u64 = 1 << 48;
+
+impl At {
+    fn name(self) -> &'static str {
+        match self {
+            At::Workers => "workers",
+            At::Local => "local",
+            At::Reader => "reader",
+        }
+    }
+}
+
+/// The ops of a job, or of all jobs of a dataset.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Ops(BTreeMap<(At, Vec<u32>), Figures>);
+
+/// What one op did.
+#[derive(Debug, Clone, Default)]
+struct Figures {
+    all: OpSums,
+    /// Since when, and what since then.
+    window: Option<(Ticks, OpSums)>,
+    /// Nanoseconds of a row in each of the last windows.
+    rows_ns: VecDeque<f64>,
+}
+
+impl Figures {
+    fn add(&mut self, now: Ticks, said: &OpSpent) {
+        let said = OpSums::from(said).at_most(SAID_MAX);
+        self.all.add(&said);
+        let (began, window) = self.window.get_or_insert((now, OpSums::default()));
+        window.add(&said);
+        if now - *began >= WINDOW && window.timed > 0 {
+            if self.rows_ns.len() == WINDOWS {
+                self.rows_ns.pop_front();
+            }
+            self.rows_ns.push_back(window.of_row(window.nanos));
+            self.window = None;
+        }
+    }
+
+    fn of(record: &OpRecord) -> Self {
+        let rows_ns = if record.sums.timed > 0 { VecDeque::from([record.row_ns]) } else { VecDeque::new() };
+        Self { all: record.sums, window: None, rows_ns }
+    }
+
+    /// Returns what a row takes lately: the median of the last windows, or all there is before the first has ended.
+    fn row_ns(&self) -> f64 {
+        let mut sorted: Vec<_> = self.rows_ns.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => self.all.of_row(self.all.nanos),
+            n if n % 2 == 1 => sorted[n / 2],
+            n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+        }
+    }
+
+    /// Returns bytes of a row that comes out.
+    fn bytes_out(&self) -> f64 {
+        self.all.of_row(self.all.bytes_out) * self.all.rows_in as f64 / self.all.rows_out.max(1) as f64
+    }
+
+    fn status(&self, named: Named, at: At, earlier: bool) -> OpStatus {
+        let (seconds, bytes_in, bytes_out) = self.all.scaled();
+        OpStatus {
+            op: named.op,
+            line: named.line.unwrap_or_default(),
+            at: at.name().to_owned(),
+            rows_in: self.all.rows_in,
+            rows_out: self.all.rows_out,
+            rows_found: self.all.rows_found,
+            seconds,
+            bytes_in,
+            bytes_out,
+            row_us: self.row_ns() / 1e3,
+            earlier,
+        }
+    }
+}
+
+impl Ops {
+    pub(in crate::state) fn of(records: &[OpRecord]) -> Self {
+        Self(records.iter().map(|op| ((op.at, op.places.clone()), Figures::of(op))).collect())
+    }
+
+    /// Returns what is written down of them.
+    pub(in crate::state) fn records(&self) -> Vec<OpRecord> {
+        let record = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+            let (at, places) = (*at, places.clone());
+            OpRecord { at, places, sums: figures.all, row_ns: figures.row_ns() }
+        };
+        let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(record).collect();
+        if ops.len() > WRITTEN_MAX {
+            ops.sort_by_key(|op| std::cmp::Reverse(op.sums.nanos));
+            ops.truncate(WRITTEN_MAX);
+        }
+        ops
+    }
+
+    /// Lists the pieces of work of which something was timed.
+    fn timed(&self) -> impl Iterator<Item = (At, &[u32], &Figures)> {
+        self.0.iter().filter(|(_, figures)| figures.all.timed > 0).map(|((at, places), f)| (*at, &**places, f))
+    }
+
+    /// Returns nanoseconds of a row that the op at a place takes where it runs by itself: at readers, or else at workers.
+    pub(in crate::state) fn row_ns(&self, place: u32) -> Option<f64> {
+        let at = |side: At| self.timed().find(|(at, places, _)| *at == side && **places == [place]);
+        at(At::Reader).or_else(|| at(At::Workers)).map(|(_, _, figures)| figures.row_ns())
+    }
+
+    /// Returns bytes of a row between two ops, as the one before it or the one behind it showed them. `None` is what reads.
+    pub(in crate::state) fn bytes_between(&self, before: Option<u32>, behind: Option<u32>) -> Option<f64> {
+        let made = self.timed().find(|(_, places, f)| places.last().copied() == before && f.all.rows_out > 0);
+        let taken = || self.timed().find(|(_, places, _)| behind.is_some() && places.first().copied() == behind);
+        let made = made.map(|(_, _, figures)| figures.bytes_out());
+        made.or_else(|| taken().map(|(_, _, figures)| figures.all.of_row(figures.all.bytes_in)))
+    }
+
+    /// Returns seconds that a row which workers sent took their threads up to the op at `last` (`None` is what reads), through which
+    /// every row went, whatever ops are fused with it. What they ran of the ops behind it is left out: of each, its place and what it
+    /// takes.
+    pub(in crate::state) fn worker_row(&self, last: Option<u32>, behind: &BTreeMap<u32, f64>) -> Option<f64> {
+        let before = |places: &[u32], row: f64| match places {
+            [_, ..] if places.iter().all(|place| behind.contains_key(place)) => 0.0,
+            _ => (row - places.iter().filter_map(|place| behind.get(place)).sum::<f64>()).max(row * LEFT_MIN),
+        };
+        let own = || self.timed().filter(|(at, ..)| *at == At::Workers);
+        let is_through = |places: &[u32]| last.map_or(places.is_empty(), |last| places.contains(&last));
+        let sent: u64 = own().filter(|(_, places, _)| is_through(places)).map(|(.., f)| f.all.rows_out).sum();
+        let spent: f64 = own().map(|(_, places, f)| before(places, f.row_ns() / 1e9) * f.all.rows_in as f64).sum();
+        (sent > 0).then(|| spent / sent as f64)
+    }
+
+    pub(in crate::state) fn take(&mut self, now: Ticks, at: At, said: &[OpSpent]) {
+        for op in said.iter().filter(|op| op.places.len() <= PLACES_MAX) {
+            let key = (at, op.places.clone());
+            if self.0.len() < OPS_MAX || self.0.contains_key(&key) {
+                self.0.entry(key).or_default().add(now, op);
+            }
+        }
+    }
+
+    /// Lists them in the order in which they run; `graph` knows their names.
+    fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
+        let named = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+            let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
+            (Named::of(graph, order, &places), *at, figures.clone())
+        };
+        let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(named).collect();
+        // What the workers leave to a reader comes later.
+        ops.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        ops.into_iter().map(|(named, at, figures)| figures.status(named, at, earlier)).collect()
+    }
+}
+
+impl State {
+    /// A worker says what ops did. What one says of another tenant's job, or of another reader's, is not taken.
+    pub(in crate::state) fn note_ops(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        said: &[JobOps],
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        for said in said {
+            let Some(job) = self.jobs.get_mut(&said.job).filter(|job| worker.serves(&job.record.tenant)) else {
+                continue;
+            };
+            let at = match worker.only {
+                None => At::Workers,
+                Some((id, _)) if id == said.job => At::Local,
+                Some(_) => continue,
+            };
+            job.ops.take(now, at, &said.ops);
+            self.learned.take(now, &job.record, at, &said.ops, out);
+        }
+    }
+
+    /// A reader says what ops did in its own process.
+    pub(in crate::state) fn note_reader_ops(&mut self, now: Ticks, job: u64, said: &[OpSpent], out: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&job).filter(|_| !said.is_empty()) else { return };
+        job.ops.take(now, At::Reader, said);
+        self.learned.take(now, &job.record, At::Reader, said, out);
+    }
+
+    /// Returns what the ops of a job cost; of one that has not done anything since this process began, what they did earlier.
+    pub(in crate::state) fn ops(&self, job: &Job) -> Vec<OpStatus> {
+        let read = || {
+            let graph = Graph::from_json(&job.record.graph).ok()?;
+            let order = RunOrder::of(&graph).ok()?;
+            Some((graph, order))
+        };
+        let Some((graph, order)) = read() else { return Vec::new() };
+        match (job.ops.0.is_empty(), self.learned.ops(&job.record)) {
+            (true, Some(known)) => known.list(&graph, &order, true),
+            _ => job.ops.list(&graph, &order, false),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder, those of each tenant in a folder of
+//! its own: whoever knows the hash of another's does not have it.
+//!
+//! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
+//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers of a service
+//! share them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Modes, Result};
+use forebay_plan::BlobId;
+use forebay_proto::BLOB_PART_BYTES_MAX;
+
+use super::garbage::Needless;
+use super::room::{BlobLimits, Room};
+use super::upload::Incoming;
+use crate::store::etcd::EtcdBlobs;
+use crate::store::service::ServiceId;
+
+/// A blob of a tenant.
+pub(crate) type BlobKey = (String, String);
+
+/// The folder of the blobs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct BlobStore {
+    pub(in crate::store) dir: PathBuf,
+    /// The folder of all tenants.
+    pub(in crate::store) root: Arc<Path>,
+    /// For whom what is made there is.
+    pub(in crate::store) modes: Modes,
+    /// Whose; empty is nobody in particular.
+    pub(in crate::store) tenant: String,
+    /// The most bytes of its tenant's blobs.
+    pub(in crate::store) quota: Option<u64>,
+    /// What those of all tenants may take.
+    pub(in crate::store) room: Arc<Room>,
+    /// Which of them nobody needs, as far as is known: of all tenants.
+    pub(in crate::store) needless: Arc<Needless>,
+    pub(in crate::store) bytes_max: u64,
+    /// Where they are, too, for other dispatchers.
+    pub(in crate::store) etcd: Option<EtcdBlobs>,
+}
+
+impl BlobStore {
+    /// Opens the folder of this dispatcher alone, and removes what a crash left behind.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
+        let dir = state_dir.join("blobs");
+        let modes = Modes::of(&dir).map_err(|e| at(&dir, e))?;
+        clean(&dir)?;
+        Ok(Self::at(dir, modes, bytes_max))
+    }
+
+    /// Opens a folder that other dispatchers may be writing to: those of this service to the same one in it, others to theirs. What
+    /// one service has no need for, another may need.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn shared(dir: &Path, service: &ServiceId, bytes_max: u64) -> Result<Self> {
+        let modes = Modes::of(dir).map_err(|e| at(dir, e))?;
+        let dir = dir.join(service.as_str());
+        modes.folder(&dir).map_err(|e| at(&dir, e))?;
+        Ok(Self::at(dir, modes, bytes_max))
+    }
+
+    fn at(dir: PathBuf, modes: Modes, bytes_max: u64) -> Self {
+        Self {
+            root: dir.as_path().into(),
+            dir,
+            modes,
+            tenant: String::new(),
+            quota: None,
+            room: Arc::default(),
+            needless: Arc::default(),
+            bytes_max,
+            etcd: None,
+        }
+    }
+
+    /// Opens the folder of this dispatcher, as a cache of what is in etcd.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
+        Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
+    }
+
+    /// Bounds what the blobs of all tenants take.
+    pub(crate) fn limited(self, limits: BlobLimits) -> Self {
+        Self { room: Arc::new(Room::new(limits)), ..self }
+    }
+
+    /// Bounds what those of this tenant take.
+    pub(crate) fn within(self, quota: Option<u64>) -> Self {
+        Self { quota, ..self }
+    }
+
+    /// Returns what all blobs take, once that was counted.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.room.bytes()
+    }
+
+    /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
+    pub(crate) fn of(&self, tenant: &str) -> Self {
+        let dir = if tenant.is_empty() { self.root.to_path_buf() } else { self.root.join(tenant) };
+        let etcd = self.etcd.as_ref().map(|etcd| etcd.of(tenant));
+        Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
+    }
+
+    /// Says whether a blob is kept; then it is for a while longer. Waits for one that is on its way out.
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer.
+    pub(crate) fn has(&self, id: &BlobId) -> Result<bool> {
+        self.touch(id);
+        match &self.etcd {
+            _ if check(&id.0).is_err() => Ok(false),
+            Some(etcd) => Ok(etcd.size(&id.0)?.is_some()),
+            None => Ok(self.is_here(id)),
+        }
+    }
+
+    /// Returns those of some blobs that are not kept.
+    ///
+    /// # Errors
+    /// As [`BlobStore::has`].
+    pub(crate) fn missing(&self, ids: impl IntoIterator<Item = BlobId>) -> Result<Vec<BlobId>> {
+        let lacks = |id: BlobId| match self.has(&id) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(id)),
+            Err(e) => Some(Err(e)),
+        };
+        ids.into_iter().filter_map(lacks).collect()
+    }
+
+    /// Keeps bytes that are at hand.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
+        let id = BlobId::of(bytes);
+        if !self.has(&id)? {
+            let mut incoming = self.receive(&id.0)?;
+            incoming.write(bytes)?;
+            incoming.finish()?;
+        }
+        Ok(id)
+    }
+
+    /// Begins to take a blob in.
+    ///
+    /// # Errors
+    /// Invalid when `id` is no hash; what the disk says.
+    pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
+        check(id)?;
+        Incoming::new(self.clone(), BlobId(id.to_owned()))
+    }
+
+    /// Calls `see` with the parts of a blob, until it says false.
+    ///
+    /// # Errors
+    /// NotFound when it is not kept; Data, after the last part, when it is not what its name says.
+    pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
+        check(&id.0)?;
+        let path = self.path(id);
+        if !self.is_here(id) {
+            self.fetch(id)?;
+        }
+        let mut file = File::open(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => missing(&id.0),
+            _ => at(&path, e),
+        })?;
+        let mut hasher = blake3::Hasher::new();
+        loop {
+            let mut part = Vec::with_capacity(BLOB_PART_BYTES_MAX);
+            let read = (&mut file).take(BLOB_PART_BYTES_MAX as u64).read_to_end(&mut part).map_err(|e| at(&path, e))?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&part);
+            if !see(Bytes::from(part)) {
+                return Ok(());
+            }
+        }
+        if hasher.finalize().to_hex().as_str() == id.0 {
+            return Ok(());
+        }
+        // The next reader is told that it is missing, and not given it again.
+        let bytes = std::fs::metadata(&path).map_or(0, |of| of.len());
+        std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+        if self.etcd.is_none() {
+            self.room.give(&self.tenant, bytes);
+        }
+        Err(Error::data(format!("blob {} rotted on the dispatcher's disk and was removed", id.0))
+            .with("file", path.display())
+            .hint("open the job again: what is missing is then handed in anew"))
+    }
+
+    /// Takes a blob over from etcd, if it is there.
+    fn fetch(&self, id: &BlobId) -> Result<()> {
+        let Some(etcd) = &self.etcd else { return Ok(()) };
+        let Some(bytes) = etcd.size(&id.0)? else { return Ok(()) };
+        // It is there already: it is not to be written once more, nor counted.
+        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?.copy();
+        etcd.read(&id.0, bytes, |part| incoming.write(&part))?;
+        incoming.finish()
+    }
+
+    pub(in crate::store) fn path(&self, id: &BlobId) -> PathBuf {
+        self.dir.join(&id.0)
+    }
+}
+
+/// Removes what a crash left behind, in the folders of tenants too.
+fn clean(dir: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(dir).map_err(|e| at(dir, e))? {
+        let path = entry.map_err(|e| at(dir, e))?.path();
+        if path.is_dir() {
+            clean(&path)?;
+        } else if path.extension().is_some_and(|e| e == "part") {
+            std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// An id from outside becomes a file name only when it is a hash.
+pub(in crate::store) fn check(id: &str) -> Result<()> {
+    if id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(Error::invalid("a blob's id has 64 lowercase hexadecimal digits"))
+}
+
+fn missing(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("the dispatcher keeps no blob {id}"))
+}
+
+pub(in crate::store) fn at(path: &Path, e: std::io::Error) -> Error {
+    let message = format!("the dispatcher cannot write or read a blob: {e}");
+    let error = Error::new(Error::from(e).kind(), message).with("file", path.display());
+    let error = match error.kind() {
+        ErrorKind::Exhausted => error.hint(
+            "the disk of the dispatcher is full: make room there, or give it a larger --state-dir or --blob-dir; then open the job \
+             again",
+        ),
+        _ => error,
+    };
+    // Whoever looks after the disk may be another than who opens the job.
+    tracing::error!(%error, "blobs");
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(store: &BlobStore, id: &BlobId) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        store.send(id, |part| {
+            bytes.extend_from_slice(&part);
+            true
+        })?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_blob_is_there_whole_or_not_at_all() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 4 << 20)?;
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        let id = store.put(&bytes)?;
+        assert_eq!(read(&store, &id)?, bytes);
+        let empty = store.put(&[])?;
+        assert_eq!(read(&store, &empty)?, [0; 0]);
+
+        let mut wrong = store.receive(&BlobId::of(b"right").0)?;
+        wrong.write(b"wrong")?;
+        assert_eq!(wrong.finish().err().map(|e| e.kind()), Some(ErrorKind::Data));
+        let mut large = store.receive(&id.0)?;
+        assert_eq!(large.write(&vec![0; 5 << 20]).err().map(|e| e.kind()), Some(ErrorKind::Exhausted));
+        drop(large);
+        let half = store.receive(&id.0)?;
+        std::mem::forget(half);
+        BlobStore::open(dir.path(), 1)?;
+        assert_eq!(std::fs::read_dir(dir.path().join("blobs"))?.count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn room_is_taken_by_what_is_kept_once_and_a_restart_forgets_nothing() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let limits = BlobLimits { bytes: Some(10_000), keep_free: Some(0) };
+        let refused = |put: Result<BlobId>| put.err().and_then(|e| Some((e.kind(), e.get("quota")?.to_owned())));
+        let full = |what: &str| Some((ErrorKind::Exhausted, what.to_owned()));
+        for start in 0..2u8 {
+            let store = BlobStore::open(dir.path(), 1 << 20)?.limited(limits);
+            let (a, b) = (store.of("a").within(Some(4000)), store.of("b"));
+            a.put(&[1; 2000])?;
+            // Two that hand it in at once, and one that goes away.
+            let mut twins = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
+            twins.iter_mut().try_for_each(|twin| twin.write(&[1; 500]))?;
+            assert_eq!(refused(a.put(&[2; 1001])), full("blob bytes"), "with what arrives");
+            twins.into_iter().try_for_each(Incoming::finish)?;
+            assert_eq!(refused(a.put(&[2; 1501])), full("blob bytes"));
+            // Half of all, where nothing is said.
+            b.put(&[3; 5000])?;
+            assert_eq!(refused(b.put(&[4; 1])), full("blob bytes"));
+            assert_eq!(refused(store.of("c").put(&[5; 2501])), full("blob bytes"));
+            assert_eq!((store.bytes(), start), (Some(7500), start));
+        }
+        let store = BlobStore::open(dir.path(), 1 << 20)?.limited(BlobLimits { bytes: None, keep_free: Some(1 << 62) });
+        assert_eq!(refused(store.put(&[6; 1])), full("free bytes"));
+        assert!(store.of("a").has(&BlobId::of(&[1; 2000]))?, "what is there is read");
+        Ok(())
+    }
+
+    #[test]
+    fn what_one_tenant_has_another_has_not() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 1 << 20)?;
+        let [a, b] = ["a", "b"].map(|tenant| store.of(tenant));
+        let id = a.put(b"bytes")?;
+        assert!(a.has(&id)? && !b.has(&id)? && !store.has(&id)? && read(&b, &id).is_err());
+        std::mem::forget(b.receive(&id.0)?);
+        BlobStore::open(dir.path(), 1)?;
+        assert_eq!(read(&a, &id)?, b"bytes");
+        assert_eq!(std::fs::read_dir(dir.path().join("blobs/b"))?.count(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn rot_is_noticed_once_and_ids_are_no_paths() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 1 << 20)?;
+        let id = store.put(b"bytes")?;
+        std::fs::write(dir.path().join("blobs").join(&id.0), b"bytez")?;
+        assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::Data));
+        assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+        for id in ["../ledger.redb", "", &"A".repeat(64)] {
+            assert_eq!(store.receive(id).err().map(|e| e.kind()), Some(ErrorKind::Invalid));
+            assert!(!store.has(&BlobId(id.to_owned()))?);
+        }
+        Ok(())
+    }
+}
