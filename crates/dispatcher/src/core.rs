@@ -19,7 +19,7 @@ use crate::tenant::Quota;
 
 /// Something to say, now. `A` answers a request.
 #[derive(Debug)]
-pub(crate) enum Word<A> {
+pub(crate) enum Output<A> {
     Consumer(SessionId, consumer_event::Event),
     Worker(SessionId, worker_event::Event),
     /// The session is over, with an error.
@@ -29,20 +29,20 @@ pub(crate) enum Word<A> {
     Answer(A),
 }
 
-pub(crate) struct Machine<A> {
+pub(crate) struct DispatcherCore<A> {
     state: State,
-    outbox: Outbox<Word<A>>,
+    outbox: Outbox<Output<A>>,
     /// Sessions, and whether each has been told anything.
     open: HashMap<SessionId, bool>,
-    said: Vec<Word<A>>,
+    outputs: Vec<Output<A>>,
 }
 
-impl<A> Machine<A> {
+impl<A> DispatcherCore<A> {
     /// Starts with a state and what its recovery puts right.
     pub(crate) fn new(state: State, recovered: Vec<Effect>, now: Ticks) -> Self {
-        let mut machine = Self { state, outbox: Outbox::default(), open: HashMap::new(), said: Vec::new() };
-        machine.take(now, recovered);
-        machine
+        let mut core = Self { state, outbox: Outbox::default(), open: HashMap::new(), outputs: Vec::new() };
+        core.take(now, recovered);
+        core
     }
 
     /// A session begins with its first message.
@@ -60,7 +60,7 @@ impl<A> Machine<A> {
         self.state.handle(now, input, &mut effects);
         self.take(now, effects);
         if let Some(session) = gone {
-            self.say(Word::Closed(session));
+            self.emit(Output::Closed(session));
         }
     }
 
@@ -73,7 +73,7 @@ impl<A> Machine<A> {
     /// it.
     pub(crate) fn find(&mut self, tenant: &str, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
         let found = self.state.job(tenant, name).cloned();
-        self.say(Word::Answer(answer(found)));
+        self.emit(Output::Answer(answer(found)));
     }
 
     pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
@@ -123,19 +123,19 @@ impl<A> Machine<A> {
     /// Answers what jobs were opened as, once it is durable that there are no others.
     pub(crate) fn records(&mut self, answer: impl FnOnce(Vec<Arc<JobRecord>>) -> A) {
         let records = self.state.records();
-        self.say(Word::Answer(answer(records)));
+        self.emit(Output::Answer(answer(records)));
     }
 
     /// Decides where a job is cut.
-    pub(crate) fn cut(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
-        self.state.cut(now, tenant, name, place)
+    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
+        self.state.set_boundary(now, tenant, name, place)
     }
 
     fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {
         self.take(now, effects);
         match waits {
-            true => self.say(Word::Answer(answer)),
-            false => self.said.push(Word::Answer(answer)),
+            true => self.emit(Output::Answer(answer)),
+            false => self.outputs.push(Output::Answer(answer)),
         }
     }
 
@@ -153,21 +153,21 @@ impl<A> Machine<A> {
     }
 
     /// The batch is durable.
-    pub(crate) fn written(&mut self) {
-        self.outbox.written().into_iter().for_each(|word| self.release(word));
+    pub(crate) fn batch_written(&mut self) {
+        self.outbox.written().into_iter().for_each(|output| self.release(output));
     }
 
     /// Returns what is left to write, at the end.
-    pub(crate) fn rest(&mut self) -> Option<Batch> {
+    pub(crate) fn last_batch(&mut self) -> Option<Batch> {
         let mut effects = Vec::new();
-        self.state.write_learned(&mut effects);
+        self.state.write_profiles(&mut effects);
         self.take(Ticks(0), effects);
         self.outbox.rest()
     }
 
     /// Returns what is to be said now, in order.
-    pub(crate) fn said(&mut self) -> Vec<Word<A>> {
-        std::mem::take(&mut self.said)
+    pub(crate) fn drain_outputs(&mut self) -> Vec<Output<A>> {
+        std::mem::take(&mut self.outputs)
     }
 
     /// Checks the invariants of [`State`].
@@ -187,46 +187,46 @@ impl<A> Machine<A> {
             match effect {
                 Effect::Persist(update) => self.outbox.update(now, update, true),
                 Effect::Remember(update) => self.outbox.update(now, update, false),
-                Effect::Worker(session, event) => self.say(Word::Worker(session, event)),
-                Effect::Consumer(session, event) => self.say(Word::Consumer(session, event)),
-                Effect::End(session, error) => self.say(Word::End(session, error)),
+                Effect::Worker(session, event) => self.emit(Output::Worker(session, event)),
+                Effect::Consumer(session, event) => self.emit(Output::Consumer(session, event)),
+                Effect::End(session, error) => self.emit(Output::End(session, error)),
             }
         }
     }
 
-    fn say(&mut self, word: Word<A>) {
-        if let Some(session) = heartbeat(&word) {
+    fn emit(&mut self, output: Output<A>) {
+        if let Some(session) = heartbeat(&output) {
             // Whether the disk is slow says nothing about whether this process lives.
             if self.open.get(&session) == Some(&true) {
-                self.said.push(word);
+                self.outputs.push(output);
             }
-        } else if let Some(word) = self.outbox.say(word) {
-            self.release(word);
+        } else if let Some(output) = self.outbox.say(output) {
+            self.release(output);
         }
     }
 
-    fn release(&mut self, word: Word<A>) {
-        match &word {
-            Word::Consumer(session, _) | Word::Worker(session, _) => {
+    fn release(&mut self, output: Output<A>) {
+        match &output {
+            Output::Consumer(session, _) | Output::Worker(session, _) => {
                 let Some(greeted) = self.open.get_mut(session) else { return };
                 *greeted = true;
             }
-            Word::End(session, _) | Word::Closed(session) => {
+            Output::End(session, _) | Output::Closed(session) => {
                 if self.open.remove(session).is_none() {
                     return;
                 }
             }
-            Word::Answer(_) => {}
+            Output::Answer(_) => {}
         }
-        self.said.push(word);
+        self.outputs.push(output);
     }
 }
 
 /// Returns the session that a word is a heartbeat for.
-fn heartbeat<A>(word: &Word<A>) -> Option<SessionId> {
-    match word {
-        Word::Consumer(session, consumer_event::Event::Heartbeat(_))
-        | Word::Worker(session, worker_event::Event::Heartbeat(_)) => Some(*session),
+fn heartbeat<A>(output: &Output<A>) -> Option<SessionId> {
+    match output {
+        Output::Consumer(session, consumer_event::Event::Heartbeat(_))
+        | Output::Worker(session, worker_event::Event::Heartbeat(_)) => Some(*session),
         _ => None,
     }
 }
@@ -244,71 +244,65 @@ mod tests {
         JobRecord { name: "job".to_owned(), ..JobRecord::empty() }
     }
 
-    fn machine() -> Machine<u64> {
+    fn core() -> DispatcherCore<u64> {
         let splits = |_: &JobRecord| Ok(vec![Some(1)]);
         let state = State::recover(Timing::default(), Ticks(0), &Ledger::default(), splits, &mut Vec::new());
-        let mut machine = Machine::new(state.expect("empty"), Vec::new(), Ticks(0));
-        machine.create(Ticks(0), record(), &[Some(1)], Quota::default(), |made| made.map_or(0, |r| r.id));
-        assert!(machine.schedule(Ticks(0)).is_some() && machine.said().is_empty(), "not before it is durable");
-        machine.written();
-        assert!(matches!(machine.said()[..], [Word::Answer(1)]));
-        machine
+        let mut core = DispatcherCore::new(state.expect("empty"), Vec::new(), Ticks(0));
+        core.create(Ticks(0), record(), &[Some(1)], Quota::default(), |made| made.map_or(0, |r| r.id));
+        assert!(core.schedule(Ticks(0)).is_some() && core.drain_outputs().is_empty(), "not before it is durable");
+        core.batch_written();
+        assert!(matches!(core.drain_outputs()[..], [Output::Answer(1)]));
+        core
     }
 
-    fn attach(machine: &mut Machine<u64>, session: SessionId) {
+    fn attach(core: &mut DispatcherCore<u64>, session: SessionId) {
         let attachment = Attachment { session, consumer: (1, 0), window: 1, ..Attachment::default() };
-        machine.begin(Ticks(1), session, Input::Attach(attachment));
+        core.begin(Ticks(1), session, Input::Attach(attachment));
     }
 
     #[test]
     fn a_last_word_is_confirmed_once_what_it_finished_is_durable() {
-        let mut machine = machine();
+        let mut core = core();
         let session = SessionId(7);
-        attach(&mut machine, session);
-        assert!(matches!(machine.said()[..], [Word::Consumer(_, consumer_event::Event::Attached(_))]));
-        machine.input(Ticks(2), Input::Ack { session, position: Position::new(0, 1) });
-        machine.input(Ticks(2), Input::ConsumerGone { session });
-        assert!(machine.schedule(Ticks(2)).is_some() && machine.said().is_empty());
-        machine.written();
-        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
+        attach(&mut core, session);
+        assert!(matches!(core.drain_outputs()[..], [Output::Consumer(_, consumer_event::Event::Attached(_))]));
+        core.input(Ticks(2), Input::Ack { session, position: Position::new(0, 1) });
+        core.input(Ticks(2), Input::ConsumerGone { session });
+        assert!(core.schedule(Ticks(2)).is_some() && core.drain_outputs().is_empty());
+        core.batch_written();
+        assert!(matches!(core.drain_outputs()[..], [Output::Closed(closed)] if closed == session));
     }
 
     #[test]
     fn a_job_is_found_once_it_is_durable() {
-        let mut machine = machine();
-        machine.create(
-            Ticks(1),
-            JobRecord { name: "other".to_owned(), ..record() },
-            &[Some(1)],
-            Quota::default(),
-            |_| 2,
-        );
-        machine.find("", "other", |found| found.map_or(0, |_| 3));
-        assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
-        machine.written();
-        assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3)]));
+        let mut core = core();
+        core.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], Quota::default(), |_| 2);
+        core.find("", "other", |found| found.map_or(0, |_| 3));
+        assert!(core.schedule(Ticks(1)).is_some() && core.drain_outputs().is_empty());
+        core.batch_written();
+        assert!(matches!(core.drain_outputs()[..], [Output::Answer(2), Output::Answer(3)]));
     }
 
     #[test]
     fn that_a_job_is_gone_is_told_once_it_is_durable() {
-        let mut machine = machine();
-        machine.cancel(Ticks(1), "", "job", |_| 2);
-        machine.forget(Ticks(1), "", "job", |_| 3);
-        machine.records(|jobs| 4 + jobs.len() as u64);
-        assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
-        machine.written();
-        assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3), Word::Answer(4)]));
+        let mut core = core();
+        core.cancel(Ticks(1), "", "job", |_| 2);
+        core.forget(Ticks(1), "", "job", |_| 3);
+        core.records(|jobs| 4 + jobs.len() as u64);
+        assert!(core.schedule(Ticks(1)).is_some() && core.drain_outputs().is_empty());
+        core.batch_written();
+        assert!(matches!(core.drain_outputs()[..], [Output::Answer(2), Output::Answer(3), Output::Answer(4)]));
     }
 
     #[test]
     fn a_session_that_ends_in_the_middle_is_let_go_at_once() {
-        let mut machine = machine();
+        let mut core = core();
         let session = SessionId(7);
-        attach(&mut machine, session);
-        machine.said();
-        machine.input(Ticks(1) + Duration::from_millis(1), Input::ConsumerGone { session });
-        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
-        machine.input(Ticks(3), Input::ConsumerGone { session });
-        assert!(machine.said().is_empty());
+        attach(&mut core, session);
+        core.drain_outputs();
+        core.input(Ticks(1) + Duration::from_millis(1), Input::ConsumerGone { session });
+        assert!(matches!(core.drain_outputs()[..], [Output::Closed(closed)] if closed == session));
+        core.input(Ticks(3), Input::ConsumerGone { session });
+        assert!(core.drain_outputs().is_empty());
     }
 }

@@ -68,7 +68,7 @@ impl Dispatcher {
     ) -> Result<(SocketAddr, Self)> {
         crate::check_offers(&options.offers)?;
         forebay_io::Allowed::of(&[&options.allow_sources], true)?;
-        options.offers.iter().try_for_each(|offer| crate::check_kind(&offer.kind))?;
+        options.offers.iter().try_for_each(|offer| crate::check_worker_type(&offer.kind))?;
         let dir = options.state_dir.clone();
         // Pickles and keys are kept there: nobody else's business.
         let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);

@@ -20,7 +20,7 @@ const LOOK_MIN: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// Looks after the blobs of one term.
-pub(crate) struct Sweeper {
+pub(crate) struct BlobGc {
     pub(crate) actor: Handle,
     pub(crate) blobs: BlobStore,
     pub(crate) term: Arc<Term>,
@@ -28,7 +28,7 @@ pub(crate) struct Sweeper {
     pub(crate) grace: Duration,
 }
 
-impl Sweeper {
+impl BlobGc {
     /// Runs until the term is over, or there is nobody who knows the jobs.
     pub(crate) async fn run(self) {
         let every = (self.grace / 2).clamp(LOOK_MIN, LOOK_MAX);
@@ -39,8 +39,8 @@ impl Sweeper {
             }
             let Ok(jobs) = self.actor.records().await else { return };
             let (blobs, term, now, grace) = (self.blobs.clone(), self.term.clone(), self.clock.now(), self.grace);
-            let sweep = move || blobs.sweep(&needed(&jobs)?, now, grace, &term);
-            match tokio::task::spawn_blocking(sweep).await {
+            let collect = move || blobs.collect_garbage(&needed(&jobs)?, now, grace, &term);
+            match tokio::task::spawn_blocking(collect).await {
                 Ok(Ok(0)) => {}
                 Ok(Ok(removed)) => tracing::info!(removed, "blobs that no job needs"),
                 // What is left is tried again.

@@ -48,7 +48,7 @@ pub use forebay_plan::Source;
 
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Retention, Scaling, Timing};
-pub use state::{Counts, StateFigures, check_kind, check_price};
+pub use state::{Counts, StateFigures, check_price, check_worker_type};
 pub use store::{BlobLimits, LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 pub use view::{Figures, LeaderFigures, LedgerFigures, ScaleFigures, View};
 

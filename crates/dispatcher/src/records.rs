@@ -190,21 +190,22 @@ pub(crate) struct Grant {
 }
 
 /// A sample of a consumer that was left out: its split, its number, and which time round.
-pub(crate) type LostKey = (ConsumerKey, Position, u64, u64);
+pub(crate) type SkippedKey = (ConsumerKey, Position, u64, u64);
 
 /// A dataset of a tenant.
 pub(crate) type DatasetKey = (String, String);
 
 /// What jobs on a dataset have shown. It belongs to none of them, and outlives them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LearnedRecord {
+pub(crate) struct ProfileRecord {
     pub(crate) tenant: String,
     pub(crate) dataset: String,
     /// What has a lower number was written before, and is forgotten before.
     pub(crate) number: u64,
     pub(crate) ops: Vec<OpRecord>,
     /// The last one last.
-    pub(crate) rests: Vec<RestRecord>,
+    #[serde(rename = "rests")]
+    pub(crate) steady_states: Vec<SteadyStateRecord>,
     /// Seconds that a trainer took for each row that it was given, its waits left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) step: Option<f64>,
@@ -213,7 +214,7 @@ pub(crate) struct LearnedRecord {
     pub(crate) epochs_read: f64,
 }
 
-impl LearnedRecord {
+impl ProfileRecord {
     pub(crate) fn key(&self) -> DatasetKey {
         (self.tenant.clone(), self.dataset.clone())
     }
@@ -236,16 +237,18 @@ pub(crate) struct OpRecord {
 pub(crate) enum At {
     Workers,
     Local,
-    Reader,
+    #[serde(rename = "reader")]
+    Consumer,
 }
 
 /// Where a job with so many consumers came to rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RestRecord {
+pub(crate) struct SteadyStateRecord {
     pub(crate) consumers: u32,
     /// What was to be made small, in words: with another aim it is no rest.
     pub(crate) objective: String,
-    pub(crate) rest: Rest,
+    #[serde(rename = "rest")]
+    pub(crate) state: Rest,
 }
 
 /// One change.
@@ -259,11 +262,11 @@ pub(crate) enum Update {
     /// A token was given out that no grant remembers: that of the second lease of a race.
     Token(u64),
     /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
-    Lost(LostKey, Arc<str>),
+    Skipped(SkippedKey, Arc<str>),
     /// More is known of a dataset.
-    Learned(Arc<LearnedRecord>),
+    Profile(Arc<ProfileRecord>),
     /// What was known of a dataset made room for another's.
-    Forgotten(DatasetKey),
+    ProfileGone(DatasetKey),
 }
 
 /// What many changes come to.
@@ -273,8 +276,8 @@ pub(crate) struct Batch {
     pub(crate) jobs: BTreeMap<u64, Option<Arc<JobRecord>>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Option<Grant>>,
-    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
-    pub(crate) learned: BTreeMap<DatasetKey, Option<Arc<LearnedRecord>>>,
+    pub(crate) skipped: BTreeMap<SkippedKey, Arc<str>>,
+    pub(crate) profiles: BTreeMap<DatasetKey, Option<Arc<ProfileRecord>>>,
     /// One more than the highest token of the batch.
     pub(crate) next_token: Option<u64>,
     /// One more than the highest job.
@@ -291,7 +294,7 @@ impl Batch {
             Update::JobGone(id) => {
                 self.frontiers.retain(|(job, _), _| *job != id);
                 self.grants.retain(|((job, _), _), _| *job != id);
-                self.lost.retain(|((job, _), ..), _| *job != id);
+                self.skipped.retain(|((job, _), ..), _| *job != id);
                 self.jobs.insert(id, None);
             }
             Update::Frontier(key, position) => {
@@ -305,21 +308,21 @@ impl Batch {
                 self.grants.insert(key, None);
             }
             Update::Token(token) => self.next_token = self.next_token.max(Some(token + 1)),
-            Update::Lost(key, error) => {
-                self.lost.insert(key, error);
+            Update::Skipped(key, error) => {
+                self.skipped.insert(key, error);
             }
-            Update::Learned(record) => {
-                self.learned.insert(record.key(), Some(record));
+            Update::Profile(record) => {
+                self.profiles.insert(record.key(), Some(record));
             }
-            Update::Forgotten(key) => {
-                self.learned.insert(key, None);
+            Update::ProfileGone(key) => {
+                self.profiles.insert(key, None);
             }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let of_jobs = self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
-        self.jobs.is_empty() && of_jobs && self.learned.is_empty() && self.next_token.is_none()
+        let of_jobs = self.frontiers.is_empty() && self.grants.is_empty() && self.skipped.is_empty();
+        self.jobs.is_empty() && of_jobs && self.profiles.is_empty() && self.next_token.is_none()
     }
 }
 
@@ -329,8 +332,8 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<u64, Arc<JobRecord>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Grant>,
-    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
-    pub(crate) learned: BTreeMap<DatasetKey, Arc<LearnedRecord>>,
+    pub(crate) skipped: BTreeMap<SkippedKey, Arc<str>>,
+    pub(crate) profiles: BTreeMap<DatasetKey, Arc<ProfileRecord>>,
     pub(crate) next_token: u64,
     pub(crate) next_job: u64,
 }
@@ -345,7 +348,7 @@ impl Ledger {
                     self.jobs.remove(id);
                     self.frontiers.retain(|(job, _), _| job != id);
                     self.grants.retain(|((job, _), _), _| job != id);
-                    self.lost.retain(|((job, _), ..), _| job != id);
+                    self.skipped.retain(|((job, _), ..), _| job != id);
                 }
             }
         }
@@ -356,11 +359,11 @@ impl Ledger {
                 None => drop(self.grants.remove(key)),
             }
         }
-        self.lost.extend(batch.lost.iter().map(|(k, v)| (*k, v.clone())));
-        for (key, learned) in &batch.learned {
-            match learned {
-                Some(learned) => drop(self.learned.insert(key.clone(), learned.clone())),
-                None => drop(self.learned.remove(key)),
+        self.skipped.extend(batch.skipped.iter().map(|(k, v)| (*k, v.clone())));
+        for (key, profile) in &batch.profiles {
+            match profile {
+                Some(profile) => drop(self.profiles.insert(key.clone(), profile.clone())),
+                None => drop(self.profiles.remove(key)),
             }
         }
         self.next_token = self.next_token.max(batch.next_token.unwrap_or(0));

@@ -6,7 +6,7 @@ use forebay_core::{Clock, Result};
 use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
-use crate::gc::Sweeper;
+use crate::gc::BlobGc;
 use crate::handle::Handle;
 use crate::indexing::Indexer;
 use crate::jobs::{Opener, splits};
@@ -61,7 +61,7 @@ impl Recovery {
         let (indexer, clock, grace) = (self.indexer.clone(), self.clock.clone(), self.retention.blobs);
         let (with_keys, sources) = (self.with_keys, self.sources.clone());
         let opener = Opener::new(handle.clone(), blobs.clone(), indexer, clock.clone(), with_keys, sources);
-        tokio::spawn(Sweeper { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
+        tokio::spawn(BlobGc { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
         Ok((actor, Leading { term, actor: handle, blobs, opener: Arc::new(opener) }))
     }
 }

@@ -8,7 +8,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::refuse;
-use crate::store::{BlobStore, Incoming};
+use crate::store::{BlobStore, BlobUpload};
 
 /// Parts on their way between the wire and the disk.
 const PARTS_AHEAD: usize = 2;
@@ -52,7 +52,7 @@ pub(super) async fn put(store: &BlobStore, mut inbound: Streaming<BlobPart>) -> 
     writing.await.map_err(|e| refuse(Error::internal(format!("writing a blob ended: {e}"))))?.map_err(refuse)
 }
 
-fn write(mut incoming: Incoming, mut inbox: mpsc::Receiver<Option<bytes::Bytes>>) -> Result<()> {
+fn write(mut incoming: BlobUpload, mut inbox: mpsc::Receiver<Option<bytes::Bytes>>) -> Result<()> {
     while let Some(part) = inbox.blocking_recv() {
         match part {
             Some(data) => incoming.write(&data)?,

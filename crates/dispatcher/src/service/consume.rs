@@ -42,7 +42,7 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> In
         position: Position::new(attach.epoch, attach.ordinal),
         resume: attach.resume,
         window: attach.window,
-        lost: attach.lost,
+        skipped: attach.lost,
         local_key: JobKey::from_bytes(&attach.local_key),
     })
 }
@@ -87,7 +87,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
                 json => Error::from_json(json).bounded(),
             },
         },
-        Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },
+        Message::Lost(lost) => Input::Skipped { session, number: lost.number, samples: lost.samples },
         Message::Steps(said) => Input::Steps { session, said },
         Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
         Message::Heartbeat(said) => Input::ConsumerHeartbeat { session, said },

@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::{Principal, Role};
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Input, Kind, SessionId};
+use crate::state::{Input, SessionId, WorkerType};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -56,7 +56,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         place: hello.place.into(),
         only: hello.only.map(|only| (only.job, only.consumer)),
         local_key: JobKey::from_bytes(&hello.local_key),
-        kind: Kind::new(&hello.kind, hello.price, hello.spot)?,
+        worker_type: WorkerType::new(&hello.kind, hello.price, hello.spot)?,
     })
 }
 

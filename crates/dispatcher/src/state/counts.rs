@@ -27,5 +27,5 @@ pub struct Counts {
     /// Heartbeats of workers whose session was over by then.
     pub worker_heartbeats_refused: u64,
     /// The same, of readers.
-    pub reader_heartbeats_refused: u64,
+    pub consumer_heartbeats_refused: u64,
 }

@@ -20,7 +20,7 @@ pub struct StateFigures {
     /// What those of the fleet cost for an hour, by kind and whether they may be taken back.
     pub prices: BTreeMap<(Arc<str>, bool), f64>,
     /// Readers that are attached.
-    pub readers: u64,
+    pub consumers_attached: u64,
     /// How long the one that has waited longest for rows has waited.
     pub longest_wait: Duration,
     /// Splits that workers hold.
@@ -42,16 +42,16 @@ impl State {
             let kind = labels.label(worker);
             *workers.entry((kind.clone(), worker_state(worker, worker.leases.len()))).or_default() += 1;
             if !worker.is_local() {
-                *prices.entry((kind, worker.kind.is_spot())).or_default() += worker.kind.price();
+                *prices.entry((kind, worker.worker_type.is_spot())).or_default() += worker.worker_type.price();
             }
         }
-        let readers = || self.consumers().filter_map(|(_, consumer)| consumer.reader);
+        let attached = || self.consumers().filter_map(|(_, consumer)| consumer.attached);
         StateFigures {
             jobs: JOB_STATES.map(|state| (state, by_state.get(state).copied().unwrap_or(0))).to_vec(),
             workers,
             prices,
-            readers: readers().count() as u64,
-            longest_wait: readers().filter_map(|reader| Some(now - reader.waits_since?)).max().unwrap_or_default(),
+            consumers_attached: attached().count() as u64,
+            longest_wait: attached().filter_map(|attached| Some(now - attached.waits_since?)).max().unwrap_or_default(),
             splits_leased: self.consumers().map(|(_, consumer)| consumer.leases().len() as u64).sum(),
             counts: self.counts,
         }

@@ -27,7 +27,7 @@ impl State {
             workers: job.scale.wanted().unwrap_or(0),
             decisions: job.scale.decisions(now, !name.is_empty()),
             ops: if name.is_empty() { Vec::new() } else { self.ops(job) },
-            cut: job.cuts.describe(&self.costs(job)),
+            cut: job.placement.describe(&self.boundary_costs(job)),
             ..self.job_status(job, tenant.is_some())
         };
         self.jobs.values().filter(seen).filter(named).map(status).collect()
@@ -42,7 +42,7 @@ impl State {
         match job {
             _ if job.record.cancelled => cancelled,
             _ if job.is_finished() => finished,
-            _ if !job.consumers.iter().any(|c| c.reader.is_some()) => unread,
+            _ if !job.consumers.iter().any(|c| c.attached.is_some()) => unread,
             _ if !self.workers.values().any(|w| w.session.is_some() && for_some(w)) => waiting,
             _ => running,
         }
@@ -51,12 +51,12 @@ impl State {
     fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
         let consumer = |(i, c): (usize, &super::Consumer)| ConsumerStatus {
             consumer: i as u32,
-            attached: c.reader.is_some(),
+            attached: c.attached.is_some(),
             epoch: c.frontier().epoch,
             ordinal: c.frontier().ordinal,
             splits: c.splits().unwrap_or(0),
             leased: c.leases().len() as u32,
-            skipped: c.lost().len() as u64,
+            skipped: c.skipped().len() as u64,
         };
         JobStatus {
             name: job.record.name.clone(),
@@ -67,7 +67,7 @@ impl State {
             seed: job.record.seed,
             tenant: job.record.tenant.clone(),
             key: if with_key { job.record.key.to_vec() } else { Vec::new() },
-            raced: job.raced,
+            raced: job.second_leases,
             workers: 0,
             decisions: Vec::new(),
             caching: job.caching(),
@@ -75,7 +75,7 @@ impl State {
             priority: job.record.priority,
             ops: Vec::new(),
             cut: String::new(),
-            worked: job.bill.told(),
+            worked: job.cost.status(),
         }
     }
 
@@ -98,9 +98,9 @@ impl State {
             silent_ms: (now - w.heard).as_millis() as u64,
             local: w.is_local(),
             disk_off: w.disk_off.clone(),
-            kind: w.kind.name().to_owned(),
-            price: w.kind.price(),
-            spot: w.kind.is_spot(),
+            kind: w.worker_type.name().to_owned(),
+            price: w.worker_type.price(),
+            spot: w.worker_type.is_spot(),
         };
         let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));
         self.workers.iter().filter(|(_, w)| seen(w)).map(status).collect()
@@ -120,15 +120,15 @@ impl State {
             format!("SP-8: a worker at {:?} is lost and nobody looks", unnoticed.map(|w| &w.address))
         })?;
         let mut tokens = BTreeSet::new();
-        for (key, consumer) in self.attended() {
-            let raced = consumer.races().iter();
-            for (position, second) in raced.clone() {
+        for (key, consumer) in self.active_consumers() {
+            let backups = consumer.backups().iter();
+            for (position, second) in backups.clone() {
                 let first = consumer.leases().get(position);
                 ensure(first.is_some_and(|first| first.worker != second.worker), || {
                     format!("SP-1: split {position} of {key:?} is raced by one worker alone")
                 })?;
             }
-            for (position, holder) in consumer.leases().iter().chain(raced) {
+            for (position, holder) in consumer.leases().iter().chain(backups) {
                 let token = holder.token;
                 ensure(tokens.insert(token), || format!("SP-1: token {token} is current twice"))?;
                 let known = self.workers.get(&holder.worker).and_then(|w| w.leases.get(&token));
@@ -142,7 +142,7 @@ impl State {
                 ensure(*position >= frontier, || {
                     format!("SP-3: {position} is leased, and {frontier} is the frontier")
                 })?;
-                let inside = consumer.reader.is_none_or(|r| consumer.distance(*position) < u128::from(r.window));
+                let inside = consumer.attached.is_none_or(|r| consumer.distance(*position) < u128::from(r.window));
                 ensure(inside, || format!("SP-4: {position} is leased beyond the window from {frontier}"))?;
             }
         }
@@ -161,7 +161,7 @@ impl State {
     /// # Errors
     /// Internal, naming a split that could be granted.
     pub(crate) fn check_progress(&self) -> Result<()> {
-        let unattended = self.consumers().find(|(key, consumer)| !consumer.rests() && !self.attended.contains(key));
+        let unattended = self.consumers().find(|(key, consumer)| !consumer.is_inactive() && !self.active.contains(key));
         ensure(unattended.is_none(), || format!("SP-10: nobody looks at {:?}", unattended.map(|(key, _)| key)))?;
         let suspects = || self.consumers().any(|(_, c)| c.trouble.values().any(Trouble::is_suspect));
         if suspects() {
@@ -190,8 +190,8 @@ impl State {
         let moved = || written.frontiers.iter().filter(|(_, p)| **p != Position::default());
         let same = ours.jobs == written.jobs
             && ours.grants == written.grants
-            && ours.lost == written.lost
-            && ours.learned == written.learned
+            && ours.skipped == written.skipped
+            && ours.profiles == written.profiles
             && ours.frontiers.iter().eq(moved());
         ensure(same && ours.next_token >= written.next_token, || format!("SP-6: {ours:?} was written as {written:?}"))
     }
@@ -199,14 +199,14 @@ impl State {
     /// Returns what a ledger that has kept up with this state holds.
     pub(crate) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger { next_token: self.next_token, next_job: self.next_job, ..Ledger::default() };
-        ledger.learned = self.learned.written().collect();
+        ledger.profiles = self.profiles.written().collect();
         ledger.jobs = self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect();
         for (key, consumer) in self.consumers() {
             if consumer.frontier() != Position::default() {
                 ledger.frontiers.insert(key, consumer.frontier());
             }
-            let lost = consumer.lost().iter();
-            ledger.lost.extend(lost.map(|((p, sample, time), error)| ((key, *p, *sample, *time), error.clone())));
+            let skipped = consumer.skipped().iter();
+            ledger.skipped.extend(skipped.map(|((p, sample, time), error)| ((key, *p, *sample, *time), error.clone())));
             for (position, holder) in consumer.leases() {
                 let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
                 let grant = Grant { token: holder.token, worker: holder.worker, address };

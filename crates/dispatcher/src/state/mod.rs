@@ -22,6 +22,7 @@ mod fleet;
 mod inspect;
 mod jobs;
 mod leases;
+mod limits;
 mod load;
 mod peers;
 mod scaling;
@@ -43,22 +44,22 @@ use crate::tenant::Tenant;
 pub use counts::Counts;
 pub use figures::StateFigures;
 use fleet::mix::Fleet;
-use fleet::worker_types::Bill;
-pub(crate) use fleet::worker_types::Kind;
-pub use fleet::worker_types::{check_kind, check_price};
-use jobs::epoch_ends::Together;
-use jobs::skipped::LostTally;
-use leases::affinity::Homes;
+use fleet::worker_types::JobCost;
+pub(crate) use fleet::worker_types::WorkerType;
+pub use fleet::worker_types::{check_price, check_worker_type};
+use jobs::epoch_ends::EpochEnds;
+use jobs::skipped::SkippedTally;
+use leases::affinity::CacheAffinity;
 use leases::consumer::{Consumer, Holder};
 pub(crate) use leases::consumers::cancelled;
 pub(crate) use leases::poison::WHOLE_SPLIT;
-use leases::sharing::Twins;
-use leases::stragglers::Pace;
+use leases::sharing::SharingGroups;
+use leases::stragglers::SplitDurations;
 use leases::worker::Worker;
-use load::dataset_profile::Learned;
-use load::job_load::Load;
-use load::op_costs::Ops;
-use scaling::placement::Cuts;
+use load::dataset_profile::DatasetProfiles;
+use load::job_load::JobLoad;
+use load::op_costs::OpCosts;
+use scaling::placement::Placement;
 use scaling::scale::Scale;
 
 /// One connection of a consumer or a worker. Never used twice.
@@ -77,7 +78,7 @@ pub(crate) struct Attachment {
     /// Splits that may be assigned and not yet acknowledged.
     pub(crate) window: u32,
     /// What a saved state says was left out.
-    pub(crate) lost: Vec<LostSample>,
+    pub(crate) skipped: Vec<LostSample>,
     /// The key that the reader's local workers show; the default where it has none.
     pub(crate) local_key: JobKey,
 }
@@ -100,7 +101,7 @@ pub(crate) enum Input {
         session: SessionId,
         said: Steps,
     },
-    Lost {
+    Skipped {
         session: SessionId,
         number: u64,
         samples: Vec<LostSample>,
@@ -129,7 +130,7 @@ pub(crate) enum Input {
         /// Of a local worker: the one reader that it computes for.
         only: Option<ConsumerKey>,
         local_key: JobKey,
-        kind: Kind,
+        worker_type: WorkerType,
     },
     Threads {
         session: SessionId,
@@ -174,24 +175,24 @@ struct Job {
     consumers: Vec<Consumer>,
     /// Whether splits are of unknown length: computed as their reader takes them.
     streamed: bool,
-    pace: Pace,
+    split_durations: SplitDurations,
     /// Splits that a second worker got because the first was late, or had others to do, since this process began.
-    raced: u64,
+    second_leases: u64,
     /// What is measured, and what was decided on it.
-    load: Load,
+    load: JobLoad,
     scale: Scale,
     /// What each worker keeps of it, as JSON.
     caching: BTreeMap<WorkerId, Arc<str>>,
     /// What its ops cost, and where its splits are cut for that.
-    ops: Ops,
-    cuts: Cuts,
+    op_costs: OpCosts,
+    placement: Placement,
     /// What workers computed for it.
-    bill: Bill,
+    cost: JobCost,
     /// Who has the rows of its splits.
-    homes: Homes,
-    lost: LostTally,
+    affinity: CacheAffinity,
+    skipped: SkippedTally,
     /// How far its readers are, where they end epochs together.
-    together: Together,
+    epoch_ends: EpochEnds,
 }
 
 impl Job {
@@ -200,7 +201,7 @@ impl Job {
     }
 
     fn is_read(&self) -> bool {
-        self.consumers.iter().any(|c| c.reader.is_some())
+        self.consumers.iter().any(|c| c.attached.is_some())
     }
 }
 
@@ -213,16 +214,16 @@ pub(crate) struct State {
     jobs: BTreeMap<u64, Job>,
     /// By tenant and name.
     names: HashMap<(String, String), u64>,
-    twins: Twins,
+    sharing: SharingGroups,
     workers: BTreeMap<WorkerId, Worker>,
     /// Those that keep rows.
     keepers: BTreeSet<WorkerId>,
     /// What the keys follow from that workers show each other, where they do.
     secret: Option<[u8; 16]>,
-    readers: HashMap<SessionId, ConsumerKey>,
-    /// The consumers that have a reader, leases or trouble: the others cost nothing (see `attended`).
-    attended: BTreeSet<ConsumerKey>,
-    sessions: HashMap<SessionId, WorkerId>,
+    consumer_sessions: HashMap<SessionId, ConsumerKey>,
+    /// The consumers that have a reader, leases or trouble: the others cost nothing (see `active_consumers`).
+    active: BTreeSet<ConsumerKey>,
+    worker_sessions: HashMap<SessionId, WorkerId>,
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
@@ -236,7 +237,7 @@ pub(crate) struct State {
     /// Microseconds that workers said that they spent on jobs.
     spent_us: u64,
     /// What jobs on each dataset have shown.
-    learned: Learned,
+    profiles: DatasetProfiles,
     fleet: Fleet,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
@@ -253,7 +254,7 @@ impl State {
         match input {
             Input::Attach(attachment) => {
                 let attached = self.check_owner(&attachment.tenant, attachment.consumer.0).and_then(|()| {
-                    self.record_lost(attachment.consumer, &attachment.lost, out)?;
+                    self.record_skipped(attachment.consumer, &attachment.skipped, out)?;
                     self.attach(now, &attachment, out)
                 });
                 if let Err(error) = attached {
@@ -264,24 +265,24 @@ impl State {
             Input::Unreachable { session, position, token, error } => {
                 self.unreachable(now, session, position, token, &error, out);
             }
-            Input::Lost { session, number, samples } => self.lost(now, session, number, &samples, out),
+            Input::Skipped { session, number, samples } => self.take_skipped(now, session, number, &samples, out),
             Input::Steps { session, said } => self.steps(now, session, &said, out),
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, kind } => {
+            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, worker_type } => {
                 self.hello(now, session, worker, address, threads, &held, serves, only, local_key, out);
                 self.note_place(session, place, out);
-                self.note_kind(session, kind);
+                self.note_worker_type(session, worker_type);
             }
             Input::Threads { session, threads } => self.set_threads(now, session, threads, out),
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {
-                if !self.is_stranger(session) {
+                if !self.is_foreign(session) {
                     self.spend(session, &said.spent);
                     self.note_sent(session, &said.sent);
                     self.note_caching(session, &said.caching);
-                    self.note_ops(now, session, &said.ops, out);
+                    self.note_op_costs(now, session, &said.ops, out);
                     self.note_held_up(session, &said.held_up);
                 }
                 self.worker_heartbeat(now, session, &said, out);
@@ -303,7 +304,7 @@ impl State {
     /// Lets go of a lease that the consumer has already dropped, and takes it from its worker.
     fn revoke(&mut self, key: SplitKey, holder: Holder, out: &mut Vec<Effect>) {
         out.push(Effect::Remember(Update::Released(key)));
-        self.take_from(holder, out);
+        self.revoke_from_worker(holder, out);
     }
 
     fn revoke_all(&mut self, key: ConsumerKey, dropped: Vec<(Position, Holder)>, out: &mut Vec<Effect>) {
@@ -317,13 +318,13 @@ fn revoke_event(token: u64) -> worker_event::Event {
     worker_event::Event::Revoke(forebay_proto::Revoke { token })
 }
 
-/// `beside` is the token of the other lease of a split that is raced, or 0.
-fn assigned_event(position: Position, grant: &Grant, beside: u64) -> consumer_event::Event {
+/// `other_token` is the token of the other lease of a split that is raced, or 0.
+fn assigned_event(position: Position, grant: &Grant, other_token: u64) -> consumer_event::Event {
     consumer_event::Event::Assigned(forebay_proto::Assigned {
         epoch: position.epoch,
         ordinal: position.ordinal,
         token: grant.token,
         address: grant.address.to_string(),
-        beside,
+        beside: other_token,
     })
 }

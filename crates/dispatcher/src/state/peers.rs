@@ -29,7 +29,7 @@ impl State {
 
     /// Notes where the worker of a session that has just begun keeps rows (an empty place is none), and tells it of the others.
     pub(super) fn note_place(&mut self, session: SessionId, place: Arc<str>, out: &mut Vec<Effect>) {
-        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(id) = self.worker_sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         // Nobody else reaches a local one.
         let place = if worker.is_local() { Arc::from("") } else { place };
@@ -38,7 +38,7 @@ impl State {
         } else {
             self.keepers.insert(id)
         };
-        (worker.place, worker.told) = (place, None);
+        (worker.place, worker.peers_sent) = (place, None);
         if let Some(peers) = self.news_of_peers(id) {
             let reply = WorkerHeartbeatReply { peers: Some(peers) };
             out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
@@ -52,12 +52,12 @@ impl State {
         let is_peer = |other: &&Worker| other.is_live() && other.serves == own.serves && other.place != own.place;
         let peers = ring.filter_map(|other| self.workers.get(other)).filter(is_peer).take(PEERS_MAX);
         let peers: Vec<Arc<str>> = peers.map(|peer| peer.address.clone()).collect();
-        if own.told.as_ref().map_or(peers.is_empty() && own.place.is_empty(), |told| *told == peers) {
+        if own.peers_sent.as_ref().map_or(peers.is_empty() && own.place.is_empty(), |told| *told == peers) {
             return None;
         }
         let key = self.secret.map_or_else(Vec::new, |secret| key(secret, own.serves.as_deref()).to_vec());
         let news = Peers { addresses: peers.iter().map(|address| address.to_string()).collect(), key };
-        self.workers.get_mut(&id)?.told = Some(peers);
+        self.workers.get_mut(&id)?.peers_sent = Some(peers);
         Some(news)
     }
 }

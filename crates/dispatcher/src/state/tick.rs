@@ -21,7 +21,7 @@ impl State {
         }
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
-            self.race(now, out);
+            self.speculate(now, out);
             self.rebalance(now, out);
         }
         if now - self.scaled >= window::LOOK_EVERY {
@@ -29,15 +29,15 @@ impl State {
             self.scale(now, out);
             self.tick_fleet(now);
             self.charge_idle(now);
-            self.learned.write(now, out);
+            self.profiles.write(now, out);
             self.retire(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);
         }
         self.convict(now, out);
-        self.tick_readers(now, out);
-        self.let_rest();
+        self.tick_consumers(now, out);
+        self.drop_inactive();
     }
 
     /// Ten thousand workers are not looked through before one of them may be lost.
@@ -45,20 +45,20 @@ impl State {
         let lease = self.timing.lease;
         let lost: Vec<_> = self.workers.iter().filter(|(_, w)| now >= w.expiry(lease)).map(|(id, _)| *id).collect();
         for id in lost {
-            self.lose(now, id, out);
+            self.lose_worker(now, id, out);
         }
         self.expiry = self.workers.values().map(|w| w.expiry(lease)).min().unwrap_or(Ticks(u64::MAX));
     }
 
-    fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    fn tick_consumers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let timeout = self.timing.consumer_timeout;
-        let keys: Vec<_> = self.attended.iter().copied().collect();
+        let keys: Vec<_> = self.active.iter().copied().collect();
         for key in keys {
             let Some(consumer) = self.consumer_mut(key) else { continue };
-            match consumer.reader {
-                Some(reader) if now - reader.heard >= timeout => {
-                    let silent = (now - reader.heard).as_secs_f64();
-                    self.end_reader(
+            match consumer.attached {
+                Some(attached) if now - attached.heard >= timeout => {
+                    let silent = (now - attached.heard).as_secs_f64();
+                    self.end_consumer(
                         now,
                         key,
                         Error::unavailable(format!("this reader was silent for {silent:.1} s")),
@@ -89,8 +89,8 @@ impl State {
             for death in consumer.trouble.values_mut().flat_map(|t| &mut t.deaths) {
                 death.at = (death.at + gap).min(now);
             }
-            if let Some(reader) = &mut consumer.reader {
-                reader.heard = (reader.heard + gap).min(now);
+            if let Some(attached) = &mut consumer.attached {
+                attached.heard = (attached.heard + gap).min(now);
             }
         }
     }

@@ -7,7 +7,7 @@ use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use super::ledger::{FILE, LedgerStore};
 use super::repair::{check_ledger, dump_ledger, repair_ledger};
-use super::rollback_guard::FILE as WITNESS;
+use super::rollback_guard::FILE as GUARD_FILE;
 use super::rows::tests::{every_kind, job};
 use crate::records::{Batch, Grant, Ledger, Position, Update};
 
@@ -32,7 +32,7 @@ struct Images {
 }
 
 fn image(dir: &Path) -> Result<(Vec<u8>, Vec<u8>)> {
-    Ok((std::fs::read(dir.join(FILE))?, std::fs::read(dir.join(WITNESS))?))
+    Ok((std::fs::read(dir.join(FILE))?, std::fs::read(dir.join(GUARD_FILE))?))
 }
 
 fn images() -> Result<Images> {
@@ -48,10 +48,10 @@ fn images() -> Result<Images> {
     Ok(Images { crashed, closed: image(dir.path())?, ledger })
 }
 
-fn lay(dir: &Path, (file, witness): (&[u8], &[u8])) -> Result<()> {
+fn lay(dir: &Path, (file, guard): (&[u8], &[u8])) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join(FILE), file)?;
-    Ok(std::fs::write(dir.join(WITNESS), witness)?)
+    Ok(std::fs::write(dir.join(GUARD_FILE), guard)?)
 }
 
 fn load(dir: &Path) -> Result<Ledger> {
@@ -107,18 +107,18 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
 fn a_flipped_bit_is_harmless_or_refused_and_what_can_be_believed_is_kept() -> Result<()> {
     let Images { crashed, closed, ledger } = images()?;
     let (mut refused, mut mended) = (0, 0);
-    for (name, (file, witness)) in [("crashed", &crashed), ("closed", &closed)] {
+    for (name, (file, guard)) in [("crashed", &crashed), ("closed", &closed)] {
         for place in places(file.len()) {
             let dir = tempfile::tempdir()?;
             let mut flipped = file.clone();
             flipped[place] ^= 1 << (place % 8);
-            lay(dir.path(), (&flipped, witness))?;
+            lay(dir.path(), (&flipped, guard))?;
             let what = format!("{name}, byte {place} of {}", file.len());
             if judge(&what, load(dir.path()), &[&ledger]) {
                 continue;
             }
             refused += 1;
-            lay(dir.path(), (&flipped, witness))?;
+            lay(dir.path(), (&flipped, guard))?;
             mended += usize::from(mend(&what, dir.path(), &ledger)? > 0);
         }
     }
@@ -129,15 +129,15 @@ fn a_flipped_bit_is_harmless_or_refused_and_what_can_be_believed_is_kept() -> Re
 #[test]
 fn a_file_that_was_cut_is_refused_or_whole() -> Result<()> {
     let Images { crashed, closed, ledger } = images()?;
-    for (file, witness) in [&crashed, &closed] {
+    for (file, guard) in [&crashed, &closed] {
         for len in (1..16).chain((16..file.len()).step_by(file.len() / 60)) {
             let dir = tempfile::tempdir()?;
-            lay(dir.path(), (&file[..len], witness))?;
+            lay(dir.path(), (&file[..len], guard))?;
             judge(&format!("cut at {len} of {}", file.len()), load(dir.path()), &[&ledger]);
         }
         // An empty file is none; the witness knows that there was one.
         let dir = tempfile::tempdir()?;
-        lay(dir.path(), (&[], witness))?;
+        lay(dir.path(), (&[], guard))?;
         assert!(!judge("empty", load(dir.path()), &[]));
     }
     Ok(())
@@ -152,7 +152,7 @@ fn a_torn_write_is_the_state_before_or_after_it() -> Result<()> {
         store.commit(&batch)?;
         before.apply(&batch);
     }
-    let (old, witness) = image(dir.path())?;
+    let (old, guard) = image(dir.path())?;
     let mut after = before.clone();
     store.commit(&many(1000))?;
     after.apply(&many(1000));
@@ -169,7 +169,7 @@ fn a_torn_write_is_the_state_before_or_after_it() -> Result<()> {
             }
         }
         let here = tempfile::tempdir()?;
-        lay(here.path(), (&file, &witness))?;
+        lay(here.path(), (&file, &guard))?;
         let loaded = load(here.path());
         went_back += usize::from(loaded.as_ref().is_ok_and(|l| *l == before));
         judge(&format!("torn {torn}"), loaded, &[&before, &after]);

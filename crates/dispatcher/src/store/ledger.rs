@@ -5,7 +5,7 @@
 //!
 //! Invariant: what is loaded is what was committed last, or nothing is. The file's own checksums are verified whole when it
 //! is opened, and then each row's. redb mends a file whose last commit was torn by going back to the one before, and
-//! cannot tell that from one whose last commit rotted: the witness can (see `witness`).
+//! cannot tell that from one whose last commit rotted: the witness can (see `guard`).
 //! Formats: keys and values are fixed for a format; the one before is read and becomes this one, others are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use forebay_core::Result;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
-use super::rollback_guard::Witness;
+use super::rollback_guard::RollbackGuard;
 use super::row_codec;
 use super::rows::Row;
 use crate::records::{Batch, Ledger};
@@ -33,7 +33,7 @@ const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 pub(crate) struct LedgerStore {
     path: PathBuf,
     db: Database,
-    witness: Witness,
+    guard: RollbackGuard,
     /// Batches that were ever written.
     batches: u64,
 }
@@ -55,20 +55,20 @@ impl LedgerStore {
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let new = !path.exists();
-        let mut witness = Witness::open(state_dir)?;
+        let mut guard = RollbackGuard::open(state_dir)?;
         if new {
             // Whoever moved the ledger away wants another.
-            witness.saw(0)?;
+            guard.saw(0)?;
         }
         let db = open_whole(&path)?;
-        let mut store = Self { path, db, witness, batches: 0 };
+        let mut store = Self { path, db, guard, batches: 0 };
         if new {
             // The file's own name must outlive a power cut, too.
             std::fs::File::open(state_dir).and_then(|d| d.sync_all()).map_err(|e| disk(&store.path, e))?;
         }
         store.check_format()?;
         store.batches = store.read(batches)?;
-        store.witness.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
+        store.guard.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
         Ok(store)
     }
 
@@ -132,7 +132,7 @@ impl LedgerStore {
             put(tx, batch, batches)
         })?;
         self.batches = batches;
-        self.witness.saw(batches)
+        self.guard.saw(batches)
     }
 
     fn read<T>(&self, work: impl FnOnce(&redb::ReadTransaction) -> Result<T, redb::Error>) -> Result<T> {
@@ -197,7 +197,7 @@ pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
     for row in tx.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
-        match row_codec::open(key.value(), value.value()) {
+        match row_codec::decode(key.value(), value.value()) {
             Ok(row) => rows.push(row),
             Err(e) => unreadable.push(e.message().to_owned()),
         }
@@ -215,8 +215,8 @@ fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, 
                     rows.retain_in(&start[..]..&end[..], |_, _| false)?;
                 }
             }
-            (Row::Released { .. } | Row::Forgotten { .. }, Some(key)) => drop(rows.remove(&key[..])?),
-            (_, Some(key)) => match row_codec::seal(&key, &row, number) {
+            (Row::Released { .. } | Row::ProfileGone { .. }, Some(key)) => drop(rows.remove(&key[..])?),
+            (_, Some(key)) => match row_codec::encode(&key, &row, number) {
                 Ok(value) => drop(rows.insert(&key[..], &value[..])?),
                 Err(e) => return Ok(Err(e)),
             },
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
     use crate::records::{Grant, Position, Update};
-    use crate::store::rows::tests::learned;
+    use crate::store::rows::tests::profile;
 
     fn batch() -> Batch {
         let mut batch = Batch::default();
@@ -240,9 +240,9 @@ mod tests {
         batch.add(Update::Frontier((3, 1), Position::new(2, 5)));
         batch.add(Update::Grant(((3, 1), Position::new(2, 6)), grant.clone()));
         batch.add(Update::Grant(((4, 0), Position::new(0, 0)), grant));
-        batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
-        batch.add(Update::Lost(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
-        [1, 2].into_iter().for_each(|n| batch.add(Update::Learned(learned(n))));
+        batch.add(Update::Skipped(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        batch.add(Update::Skipped(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        [1, 2].into_iter().for_each(|n| batch.add(Update::Profile(profile(n))));
         batch
     }
 
@@ -252,14 +252,14 @@ mod tests {
         let mut model = Ledger::default();
         let mut gone = Batch::default();
         gone.add(Update::JobGone(3));
-        gone.add(Update::Forgotten(learned(1).key()));
+        gone.add(Update::ProfileGone(profile(1).key()));
         for batch in [batch(), gone] {
             LedgerStore::open(dir.path())?.commit(&batch)?;
             model.apply(&batch);
             assert_eq!(LedgerStore::open(dir.path())?.load()?, model);
         }
-        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.lost.len()), (8, 1, 0, 1));
-        assert!(model.learned.values().eq([&learned(2)]));
+        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.skipped.len()), (8, 1, 0, 1));
+        assert!(model.profiles.values().eq([&profile(2)]));
         Ok(())
     }
 
@@ -276,8 +276,8 @@ mod tests {
         drop(store);
         for format in [FORMAT + 1, FORMAT_OLDEST - 1] {
             let path = dir.path().join(FILE);
-            let (db, witness) = (open_whole(&path)?, Witness::open(dir.path())?);
-            let store = LedgerStore { path, db, witness, batches: 0 };
+            let (db, guard) = (open_whole(&path)?, RollbackGuard::open(dir.path())?);
+            let store = LedgerStore { path, db, guard, batches: 0 };
             store.write(|tx| {
                 tx.open_table(META)?.insert("format", format)?;
                 Ok(Ok(()))

@@ -19,7 +19,7 @@ mod service;
 pub(crate) use blobs::garbage::Pin;
 pub use blobs::room::BlobLimits;
 pub(crate) use blobs::store::{BlobKey, BlobStore};
-pub(crate) use blobs::upload::Incoming;
+pub(crate) use blobs::upload::BlobUpload;
 pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
 pub(crate) use ledger::LedgerStore;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::failure::{corrupt, disk};
 use super::ledger::{FILE, LedgerStore, find, keep, open_whole};
-use super::rollback_guard::{FILE as WITNESS, Witness};
+use super::rollback_guard::{FILE as GUARD_FILE, RollbackGuard};
 use super::row_codec;
 use super::rows::{self, Row};
 use crate::records::{Batch, Ledger};
@@ -87,7 +87,7 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     let salvaged = Salvaged::from(&Copied::of(&file)?, &file)?;
     let folder = folder_of(&file);
     let mut dropped = salvaged.unreadable;
-    let seen = Witness::open(folder)?.seen();
+    let seen = RollbackGuard::open(folder)?.seen();
     if seen > salvaged.batches {
         dropped.push(format!("what changed in batches {} to {seen}, if anything did", salvaged.batches + 1));
     }
@@ -110,7 +110,7 @@ fn replace(file: &Path, ledger: &Ledger, batches: u64) -> Result<PathBuf> {
     keep(file, &kept)?;
     let moved = || {
         std::fs::rename(new.0.join(FILE), file)?;
-        std::fs::rename(new.0.join(WITNESS), file.with_file_name(WITNESS))?;
+        std::fs::rename(new.0.join(GUARD_FILE), file.with_file_name(GUARD_FILE))?;
         File::open(folder)?.sync_all()
     };
     moved().map_err(|e| disk(file, e))?;
@@ -132,8 +132,8 @@ fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
         jobs: ledger.jobs.len(),
         frontiers: ledger.frontiers.len(),
         grants: ledger.grants.len(),
-        lost: ledger.lost.len(),
-        learned: ledger.learned.len(),
+        lost: ledger.skipped.len(),
+        learned: ledger.profiles.len(),
         next_token: ledger.next_token,
     }
 }
@@ -200,9 +200,9 @@ impl Copied {
         }
         let folder = Temporary::within(&std::env::temp_dir())?;
         std::fs::copy(file, folder.0.join(FILE)).map_err(cannot)?;
-        let beside = file.with_file_name(WITNESS);
+        let beside = file.with_file_name(GUARD_FILE);
         if beside.exists() {
-            std::fs::copy(beside, folder.0.join(WITNESS)).map_err(cannot)?;
+            std::fs::copy(beside, folder.0.join(GUARD_FILE)).map_err(cannot)?;
         }
         Ok(Self { folder, file: file.to_owned(), _original: original })
     }

@@ -17,13 +17,13 @@ pub(super) const FILE: &str = "ledger.last";
 const DIGITS: usize = 20;
 
 /// What the batches are compared with.
-pub(super) struct Witness {
+pub(super) struct RollbackGuard {
     path: PathBuf,
     file: File,
     seen: u64,
 }
 
-impl Witness {
+impl RollbackGuard {
     /// # Errors
     /// What the disk says.
     pub(super) fn open(state_dir: &Path) -> Result<Self> {

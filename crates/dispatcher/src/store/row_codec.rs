@@ -23,10 +23,10 @@ const NUMBER: u8 = b'#';
 const JOB: u8 = b'j';
 const FRONTIER: u8 = b'f';
 const GRANT: u8 = b'g';
-const LOST: u8 = b'l';
-const LEARNED: u8 = b'd';
+const SKIPPED: u8 = b'l';
+const PROFILE: u8 = b'd';
 /// The kinds that belong to a job, whose number follows.
-pub(super) const OF_JOB: [u8; 4] = [JOB, FRONTIER, GRANT, LOST];
+pub(super) const OF_JOB: [u8; 4] = [JOB, FRONTIER, GRANT, SKIPPED];
 
 /// Returns the key of a row; of one that removes, what it removes. `None` when that is more than one.
 pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
@@ -40,11 +40,11 @@ pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
         Row::Grant { job, consumer, epoch, ordinal, .. } | Row::Released { job, consumer, epoch, ordinal } => {
             of(GRANT, *job, *consumer, &[*epoch, *ordinal])
         }
-        Row::Lost { job, consumer, epoch, ordinal, sample, repetition, .. } => {
-            of(LOST, *job, *consumer, &[*epoch, *ordinal, *sample, *repetition])
+        Row::Skipped { job, consumer, epoch, ordinal, sample, repetition, .. } => {
+            of(SKIPPED, *job, *consumer, &[*epoch, *ordinal, *sample, *repetition])
         }
-        Row::Learned(learned) => of_dataset(&learned.tenant, &learned.dataset),
-        Row::Forgotten { tenant, dataset } => of_dataset(tenant, dataset),
+        Row::Profile(profile) => of_dataset(&profile.tenant, &profile.dataset),
+        Row::ProfileGone { tenant, dataset } => of_dataset(tenant, dataset),
         Row::NextToken(_) => vec![NUMBER, b't'],
         Row::NextJob(_) => vec![NUMBER, b'j'],
         Row::JobGone { .. } | Row::End(_) => return None,
@@ -52,7 +52,7 @@ pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
 }
 
 fn of_dataset(tenant: &str, dataset: &str) -> Vec<u8> {
-    [&[LEARNED][..], &(tenant.len() as u32).to_be_bytes(), tenant.as_bytes(), dataset.as_bytes()].concat()
+    [&[PROFILE][..], &(tenant.len() as u32).to_be_bytes(), tenant.as_bytes(), dataset.as_bytes()].concat()
 }
 
 /// What the keys of a kind begin with that belong to a job.
@@ -64,7 +64,7 @@ pub(super) fn of_job(kind: u8, job: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// Internal when it is no JSON.
-pub(super) fn seal(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
+pub(super) fn encode(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
     let mut value = vec![0; SUM_BYTES];
     value.extend_from_slice(&batch.to_le_bytes());
     serde_json::to_writer(&mut value, row).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))?;
@@ -77,7 +77,7 @@ pub(super) fn seal(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Data, naming the row, when it is not what was written.
-pub(super) fn open(at: &[u8], value: &[u8]) -> Result<Row> {
+pub(super) fn decode(at: &[u8], value: &[u8]) -> Result<Row> {
     let wrong = |what: &str| Error::data(format!("{}: {what}", name(at)));
     let (sum, rest) = value.split_first_chunk::<SUM_BYTES>().ok_or_else(|| wrong("it is cut"))?;
     if u32::from_le_bytes(*sum) != checksum(at, rest) {
@@ -104,7 +104,7 @@ pub(super) fn scan(bytes: &[u8]) -> BTreeMap<Vec<u8>, (u64, Row)> {
         let Some(key) = key(&row) else { continue };
         let value = &bytes[start - HEAD_BYTES..start + rows.byte_offset()];
         let batch = value.get(SUM_BYTES..HEAD_BYTES).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        if open(&key, value).is_ok() && found.get(&key).is_none_or(|(known, _)| batch >= *known) {
+        if decode(&key, value).is_ok() && found.get(&key).is_none_or(|(known, _)| batch >= *known) {
             found.insert(key, (batch, row));
         }
     }
@@ -121,9 +121,9 @@ pub(super) fn name(key: &[u8]) -> String {
         Some(&JOB) => "job",
         Some(&FRONTIER) => "frontier",
         Some(&GRANT) => "grant",
-        Some(&LOST) => "lost",
+        Some(&SKIPPED) => "lost",
         Some(&NUMBER) => "next",
-        Some(&LEARNED) => return "what was learned of a dataset".to_owned(),
+        Some(&PROFILE) => return "what was learned of a dataset".to_owned(),
         _ => "unknown",
     };
     let number = key.get(1..9).and_then(|n| n.try_into().ok()).map(u64::from_be_bytes);
@@ -138,20 +138,20 @@ mod tests {
     #[test]
     fn a_row_is_what_was_written_or_is_refused() -> Result<()> {
         for row in every_kind().rows() {
-            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. } | Row::Forgotten { .. })) else {
+            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. } | Row::ProfileGone { .. })) else {
                 continue;
             };
-            let value = seal(&key, &row, 7)?;
-            assert_eq!(open(&key, &value)?, row);
+            let value = encode(&key, &row, 7)?;
+            assert_eq!(decode(&key, &value)?, row);
             for byte in 0..value.len() {
                 let mut flipped = value.clone();
                 flipped[byte] ^= 1 << (byte % 8);
-                assert!(open(&key, &flipped).is_err() && open(&key, &value[..byte]).is_err(), "{byte} of {row:?}");
+                assert!(decode(&key, &flipped).is_err() && decode(&key, &value[..byte]).is_err(), "{byte} of {row:?}");
                 assert!(scan(&flipped).is_empty());
             }
-            assert!(open(&[&key[..], &[0]].concat(), &value).is_err());
+            assert!(decode(&[&key[..], &[0]].concat(), &value).is_err());
             // Among other bytes, the one that was written last.
-            let bytes = [b"\0{\"".as_slice(), &seal(&key, &row, 6)?, &value, &seal(&key, &row, 5)?, b"{"].concat();
+            let bytes = [b"\0{\"".as_slice(), &encode(&key, &row, 6)?, &value, &encode(&key, &row, 5)?, b"{"].concat();
             assert_eq!(scan(&bytes), BTreeMap::from([(key, (7, row))]));
         }
         Ok(())

@@ -19,7 +19,7 @@ impl State {
         let mut idle: BTreeMap<Group, (f64, f64)> = BTreeMap::new();
         for worker in self.workers.values_mut().filter(|w| w.is_of_fleet()) {
             let Some(seconds) = worker.idle(now) else { continue };
-            let kind = &worker.kind;
+            let kind = &worker.worker_type;
             let sums = idle.entry((worker.serves.clone(), kind.name().into(), kind.is_spot())).or_default();
             *sums = (sums.0 + seconds, sums.1 + seconds / 3600.0 * kind.price());
         }
@@ -30,7 +30,7 @@ impl State {
             let all: f64 = read.iter().filter(|job| is_served(job)).map(|job| wants(job)).sum();
             for job in read.iter_mut().filter(|job| is_served(job) && all > 0.0) {
                 let share = wants(job) / all;
-                job.bill.add_idle(&kind, spot, seconds * share, cost * share);
+                job.cost.add_idle(&kind, spot, seconds * share, cost * share);
             }
         }
     }

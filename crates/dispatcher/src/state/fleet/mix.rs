@@ -18,16 +18,16 @@ use forebay_proto::{KindWanted, Spent};
 use crate::state::Job;
 use crate::state::State;
 use crate::state::leases::worker::Worker;
-use crate::state::load::job_load::Crew;
+use crate::state::load::job_load::Workforce;
 
 /// How long workers are watched for how fast they are.
 const WINDOW: Duration = Duration::from_secs(2);
 
 /// The workers that there are.
 #[derive(Debug, Default)]
-struct There {
+struct Present {
     /// Of each offer.
-    kinds: Vec<u32>,
+    types: Vec<u32>,
     /// Of none, and their threads.
     others: u32,
     others_threads: f64,
@@ -51,8 +51,10 @@ impl Fleet {
     }
 
     /// Returns which offer a worker is of.
-    fn kind_of(&self, worker: &Worker) -> Option<usize> {
-        self.offers.iter().position(|offer| offer.kind == worker.kind.name() && offer.spot == worker.kind.is_spot())
+    fn offer_of(&self, worker: &Worker) -> Option<usize> {
+        self.offers
+            .iter()
+            .position(|offer| offer.kind == worker.worker_type.name() && offer.spot == worker.worker_type.is_spot())
     }
 
     /// Says whether it decides how many workers there are of each kind.
@@ -66,7 +68,7 @@ impl Fleet {
     }
 
     pub(in crate::state) fn add(&self, mix: &mut Mix, worker: &Worker) {
-        mix.add(self.kind_of(worker), f64::from(worker.threads));
+        mix.add(self.offer_of(worker), f64::from(worker.threads));
     }
 
     /// Returns the part of these workers' time that jobs can count on that want so many units each; all of it where that is not known.
@@ -86,19 +88,19 @@ impl Fleet {
 
     /// Returns who computes for a job that has a part of these workers' time, as it counts them, and what one of these is. `wants` is what it
     /// wants, where kinds are decided on and that is known.
-    pub(in crate::state) fn crew(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Crew, Unit) {
+    pub(in crate::state) fn workforce(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Workforce, Unit) {
         let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
         let (workers, unit) = match wants.filter(|_| self.decides()) {
             Some((wanted, unit)) => mix.count(part, wanted, unit, &self.paces),
             None => (mix.workers, mix.mean().or_else(first).unwrap_or_default()),
         };
         let [threads, each] = [&mix.threads[..], unit.threads()].map(|threads| threads.iter().sum());
-        (Crew { workers, each, threads, local: 0 }, unit)
+        (Workforce { workers, each, threads, local: 0 }, unit)
     }
 
     /// Notes what a worker did for a job.
     pub(in crate::state) fn spend(&mut self, worker: &Worker, spent: &Spent) {
-        if let Some(kind) = self.kind_of(worker) {
+        if let Some(kind) = self.offer_of(worker) {
             let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
             worked.rows += spent.rows as f64;
             worked.seconds += spent.compute_us as f64 / 1e6;
@@ -114,18 +116,18 @@ impl Fleet {
         by_job.values().for_each(|window| learn(&mut self.paces, window));
     }
 
-    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> There {
-        let mut there = There { kinds: vec![0; self.offers.len()], ..There::default() };
+    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> Present {
+        let mut present = Present { types: vec![0; self.offers.len()], ..Present::default() };
         for worker in workers {
-            match self.kind_of(worker) {
-                Some(kind) => there.kinds[kind] += 1,
+            match self.offer_of(worker) {
+                Some(kind) => present.types[kind] += 1,
                 None => {
-                    there.others += 1;
-                    there.others_threads += f64::from(worker.threads);
+                    present.others += 1;
+                    present.others_threads += f64::from(worker.threads);
                 }
             }
         }
-        there
+        present
     }
 
     /// Decides, and says in the log what has changed.
@@ -133,10 +135,18 @@ impl Fleet {
         let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
         let (wanted, next) = decide(&self.offers, seen, &before);
         for (i, offer) in self.offers.iter().enumerate() {
-            let of = |wanted: &Option<Vec<Wanted>>| wanted.as_ref().map(|kinds| kinds[i]);
+            let of = |wanted: &Option<Vec<Wanted>>| wanted.as_ref().map(|types| types[i]);
             if let Some(now) = of(&wanted).filter(|now| of(&self.wanted).is_none_or(|was| was.workers != now.workers)) {
-                let (kind, there, before) = (&offer.kind, seen.there[i], of(&self.wanted).map(|was| was.workers));
-                tracing::info!(kind, spot = offer.spot, there, before, wanted = now.workers, "{}", now.reason);
+                let (kind, present, before) = (&offer.kind, seen.there[i], of(&self.wanted).map(|was| was.workers));
+                tracing::info!(
+                    kind,
+                    spot = offer.spot,
+                    there = present,
+                    before,
+                    wanted = now.workers,
+                    "{}",
+                    now.reason
+                );
             }
         }
         (self.wanted, self.previous) = (wanted, Some(next));
@@ -160,9 +170,9 @@ impl State {
         }
         let need = |job: &Job| job.scale.wants().map(|(wanted, unit)| self.fleet.need(wanted, unit));
         let need = self.going_on(now).map(need).try_fold(0.0, |sum, need| Some(sum + need?));
-        let There { kinds: there, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
+        let Present { types: present, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
         let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
-        self.fleet.decide(&Observation { at: now, need, others, there, paces, workers_max });
+        self.fleet.decide(&Observation { at: now, need, others, there: present, paces, workers_max });
     }
 
     /// Returns the workers that compute for more than one reader.
@@ -171,10 +181,10 @@ impl State {
     }
 
     /// Returns how many of each kind are wanted, for whoever starts them, and how many workers are of none.
-    pub(in crate::state) fn kinds_wanted(&self) -> (Vec<KindWanted>, u32) {
-        let there = self.fleet.count(self.fleet_workers());
+    pub(in crate::state) fn types_wanted(&self) -> (Vec<KindWanted>, u32) {
+        let present = self.fleet.count(self.fleet_workers());
         let of = |(i, offer): (usize, &Offer)| {
-            let wanted = self.fleet.wanted.as_ref().map(|kinds| kinds[i]);
+            let wanted = self.fleet.wanted.as_ref().map(|types| types[i]);
             KindWanted {
                 kind: offer.kind.clone(),
                 price: offer.price,
@@ -182,11 +192,11 @@ impl State {
                 threads: offer.threads,
                 max: offer.max,
                 wanted: wanted.map(|wanted| wanted.workers),
-                workers: there.kinds[i],
+                workers: present.types[i],
                 pace: self.fleet.paces[i],
                 reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
             }
         };
-        (self.fleet.offers.iter().enumerate().map(of).collect(), there.others)
+        (self.fleet.offers.iter().enumerate().map(of).collect(), present.others)
     }
 }

@@ -1,7 +1,7 @@
 //! Kinds of workers: what they cost, and what jobs cost by what workers computed for them.
 //!
 //! A job is charged for the time that threads spent on it, as a part of their worker, and for its part of the time in which workers did nothing
-//! (`fleet`). Kinds are names that workers say. Bounds: [`KINDS_MAX`] of a job, and as many labels; what is of a further one is counted as [`OTHERS`]. Sums begin with this
+//! (`fleet`). Kinds are names that workers say. Bounds: [`TYPES_MAX`] of a job, and as many labels; what is of a further one is counted as [`OTHERS`]. Sums begin with this
 //! process: nothing of them is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use forebay_proto::{Spent, Worked};
 use crate::state::leases::worker::Worker;
 use crate::state::{SessionId, State};
 
-const KINDS_MAX: usize = 16;
+const TYPES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 63;
 /// Of workers that do not say.
 const UNNAMED: &str = "fleet";
@@ -27,7 +27,7 @@ const OTHERS: &str = "others";
 ///
 /// # Errors
 /// Invalid, saying what a name is.
-pub fn check_kind(name: &str) -> Result<()> {
+pub fn check_worker_type(name: &str) -> Result<()> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && ![UNNAMED, LOCAL, OTHERS].contains(&name) {
         return Ok(());
@@ -49,20 +49,20 @@ pub fn check_price(price: f64) -> Result<()> {
 
 /// What a worker says that it is.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Kind {
+pub(crate) struct WorkerType {
     name: Arc<str>,
     /// For an hour; 0 is not known.
     price: f64,
     spot: bool,
 }
 
-impl Kind {
+impl WorkerType {
     /// Takes what a worker says.
     ///
     /// # Errors
-    /// [`check_kind`]'s and [`check_price`]'s.
+    /// [`check_worker_type`]'s and [`check_price`]'s.
     pub(crate) fn new(name: &str, price: f64, spot: bool) -> Result<Self> {
-        check_kind(name)?;
+        check_worker_type(name)?;
         check_price(price)?;
         Ok(Self { name: name.into(), price, spot })
     }
@@ -82,7 +82,7 @@ impl Kind {
 
 /// What workers computed for a job, by kind and whether they may be taken back.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Bill(BTreeMap<(Arc<str>, bool), Sums>);
+pub(in crate::state) struct JobCost(BTreeMap<(Arc<str>, bool), Sums>);
 
 /// Seconds of workers, and what these cost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,12 +91,12 @@ struct Sums {
     idle: (f64, f64),
 }
 
-impl Bill {
+impl JobCost {
     /// A worker of so many threads spent time on it.
     pub(in crate::state) fn add(&mut self, worker: &Worker, spent: &Spent) {
         let seconds = spent.compute_us as f64 / 1e6 / f64::from(worker.threads.max(1));
-        let sums = self.sums(worker.kind.name(), worker.kind.spot);
-        sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.kind.price);
+        let sums = self.sums(worker.worker_type.name(), worker.worker_type.spot);
+        sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.worker_type.price);
     }
 
     /// Workers of a kind did nothing for so many seconds, which cost so much.
@@ -107,13 +107,13 @@ impl Bill {
 
     fn sums(&mut self, kind: &str, spot: bool) -> &mut Sums {
         let key = (Arc::from(kind), spot);
-        let is_known = self.0.contains_key(&key) || self.0.len() < KINDS_MAX;
+        let is_known = self.0.contains_key(&key) || self.0.len() < TYPES_MAX;
         let key = if is_known { key } else { (Arc::from(OTHERS), spot) };
         self.0.entry(key).or_default()
     }
 
-    pub(in crate::state) fn told(&self) -> Vec<Worked> {
-        let told = |((kind, spot), sums): (&(Arc<str>, bool), &Sums)| Worked {
+    pub(in crate::state) fn status(&self) -> Vec<Worked> {
+        let status = |((kind, spot), sums): (&(Arc<str>, bool), &Sums)| Worked {
             kind: kind.to_string(),
             spot: *spot,
             seconds: sums.worked.0,
@@ -121,7 +121,7 @@ impl Bill {
             idle_seconds: sums.idle.0,
             idle_cost: sums.idle.1,
         };
-        self.0.iter().map(told).collect()
+        self.0.iter().map(status).collect()
     }
 }
 
@@ -133,8 +133,8 @@ impl Labels {
     pub(in crate::state) fn of<'a>(workers: impl Iterator<Item = &'a Worker>) -> Self {
         let mut names = BTreeSet::new();
         for worker in workers.filter(|w| !w.is_local()) {
-            names.insert(Arc::from(worker.kind.name()));
-            if names.len() > KINDS_MAX {
+            names.insert(Arc::from(worker.worker_type.name()));
+            if names.len() > TYPES_MAX {
                 names.pop_last();
             }
         }
@@ -142,7 +142,7 @@ impl Labels {
     }
 
     pub(in crate::state) fn label(&self, worker: &Worker) -> Arc<str> {
-        match self.0.get(worker.kind.name()) {
+        match self.0.get(worker.worker_type.name()) {
             _ if worker.is_local() => LOCAL.into(),
             Some(name) => name.clone(),
             None => OTHERS.into(),
@@ -152,9 +152,9 @@ impl Labels {
 
 impl State {
     /// A worker has said what it is.
-    pub(in crate::state) fn note_kind(&mut self, session: SessionId, kind: Kind) {
-        if let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get_mut(id)) {
-            worker.kind = kind;
+    pub(in crate::state) fn note_worker_type(&mut self, session: SessionId, worker_type: WorkerType) {
+        if let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) {
+            worker.worker_type = worker_type;
         }
     }
 }
@@ -162,7 +162,7 @@ impl State {
 /// Returns what is to be made small, with what the workers that there are say that they cost: the mean of those that do. Where none does,
 /// what was set holds.
 pub(in crate::state) fn priced<'a>(objective: Objective, workers: impl Iterator<Item = &'a Worker>) -> Objective {
-    let prices = workers.map(|w| w.kind.price).filter(|price| *price > 0.0);
+    let prices = workers.map(|w| w.worker_type.price).filter(|price| *price > 0.0);
     let (sum, count) = prices.fold((0.0, 0u32), |(sum, count), price| (sum + price, count + 1));
     if count == 0 { objective } else { objective.with_worker(sum / f64::from(count)) }
 }
@@ -175,43 +175,45 @@ mod tests {
     use super::*;
 
     fn worker(kind: &str, price: f64, spot: bool) -> Worker {
-        let kind = Kind::new(kind, price, spot).expect("a kind");
+        let worker_type = WorkerType::new(kind, price, spot).expect("a kind");
         let mut worker = Worker::absent("worker:1".into(), Ticks(0), Ticks(0));
-        (worker.threads, worker.kind) = (2, kind);
+        (worker.threads, worker.worker_type) = (2, worker_type);
         worker
     }
 
     #[test]
     fn what_is_no_kind_or_no_price_is_refused() {
         for name in ["", "n2-standard-8", "c5.large", "A_1"] {
-            assert!(Kind::new(name, 0.5, true).is_ok(), "{name}");
+            assert!(WorkerType::new(name, 0.5, true).is_ok(), "{name}");
         }
         for name in ["local", "fleet", "others", "a b", "a/b", "é", &"x".repeat(64)] {
-            assert!(Kind::new(name, 0.5, true).is_err(), "{name}");
+            assert!(WorkerType::new(name, 0.5, true).is_err(), "{name}");
         }
         assert!(
-            [-1.0, f64::NAN, f64::INFINITY, 1.1 * PRICE_MAX].iter().all(|price| Kind::new("a", *price, false).is_err())
+            [-1.0, f64::NAN, f64::INFINITY, 1.1 * PRICE_MAX]
+                .iter()
+                .all(|price| WorkerType::new("a", *price, false).is_err())
         );
     }
 
     #[test]
     fn a_job_costs_what_workers_of_each_kind_took_for_it() {
-        let mut bill = Bill::default();
+        let mut cost = JobCost::default();
         let hour = Spent { job: 1, compute_us: 2 * 3_600_000_000, rows: 1 };
-        bill.add(&worker("big", 4.0, false), &hour);
-        bill.add(&worker("big", 4.0, false), &hour);
-        bill.add(&worker("big", 1.0, true), &hour);
-        bill.add(&worker("", 0.0, false), &hour);
-        let told: Vec<_> = bill.told().into_iter().map(|w| (w.kind, w.spot, w.seconds, w.cost)).collect();
+        cost.add(&worker("big", 4.0, false), &hour);
+        cost.add(&worker("big", 4.0, false), &hour);
+        cost.add(&worker("big", 1.0, true), &hour);
+        cost.add(&worker("", 0.0, false), &hour);
+        let status: Vec<_> = cost.status().into_iter().map(|w| (w.kind, w.spot, w.seconds, w.cost)).collect();
         let of = |kind: &str, spot, seconds, cost| (kind.to_owned(), spot, seconds, cost);
         assert_eq!(
-            told,
+            status,
             [of("big", false, 7200.0, 8.0), of("big", true, 3600.0, 1.0), of("fleet", false, 3600.0, 0.0)]
         );
-        (0..50).for_each(|n| bill.add(&worker(&format!("kind-{n}"), 1.0, false), &hour));
-        let told = bill.told();
-        assert_eq!(told.len(), KINDS_MAX + 1);
-        assert_eq!(told.iter().map(|w| w.seconds).sum::<f64>(), 54.0 * 3600.0, "nothing is lost");
+        (0..50).for_each(|n| cost.add(&worker(&format!("kind-{n}"), 1.0, false), &hour));
+        let status = cost.status();
+        assert_eq!(status.len(), TYPES_MAX + 1);
+        assert_eq!(status.iter().map(|w| w.seconds).sum::<f64>(), 54.0 * 3600.0, "nothing is lost");
     }
 
     #[test]
@@ -219,7 +221,7 @@ mod tests {
         let workers: Vec<_> = (10..40).map(|n| worker(&format!("kind-{n}"), 0.0, false)).collect();
         let labels = Labels::of(workers.iter());
         let of: BTreeSet<_> = workers.iter().map(|w| labels.label(w)).collect();
-        assert_eq!((of.len(), of.contains(OTHERS), &*labels.label(&workers[0])), (KINDS_MAX + 1, true, "kind-10"));
+        assert_eq!((of.len(), of.contains(OTHERS), &*labels.label(&workers[0])), (TYPES_MAX + 1, true, "kind-10"));
         let cost = Objective::Cost(Prices { trainer: 30.0, worker: 1.0 });
         let of = |workers: &[Worker]| priced(cost, workers.iter()).prices().worker;
         assert_eq!(of(&workers), 1.0, "none says");

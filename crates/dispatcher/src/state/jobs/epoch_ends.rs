@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Ticks};
 use forebay_plan::{Count, Ending, Floor};
-use forebay_proto::{Floor as Told, Missing, Steps, consumer_event};
+use forebay_proto::{Floor as FloorMessage, Missing, Steps, consumer_event};
 
 use crate::records::{ConsumerKey, EpochEnd, JobRecord, Update};
 use crate::state::leases::consumer::Consumer;
@@ -25,22 +25,22 @@ const MISSING_MAX: usize = 8;
 
 /// How far the readers of a job are.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Together {
+pub(in crate::state) struct EpochEnds {
     ending: Ending,
-    ranks: Vec<Rank>,
+    ranks: Vec<ConsumerSteps>,
     /// What followed last from what was said, of which epoch, and how many consumers hold it there.
     known: Option<(u64, Floor, usize)>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Rank {
+struct ConsumerSteps {
     /// What was said last, and of which epoch.
     told: Option<(u64, Count)>,
     /// Who waits to hear that all have more steps of that epoch than these.
     waits: Option<(SessionId, u64)>,
 }
 
-impl Rank {
+impl ConsumerSteps {
     fn count(&self, epoch: u64) -> Option<Count> {
         self.told.filter(|(told, _)| *told == epoch).map(|(_, count)| count)
     }
@@ -50,14 +50,14 @@ impl Rank {
     }
 }
 
-impl Together {
+impl EpochEnds {
     pub(in crate::state) fn of(record: &JobRecord) -> Self {
         let ranks = if record.ending == Ending::Apart { 0 } else { record.consumers as usize };
-        Self { ending: record.ending, ranks: vec![Rank::default(); ranks], known: None }
+        Self { ending: record.ending, ranks: vec![ConsumerSteps::default(); ranks], known: None }
     }
 
     /// A reader is gone, or another one has come.
-    pub(in crate::state) fn leave(&mut self, consumer: u32) {
+    pub(in crate::state) fn detach(&mut self, consumer: u32) {
         if let Some(rank) = self.ranks.get_mut(consumer as usize) {
             rank.waits = None;
         }
@@ -100,7 +100,7 @@ impl Together {
     /// Returns who is to be told of a floor, and lets them go.
     fn answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
         let waiting = self.ranks[who].iter_mut().filter(|rank| rank.count(epoch).is_some());
-        let heard = |rank: &mut Rank| {
+        let heard = |rank: &mut ConsumerSteps| {
             let (session, _) = rank.waits.take_if(|(_, seen)| floor.over || floor.steps > *seen)?;
             Some(session)
         };
@@ -117,15 +117,15 @@ impl Job {
 
     /// Returns whom a reader waits for in vain.
     pub(in crate::state) fn missing(&self, consumer: u32) -> Vec<Missing> {
-        let rank = self.together.ranks.get(consumer as usize).filter(|rank| rank.waits.is_some());
+        let rank = self.epoch_ends.ranks.get(consumer as usize).filter(|rank| rank.waits.is_some());
         let Some((epoch, _)) = rank.and_then(|rank| rank.told) else { return Vec::new() };
-        let floor = self.together.known.filter(|(known, ..)| *known == epoch).map_or(0, |(_, floor, _)| floor.steps);
-        let others = (0..).zip(&self.together.ranks).zip(&self.consumers);
-        let in_vain = |((index, rank), other): ((u32, &Rank), &Consumer)| {
+        let floor = self.epoch_ends.known.filter(|(known, ..)| *known == epoch).map_or(0, |(_, floor, _)| floor.steps);
+        let others = (0..).zip(&self.epoch_ends.ranks).zip(&self.consumers);
+        let in_vain = |((index, rank), other): ((u32, &ConsumerSteps), &Consumer)| {
             let later = rank.told.map(|(told, _)| told).filter(|told| *told > epoch);
             let is_missing = index != consumer && rank.holds(epoch, floor);
-            let missing = Missing { consumer: index, epoch: later.filter(|_| other.reader.is_some()) };
-            (is_missing && (other.reader.is_none() || later.is_some())).then_some(missing)
+            let missing = Missing { consumer: index, epoch: later.filter(|_| other.attached.is_some()) };
+            (is_missing && (other.attached.is_none() || later.is_some())).then_some(missing)
         };
         others.filter_map(in_vain).take(MISSING_MAX).collect()
     }
@@ -134,22 +134,22 @@ impl Job {
 impl State {
     /// A reader says how many steps of its epoch it has.
     pub(in crate::state) fn steps(&mut self, now: Ticks, session: SessionId, said: &Steps, out: &mut Vec<Effect>) {
-        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(key) = self.heard_consumer(now, session) else { return };
         let (epoch, consumer) = (said.epoch, key.1 as usize);
-        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| consumer < job.together.ranks.len()) else { return };
-        let (floor, is_known) = match job.together.take(session, consumer, said) {
+        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| consumer < job.epoch_ends.ranks.len()) else { return };
+        let (floor, is_known) = match job.epoch_ends.take(session, consumer, said) {
             Ok(taken) => taken,
-            Err(error) => return self.end_reader(now, key, error, out),
+            Err(error) => return self.end_consumer(now, key, error, out),
         };
         let floor = job.end_of(epoch).unwrap_or(floor);
         if floor.over {
             self.note_end(key, epoch, floor, out);
         }
         let Some(job) = self.jobs.get_mut(&key.0) else { return };
-        let told = Told { epoch, steps: floor.steps, over: floor.over, more: floor.more };
+        let told = FloorMessage { epoch, steps: floor.steps, over: floor.over, more: floor.more };
         // What was known before, everybody else was told.
-        let who = if is_known { consumer..consumer + 1 } else { 0..job.together.ranks.len() };
-        let sessions = job.together.answered(who, epoch, floor);
+        let who = if is_known { consumer..consumer + 1 } else { 0..job.epoch_ends.ranks.len() };
+        let sessions = job.epoch_ends.answered(who, epoch, floor);
         out.extend(sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(told))));
     }
 

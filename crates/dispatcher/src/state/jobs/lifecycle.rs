@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 
-use super::epoch_ends::Together;
-use super::skipped::LostTally;
+use super::epoch_ends::EpochEnds;
+use super::skipped::SkippedTally;
 use crate::records::{JobRecord, Position, Update};
-use crate::state::fleet::worker_types::Bill;
-use crate::state::leases::affinity::Homes;
+use crate::state::fleet::worker_types::JobCost;
+use crate::state::leases::affinity::CacheAffinity;
 use crate::state::leases::consumer::Consumer;
 use crate::state::leases::consumers::cancelled;
-use crate::state::leases::stragglers::Pace;
-use crate::state::load::job_load::Load;
-use crate::state::load::op_costs::Ops;
-use crate::state::scaling::placement::Cuts;
+use crate::state::leases::stragglers::SplitDurations;
+use crate::state::load::job_load::JobLoad;
+use crate::state::load::op_costs::OpCosts;
+use crate::state::scaling::placement::Placement;
 use crate::state::scaling::scale::Scale;
 use crate::state::{Effect, Job, State};
 use crate::tenant::Quota;
@@ -57,10 +57,10 @@ impl State {
         if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }
-        (record.id, record.read_before) = (self.next_job, self.learned.epochs_read(&record));
+        (record.id, record.read_before) = (self.next_job, self.profiles.epochs_read(&record));
         let record = Arc::new(record);
         self.add(now, record.clone(), splits);
-        self.begin_scale(now, record.id);
+        self.warm_start(now, record.id);
         out.push(Effect::Persist(Update::Job(record.clone())));
         Ok(record)
     }
@@ -69,27 +69,28 @@ impl State {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(whole(&record.tenant, &record.name), record.id);
-        let (streamed, cuts) = (record.is_streamed(), Cuts::of(&record));
-        self.twins.add(&record);
-        let (homes, together) = (Homes::new(&record), Together::of(&record));
-        let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
+        let (streamed, placement) = (record.is_streamed(), Placement::of(&record));
+        self.sharing.add(&record);
+        let (affinity, epoch_ends) = (CacheAffinity::new(&record), EpochEnds::of(&record));
+        let (split_durations, load, scale) =
+            (SplitDurations::default(), JobLoad::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(
             record.id,
             Job {
                 record,
                 consumers,
                 streamed,
-                pace,
-                raced: 0,
+                split_durations,
+                second_leases: 0,
                 load,
                 scale,
                 caching: BTreeMap::new(),
-                ops: Ops::default(),
-                cuts,
-                bill: Bill::default(),
-                homes,
-                lost: LostTally::default(),
-                together,
+                op_costs: OpCosts::default(),
+                placement,
+                cost: JobCost::default(),
+                affinity,
+                skipped: SkippedTally::default(),
+                epoch_ends,
             },
         );
     }
@@ -109,7 +110,7 @@ impl State {
         out.push(Effect::Persist(Update::Job(job.record.clone())));
         for index in 0..job.consumers.len() as u32 {
             let key = (id, index);
-            self.end_reader(now, key, cancelled(name), out);
+            self.end_consumer(now, key, cancelled(name), out);
             let Some(consumer) = self.consumer_mut(key) else { continue };
             let dropped = consumer.release_everything();
             self.revoke_all(key, dropped, out);

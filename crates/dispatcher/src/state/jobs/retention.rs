@@ -26,7 +26,7 @@ impl Job {
 
     /// Returns since when nobody reads it.
     pub(in crate::state) fn unread_since(&self) -> Option<Ticks> {
-        let gone = |consumer: &Consumer| consumer.reader.is_none().then_some(consumer.gone);
+        let gone = |consumer: &Consumer| consumer.attached.is_none().then_some(consumer.gone);
         self.consumers.iter().map(gone).try_fold(Ticks(0), |last, gone| Some(last.max(gone?)))
     }
 }
@@ -44,7 +44,7 @@ impl State {
         let mut leave = Vec::new();
         for (id, job) in &mut self.jobs {
             let Some(since) = job.unread_since().filter(|since| now - *since >= moment) else { continue };
-            job.homes.clear();
+            job.affinity.clear();
             let job: &Job = job;
             if now - since >= age {
                 leave.push(*id);
@@ -93,7 +93,7 @@ impl State {
         if self.names.get(&name) == Some(&id) {
             self.names.remove(&name);
         }
-        self.twins.remove(id);
+        self.sharing.remove(id);
         self.counts.jobs_forgotten += 1;
         self.changed = true;
         out.push(Effect::Persist(Update::JobGone(id)));

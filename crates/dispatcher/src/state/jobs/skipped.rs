@@ -6,25 +6,25 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Fault, Result, Ticks};
 use forebay_proto::{Lease, LostOfSplit, LostSample, Recorded, consumer_event, worker_event};
 
-use crate::records::{ConsumerKey, LostKey, Position, Update};
+use crate::records::{ConsumerKey, Position, SkippedKey, Update};
 use crate::state::leases::poison::WHOLE_SPLIT;
 use crate::state::{Effect, SessionId, State};
 
 /// Samples of one job that are written down. Beyond these, only those that might not fail again are: as many once more.
-const LOST_MAX: u64 = 1 << 16;
+const SKIPPED_MAX: u64 = 1 << 16;
 /// The most bytes that the errors of one job's samples take in the ledger. Of samples beyond these the kind of the error is kept, and
 /// not its text.
-const LOST_TEXT_BYTES_MAX: u64 = 32 << 20;
+const SKIPPED_TEXT_BYTES_MAX: u64 = 32 << 20;
 
 /// What a job has in the ledger of samples that were left out.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::state) struct LostTally {
+pub(in crate::state) struct SkippedTally {
     samples: u64,
     text_bytes: u64,
 }
 
 impl State {
-    pub(in crate::state) fn lost(
+    pub(in crate::state) fn take_skipped(
         &mut self,
         now: Ticks,
         session: SessionId,
@@ -32,9 +32,9 @@ impl State {
         samples: &[LostSample],
         out: &mut Vec<Effect>,
     ) {
-        let Some(key) = self.heard_reader(now, session) else { return };
-        if let Err(error) = self.record_lost(key, samples, out) {
-            return self.end_reader(now, key, error, out);
+        let Some(key) = self.heard_consumer(now, session) else { return };
+        if let Err(error) = self.record_skipped(key, samples, out) {
+            return self.end_consumer(now, key, error, out);
         }
         out.push(Effect::Consumer(session, consumer_event::Event::Recorded(Recorded { number })));
     }
@@ -43,49 +43,49 @@ impl State {
     ///
     /// # Errors
     /// Exhausted when the job has lost more than a ledger is for.
-    pub(in crate::state) fn record_lost(
+    pub(in crate::state) fn record_skipped(
         &mut self,
         key: ConsumerKey,
         samples: &[LostSample],
         out: &mut Vec<Effect>,
     ) -> Result<()> {
-        let mut skipped = 0;
+        let mut recorded = 0;
         for sample in samples.iter().filter(|s| s.sample != WHOLE_SPLIT) {
             let at = Position::new(sample.epoch, sample.ordinal);
-            let lost = (key, at, sample.sample, sample.repetition);
+            let skipped = (key, at, sample.sample, sample.repetition);
             let (Some(job), Some(consumer)) = (self.jobs.get(&key.0), self.consumer(key)) else { break };
-            if consumer.lost().contains_key(&(at, sample.sample, sample.repetition)) {
+            if consumer.skipped().contains_key(&(at, sample.sample, sample.repetition)) {
                 continue;
             }
-            if job.lost.samples >= LOST_MAX && Error::from_json(&sample.error).fault() != Fault::Process {
+            if job.skipped.samples >= SKIPPED_MAX && Error::from_json(&sample.error).fault() != Fault::Process {
                 continue;
             }
-            if job.lost.samples >= 2 * LOST_MAX {
+            if job.skipped.samples >= 2 * SKIPPED_MAX {
                 return Err(too_many(&job.record.name));
             }
-            let error: Arc<str> = job.lost.text(&sample.error).into();
-            self.add_lost(lost, error.clone());
-            skipped += 1;
-            out.push(Effect::Persist(Update::Lost(lost, error)));
+            let error: Arc<str> = job.skipped.text(&sample.error).into();
+            self.add_skipped(skipped, error.clone());
+            recorded += 1;
+            out.push(Effect::Persist(Update::Skipped(skipped, error)));
         }
-        self.counts.samples_skipped += skipped;
+        self.counts.samples_skipped += recorded;
         Ok(())
     }
 
     /// Adds a sample that was left out, or a split that is never tried again.
-    pub(in crate::state) fn add_lost(&mut self, (key, at, sample, repetition): LostKey, error: Arc<str>) {
+    pub(in crate::state) fn add_skipped(&mut self, (key, at, sample, repetition): SkippedKey, error: Arc<str>) {
         let bytes = error.len() as u64;
-        let is_new = self.consumer_mut(key).is_some_and(|c| c.lose((at, sample, repetition), error));
+        let is_new = self.consumer_mut(key).is_some_and(|c| c.skip((at, sample, repetition), error));
         if let Some(job) = self.jobs.get_mut(&key.0).filter(|_| is_new) {
-            (job.lost.samples, job.lost.text_bytes) = (job.lost.samples + 1, job.lost.text_bytes + bytes);
+            (job.skipped.samples, job.skipped.text_bytes) = (job.skipped.samples + 1, job.skipped.text_bytes + bytes);
         }
     }
 
     /// Returns what is known to be lost of a split, for the worker that gets it.
-    pub(in crate::state) fn lost_of(&self, lease: &Lease) -> Option<worker_event::Event> {
+    pub(in crate::state) fn skipped_of(&self, lease: &Lease) -> Option<worker_event::Event> {
         let consumer = self.consumer((lease.job, lease.consumer))?;
         let at = Position::new(lease.epoch, lease.ordinal);
-        let of_split = consumer.lost().range((at, 0, 0)..=(at, u64::MAX, u64::MAX));
+        let of_split = consumer.skipped().range((at, 0, 0)..=(at, u64::MAX, u64::MAX));
         let samples: Vec<_> = of_split
             .filter(|((_, sample, _), _)| *sample != WHOLE_SPLIT)
             .map(|((p, sample, repetition), error)| LostSample {
@@ -101,16 +101,16 @@ impl State {
     }
 }
 
-impl LostTally {
+impl SkippedTally {
     /// Returns what is kept of an error that somebody sent as JSON.
     fn text(&self, json: &str) -> String {
         let json = Error::bound_json(json);
-        if self.text_bytes + json.len() as u64 <= LOST_TEXT_BYTES_MAX {
+        if self.text_bytes + json.len() as u64 <= SKIPPED_TEXT_BYTES_MAX {
             return json;
         }
         let error = Error::from_json(&json);
         let short = format!(
-            "it was left out; its job has {LOST_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
+            "it was left out; its job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
         );
         let fault = error.get("fault").filter(|fault| fault.len() <= 16);
         let short = Error::new(error.kind(), short);
@@ -119,6 +119,6 @@ impl LostTally {
 }
 
 fn too_many(job: &str) -> Error {
-    let message = format!("job {job:?} has lost {} samples: a ledger is not for so many", 2 * LOST_MAX);
+    let message = format!("job {job:?} has lost {} samples: a ledger is not for so many", 2 * SKIPPED_MAX);
     Error::new(ErrorKind::Exhausted, message).hint("mend the data, or the function, and start over")
 }

@@ -26,7 +26,7 @@ pub(in crate::state) struct Team<'a> {
 impl Team<'_> {
     pub(in crate::state) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
         let within = || match worker.only {
-            Some(_) => self.state.is_of_its_reader(worker),
+            Some(_) => self.state.is_started_by_its_consumer(worker),
             None => self.only.as_ref().is_none_or(|only| only.contains(&id)),
         };
         let fills = || self.state.fills(self.tenant, self.key, worker);
@@ -99,23 +99,23 @@ impl State {
     ///
     /// # Errors
     /// Exhausted.
-    pub(in crate::state) fn check_readers(&self, tenant: &Tenant, key: ConsumerKey) -> Result<()> {
+    pub(in crate::state) fn check_attached_quota(&self, tenant: &Tenant, key: ConsumerKey) -> Result<()> {
         let may = tenant.quota.consumers;
-        if may.is_none() || self.consumer(key).is_some_and(|c| c.reader.is_some()) {
+        if may.is_none() || self.consumer(key).is_some_and(|c| c.attached.is_some()) {
             return Ok(());
         }
-        let readers = self.of_tenant(&tenant.name).flat_map(|j| &j.consumers).filter(|c| c.reader.is_some());
-        check_quota(&tenant.name, "consumers that are attached", readers.count(), may)
+        let attached = self.of_tenant(&tenant.name).flat_map(|j| &j.consumers).filter(|c| c.attached.is_some());
+        check_quota(&tenant.name, "consumers that are attached", attached.count(), may)
     }
 
     /// Returns who may compute for a consumer.
     pub(in crate::state) fn team(&self, key: ConsumerKey) -> Team<'_> {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
-        let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
+        let may = self.consumer(key).and_then(|c| c.attached?.workers_max);
         let only = may.and_then(|may| {
             let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(|w| w.is_of_fleet());
             let consumers = self.of_tenant(tenant).flat_map(|j| &j.consumers);
-            let holders = consumers.flat_map(|c| c.leases().values().chain(c.races().values()));
+            let holders = consumers.flat_map(|c| c.leases().values().chain(c.backups().values()));
             let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });

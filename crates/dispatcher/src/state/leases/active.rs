@@ -10,26 +10,26 @@ use crate::state::State;
 
 impl Consumer {
     /// Says whether nothing is to be done for it.
-    pub(in crate::state) fn rests(&self) -> bool {
-        self.reader.is_none() && self.leases().is_empty() && self.races().is_empty() && self.trouble.is_empty()
+    pub(in crate::state) fn is_inactive(&self) -> bool {
+        self.attached.is_none() && self.leases().is_empty() && self.backups().is_empty() && self.trouble.is_empty()
     }
 }
 
 impl State {
     /// Returns the consumers that somebody has to look at.
-    pub(in crate::state) fn attended(&self) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
-        self.attended.iter().filter_map(|key| Some((*key, self.consumer(*key)?)))
+    pub(in crate::state) fn active_consumers(&self) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
+        self.active.iter().filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
     /// The same, of one job.
-    pub(in crate::state) fn attended_of(&self, job: u64) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
-        self.attended.range((job, 0)..=(job, u32::MAX)).filter_map(|key| Some((*key, self.consumer(*key)?)))
+    pub(in crate::state) fn active_consumers_of(&self, job: u64) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
+        self.active.range((job, 0)..=(job, u32::MAX)).filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
     /// Lets go of those that rest, and of those whose job is gone.
-    pub(in crate::state) fn let_rest(&mut self) {
+    pub(in crate::state) fn drop_inactive(&mut self) {
         let jobs = &self.jobs;
         let consumer = |key: &ConsumerKey| jobs.get(&key.0)?.consumers.get(key.1 as usize);
-        self.attended.retain(|key| consumer(key).is_some_and(|consumer| !consumer.rests()));
+        self.active.retain(|key| consumer(key).is_some_and(|consumer| !consumer.is_inactive()));
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there
 //! is none, the first, to whoever has room, as ever. So no worker idles for it, and a split is passed over by a few others at most.
-//! Bounds: [`HOMES_MAX`] splits of a job that is read are remembered; of one that nobody reads any more, and after a restart, none is.
+//! Bounds: [`SPLITS_MAX`] splits of a job that is read are remembered; of one that nobody reads any more, and after a restart, none is.
 //! Nobody looks for those of a worker that is gone: they are found not to be there, and given to others with the splits.
 
 use std::collections::BTreeMap;
@@ -20,21 +20,21 @@ use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::State;
 
 /// Splits of a reader, from the first that is free on, of which one may be granted before those in front of it.
-pub(in crate::state) const AHEAD: u128 = 16;
+pub(in crate::state) const LOOKAHEAD: u128 = 16;
 /// Splits of a job whose workers are remembered.
-const HOMES_MAX: usize = 1 << 16;
+const SPLITS_MAX: usize = 1 << 16;
 
 /// The workers of a job's splits.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Homes {
-    kind: Kind,
+pub(in crate::state) struct CacheAffinity {
+    key: AffinityKey,
     /// By consumer, and by what the kind says of a split.
     of: BTreeMap<(u32, u64), WorkerId>,
 }
 
 /// What the splits of one home have in common.
 #[derive(Debug, Clone, Copy, Default)]
-enum Kind {
+enum AffinityKey {
     /// Nothing.
     #[default]
     None,
@@ -44,24 +44,24 @@ enum Kind {
     Group { layout: LaneLayout, deal: Deal },
 }
 
-impl Kind {
+impl AffinityKey {
     fn of(record: &JobRecord) -> Self {
-        let Ok(graph) = Graph::from_json(&record.graph) else { return Kind::None };
+        let Ok(graph) = Graph::from_json(&record.graph) else { return AffinityKey::None };
         if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })) {
             // What the second epoch would find, of a job that has one.
-            return if record.epochs == 1 { Kind::None } else { Kind::Ordinal };
+            return if record.epochs == 1 { AffinityKey::None } else { AffinityKey::Ordinal };
         }
         let groups = |plan: EpochPlan| plan.lane_layout().filter(|layout| layout.groups() > 1);
         let layout = record.plan().ok().and_then(groups);
-        layout.map_or(Kind::None, |layout| Kind::Group { layout, deal: record.deal() })
+        layout.map_or(AffinityKey::None, |layout| AffinityKey::Group { layout, deal: record.deal() })
     }
 
-    fn key(self, consumer: u32, ordinal: u64) -> Option<(u32, u64)> {
+    fn of_split(self, consumer: u32, ordinal: u64) -> Option<(u32, u64)> {
         match self {
-            Kind::None => None,
-            Kind::Ordinal => Some((consumer, ordinal)),
+            AffinityKey::None => None,
+            AffinityKey::Ordinal => Some((consumer, ordinal)),
             // All consumers share the windows of a group.
-            Kind::Group { layout, deal } => {
+            AffinityKey::Group { layout, deal } => {
                 let window = ordinal.saturating_mul(deal.parts()).saturating_add(deal.part(ConsumerIndex(consumer)));
                 Some((0, window % layout.windows() % layout.groups()))
             }
@@ -69,15 +69,15 @@ impl Kind {
     }
 }
 
-impl Homes {
+impl CacheAffinity {
     pub(in crate::state) fn new(record: &JobRecord) -> Self {
-        Self { kind: Kind::of(record), of: BTreeMap::new() }
+        Self { key: AffinityKey::of(record), of: BTreeMap::new() }
     }
 
     /// Notes who was given a split.
     pub(in crate::state) fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
-        let Some(split) = self.kind.key(consumer, position.ordinal) else { return };
-        if self.of.len() < HOMES_MAX || self.of.contains_key(&split) {
+        let Some(split) = self.key.of_split(consumer, position.ordinal) else { return };
+        if self.of.len() < SPLITS_MAX || self.of.contains_key(&split) {
             self.of.insert(split, worker);
         }
     }
@@ -106,19 +106,20 @@ impl Homes {
         }
         // What is left of an epoch goes before the next one.
         let first = consumer.free().next()?;
-        let is_near = |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < AHEAD;
-        let home = |p: &Position| self.of.get(&self.kind.key(index, p.ordinal)?).copied();
-        let is_ordinal = matches!(self.kind, Kind::Ordinal);
-        let is_read = |p: &Position| is_ordinal || home(p).is_some_and(&is_there);
+        let is_near =
+            |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
+        let preferred = |p: &Position| self.of.get(&self.key.of_split(index, p.ordinal)?).copied();
+        let by_ordinal = matches!(self.key, AffinityKey::Ordinal);
+        let is_read = |p: &Position| by_ordinal || preferred(p).is_some_and(&is_there);
         let next = consumer.free().take_while(|p| is_near(p) && is_read(p));
-        let at_home = |p: Position| may_have(p, home(&p)?).map(|worker| (p, worker));
-        next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_home)
+        let at_preferred = |p: Position| may_have(p, preferred(&p)?).map(|worker| (p, worker));
+        next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_preferred)
     }
 }
 
 impl State {
     /// Notes who was given a split.
-    pub(in crate::state) fn note_home(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
-        self.jobs.get_mut(&key.0).into_iter().for_each(|job| job.homes.note(key.1, position, worker));
+    pub(in crate::state) fn note_affinity(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
+        self.jobs.get_mut(&key.0).into_iter().for_each(|job| job.affinity.note(key.1, position, worker));
     }
 }

@@ -13,7 +13,7 @@ use forebay_proto::JobKey;
 use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
 use crate::records::Position;
 use crate::state::SessionId;
-use crate::state::scaling::local_workers::Local;
+use crate::state::scaling::local_workers::LocalThreads;
 
 /// The most splits that a consumer may ask to have ahead.
 const WINDOW_MAX: u32 = 4096;
@@ -34,13 +34,13 @@ pub(in crate::state) struct Holder {
 
 /// Who holds a split when one worker has let go of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::state) enum Left {
+pub(in crate::state) enum AfterDrop {
     /// It was not that worker's.
-    Nobody,
+    NotHeld,
     /// Nobody: it may be granted again.
     Free,
     /// The other one that raced for it.
-    With(Holder),
+    HeldBy(Holder),
 }
 
 /// What went wrong with a split so far.
@@ -87,11 +87,11 @@ impl Trouble {
 }
 
 /// A sample of a split: its number, and which time round.
-pub(in crate::state) type LostSample = (Position, u64, u64);
+pub(in crate::state) type SkippedSample = (Position, u64, u64);
 
 /// A reader that is connected.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::state) struct Reader {
+pub(in crate::state) struct ConsumerSession {
     pub(in crate::state) session: SessionId,
     pub(in crate::state) window: u32,
     pub(in crate::state) heard: Ticks,
@@ -112,7 +112,7 @@ pub(in crate::state) struct Consumer {
     frontier: Position,
     leases: BTreeMap<Position, Holder>,
     /// Of splits that are raced, the second lease.
-    races: BTreeMap<Position, Holder>,
+    backups: BTreeMap<Position, Holder>,
     /// Epochs of which no more is needed.
     ended: BTreeSet<u64>,
     /// Every split from the frontier to here is leased.
@@ -120,10 +120,10 @@ pub(in crate::state) struct Consumer {
     pub(in crate::state) trouble: BTreeMap<Position, Trouble>,
     unreached: BTreeMap<WorkerId, Unreached>,
     /// Samples that were left out, and their errors.
-    lost: BTreeMap<LostSample, Arc<str>>,
-    pub(in crate::state) reader: Option<Reader>,
+    skipped: BTreeMap<SkippedSample, Arc<str>>,
+    pub(in crate::state) attached: Option<ConsumerSession>,
     /// How many threads of its machine compute for it.
-    pub(in crate::state) local: Local,
+    pub(in crate::state) local: LocalThreads,
     /// When the reader was lost.
     pub(in crate::state) gone: Ticks,
 }
@@ -135,14 +135,14 @@ impl Consumer {
             epochs,
             frontier,
             leases: BTreeMap::new(),
-            races: BTreeMap::new(),
+            backups: BTreeMap::new(),
             ended: BTreeSet::new(),
             cursor: frontier,
             trouble: BTreeMap::new(),
             unreached: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            reader: None,
-            local: Local::default(),
+            skipped: BTreeMap::new(),
+            attached: None,
+            local: LocalThreads::default(),
             gone: now,
         }
     }
@@ -155,35 +155,35 @@ impl Consumer {
         &self.leases
     }
 
-    pub(in crate::state) fn races(&self) -> &BTreeMap<Position, Holder> {
-        &self.races
+    pub(in crate::state) fn backups(&self) -> &BTreeMap<Position, Holder> {
+        &self.backups
     }
 
     /// Returns who holds a split under a token.
     pub(in crate::state) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
-        let holders = [self.leases.get(&p), self.races.get(&p)];
+        let holders = [self.leases.get(&p), self.backups.get(&p)];
         holders.into_iter().flatten().find(|holder| holder.token == token).copied()
     }
 
     /// Returns who else holds a split that is held under a token.
-    pub(in crate::state) fn other(&self, p: Position, token: u64) -> Option<Holder> {
-        let (first, second) = (self.leases.get(&p)?, self.races.get(&p)?);
+    pub(in crate::state) fn other_holder(&self, p: Position, token: u64) -> Option<Holder> {
+        let (first, second) = (self.leases.get(&p)?, self.backups.get(&p)?);
         if first.token == token { Some(*second) } else { Some(*first).filter(|_| second.token == token) }
     }
 
-    pub(in crate::state) fn lost(&self) -> &BTreeMap<LostSample, Arc<str>> {
-        &self.lost
+    pub(in crate::state) fn skipped(&self) -> &BTreeMap<SkippedSample, Arc<str>> {
+        &self.skipped
     }
 
     /// Returns why a split is never tried again, if it is not.
     pub(in crate::state) fn poison(&self, p: Position) -> Option<&str> {
-        self.lost.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
+        self.skipped.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
     }
 
     /// Adds a sample that was left out; false when it was known.
-    pub(in crate::state) fn lose(&mut self, sample: LostSample, error: Arc<str>) -> bool {
-        let is_new = !self.lost.contains_key(&sample);
-        self.lost.entry(sample).or_insert(error);
+    pub(in crate::state) fn skip(&mut self, sample: SkippedSample, error: Arc<str>) -> bool {
+        let is_new = !self.skipped.contains_key(&sample);
+        self.skipped.entry(sample).or_insert(error);
         is_new
     }
 
@@ -261,7 +261,7 @@ impl Consumer {
     }
 
     fn window(&self) -> u128 {
-        self.reader.map_or(0, |r| u128::from(r.window))
+        self.attached.map_or(0, |r| u128::from(r.window))
     }
 
     /// Returns the splits that may be granted now, the first first. At most a window of them.
@@ -286,15 +286,15 @@ impl Consumer {
     }
 
     /// Leases a split a second time.
-    pub(in crate::state) fn race(&mut self, p: Position, holder: Holder) {
-        self.races.insert(p, holder);
+    pub(in crate::state) fn lease_backup(&mut self, p: Position, holder: Holder) {
+        self.backups.insert(p, holder);
     }
 
     /// Lets go of a split; returns who held it.
     pub(in crate::state) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
         let Some(first) = self.leases.remove(&p) else { return Vec::new() };
         self.cursor = self.cursor.min(p);
-        std::iter::once(first).chain(self.races.remove(&p)).map(|holder| (p, holder)).collect()
+        std::iter::once(first).chain(self.backups.remove(&p)).map(|holder| (p, holder)).collect()
     }
 
     /// Lets go of splits; returns who held them.
@@ -312,24 +312,24 @@ impl Consumer {
     }
 
     /// One worker lets go of a split.
-    pub(in crate::state) fn leave(&mut self, p: Position, token: u64) -> Left {
-        match (self.leases.get(&p).copied(), self.races.get(&p).copied()) {
+    pub(in crate::state) fn drop_lease(&mut self, p: Position, token: u64) -> AfterDrop {
+        match (self.leases.get(&p).copied(), self.backups.get(&p).copied()) {
             (Some(first), Some(second)) if second.token == token => {
-                self.races.remove(&p);
-                Left::With(first)
+                self.backups.remove(&p);
+                AfterDrop::HeldBy(first)
             }
             (Some(first), second) if first.token == token => match second {
                 Some(second) => {
-                    self.races.remove(&p);
+                    self.backups.remove(&p);
                     self.leases.insert(p, second);
-                    Left::With(second)
+                    AfterDrop::HeldBy(second)
                 }
                 None => {
                     self.release(p);
-                    Left::Free
+                    AfterDrop::Free
                 }
             },
-            _ => Left::Nobody,
+            _ => AfterDrop::NotHeld,
         }
     }
 
@@ -339,8 +339,8 @@ impl Consumer {
         self.frontier = p;
         let kept = self.leases.split_off(&p);
         let dropped = std::mem::replace(&mut self.leases, kept);
-        let kept = self.races.split_off(&p);
-        let raced = std::mem::replace(&mut self.races, kept);
+        let kept = self.backups.split_off(&p);
+        let raced = std::mem::replace(&mut self.backups, kept);
         self.trouble = self.trouble.split_off(&p);
         self.ended = self.ended.split_off(&p.epoch);
         dropped.into_iter().chain(raced).collect()
@@ -348,9 +348,9 @@ impl Consumer {
 
     /// A reader begins, at the frontier; returns the leases outside of its window. What an earlier one said of epochs
     /// that it needed no more of, and of splits that it could not fetch, is forgotten.
-    pub(in crate::state) fn attach(&mut self, reader: Reader) -> Vec<(Position, Holder)> {
-        self.reader = Some(Reader { window: reader.window.clamp(1, WINDOW_MAX), ..reader });
-        self.local = Local::default();
+    pub(in crate::state) fn attach(&mut self, attached: ConsumerSession) -> Vec<(Position, Holder)> {
+        self.attached = Some(ConsumerSession { window: attached.window.clamp(1, WINDOW_MAX), ..attached });
+        self.local = LocalThreads::default();
         self.ended.clear();
         self.trouble.clear();
         self.unreached.clear();
@@ -362,7 +362,7 @@ impl Consumer {
     /// Returns the splits that are leased and of which a sample is lost that might not fail again. Whoever holds such a split may have it
     /// from before that was written down, and would give the sample to a reader that begins anew.
     pub(in crate::state) fn leased_with_accidents(&self) -> Vec<Position> {
-        let of = |p: &Position| self.lost.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
+        let of = |p: &Position| self.skipped.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
         let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
         self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
     }

@@ -9,10 +9,10 @@ use forebay_proto::{
     worker_event,
 };
 
-use super::consumer::{Death, Reader};
+use super::consumer::{ConsumerSession, Death};
 use crate::records::{ConsumerKey, Position, Update};
 use crate::state::Job;
-use crate::state::scaling::local_workers::Local;
+use crate::state::scaling::local_workers::LocalThreads;
 use crate::state::{Attachment, Effect, SessionId, State};
 
 /// A split that workers refused this often is not tried again.
@@ -30,7 +30,7 @@ impl State {
     ) -> Result<()> {
         let &Attachment { session, ref tenant, consumer: key, position, resume, window, local_key, .. } = attachment;
         let silence_max = self.timing.lease;
-        self.check_readers(tenant, key)?;
+        self.check_attached_quota(tenant, key)?;
         let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
         let (name, finished) = (job.record.name.clone(), job.is_finished());
         if job.record.cancelled {
@@ -48,30 +48,30 @@ impl State {
             .hint("use another job name, or load_state_dict to read a part again"));
         }
         let position = consumer.begins(consumer.check(position)?);
-        if let Some(other) = consumer.reader {
+        if let Some(other) = consumer.attached {
             if now - other.heard <= silence_max {
                 let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);
                 return Err(Error::new(ErrorKind::Conflict, message)
                     .hint("give each reader its own consumers=(index, count), or end the other reader"));
             }
-            self.readers.remove(&other.session);
+            self.consumer_sessions.remove(&other.session);
             out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
         }
-        job.together.leave(key.1);
-        self.readers.insert(session, key);
-        self.attended.insert(key);
+        job.epoch_ends.detach(key.1);
+        self.consumer_sessions.insert(session, key);
+        self.active.insert(key);
         out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let (workers_max, waits_since) = (tenant.quota.workers, None);
-        let reader = Reader { session, window, heard: now, workers_max, waits_since, local_key };
-        let mut dropped = consumer.attach(reader);
+        let attached = ConsumerSession { session, window, heard: now, workers_max, waits_since, local_key };
+        let mut dropped = consumer.attach(attached);
         let accidents = consumer.leased_with_accidents();
         dropped.extend(consumer.release_all(accidents));
-        self.begin_scale(now, key.0);
+        self.warm_start(now, key.0);
         self.revoke_all(key, dropped, out);
-        self.take_from_strangers(key, out);
+        self.revoke_from_foreign(key, out);
         self.assign_again(key, out);
         self.end_at_poison(now, key, out);
         Ok(())
@@ -81,7 +81,7 @@ impl State {
     fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
         let Some(consumer) = self.consumer(key) else { return };
         for position in consumer.leases().keys() {
-            self.tell((key, *position), out);
+            self.send_assignments((key, *position), out);
         }
     }
 
@@ -94,11 +94,11 @@ impl State {
         }
         let forwards = to > consumer.frontier();
         // Which of two has finished a split is not known here.
-        let raced: Vec<_> = consumer.races().keys().copied().collect();
+        let backed_up: Vec<_> = consumer.backups().keys().copied().collect();
         let consumed = consumer.move_to(to);
         let finished = consumer.is_finished();
         if forwards {
-            self.counts.splits_accepted += (consumed.len() - raced.iter().filter(|p| **p < to).count()) as u64;
+            self.counts.splits_accepted += (consumed.len() - backed_up.iter().filter(|p| **p < to).count()) as u64;
         }
         let mut holders = BTreeSet::new();
         for (position, holder) in consumed {
@@ -107,9 +107,9 @@ impl State {
                 worker.leases.remove(&holder.token);
                 holders.extend(worker.session);
                 // What it has finished before was noted then.
-                let is_news = forwards && !worker.finished.contains(&holder.token) && !raced.contains(&position);
-                if let Some(took) = worker.took(now, holder.token, heartbeat).filter(|_| is_news) {
-                    self.took((key, position), holder, took);
+                let is_news = forwards && !worker.finished.contains(&holder.token) && !backed_up.contains(&position);
+                if let Some(took) = worker.split_duration(now, holder.token, heartbeat).filter(|_| is_news) {
+                    self.note_duration((key, position), holder, took);
                 }
             }
         }
@@ -133,39 +133,39 @@ impl State {
     }
 
     /// Returns whose session it is, if it still is one, and notes that it lives.
-    pub(in crate::state) fn heard_reader(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
-        let key = *self.readers.get(&session)?;
-        self.consumer_mut(key)?.reader.as_mut()?.heard = now;
+    pub(in crate::state) fn heard_consumer(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+        let key = *self.consumer_sessions.get(&session)?;
+        self.consumer_mut(key)?.attached.as_mut()?.heard = now;
         Some(key)
     }
 
     /// Ends a reader's session with an error.
-    pub(in crate::state) fn end_reader(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
-        let Some(reader) = self.consumer_mut(key).and_then(|c| c.reader) else { return };
-        self.consumer_gone(now, reader.session);
-        out.push(Effect::End(reader.session, error));
+    pub(in crate::state) fn end_consumer(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
+        let Some(attached) = self.consumer_mut(key).and_then(|c| c.attached) else { return };
+        self.consumer_gone(now, attached.session);
+        out.push(Effect::End(attached.session, error));
     }
 
     pub(in crate::state) fn ack(&mut self, now: Ticks, session: SessionId, position: Position, out: &mut Vec<Effect>) {
-        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(key) = self.heard_consumer(now, session) else { return };
         let Some(consumer) = self.consumer(key) else { return };
         match consumer.check(position) {
             // An old ack says nothing new; only a new session moves back.
             Ok(position) if position > consumer.frontier() => {
                 let epochs = position.epoch - consumer.frontier().epoch;
                 if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
-                    self.learned.read(now, &job.record, epochs, out);
+                    self.profiles.add_epochs(now, &job.record, epochs, out);
                 }
                 self.advance(now, key, position, out);
                 self.end_at_poison(now, key, out);
             }
             Ok(_) => {}
-            Err(error) => self.end_reader(now, key, error, out),
+            Err(error) => self.end_consumer(now, key, error, out),
         }
     }
 
     pub(in crate::state) fn end_epoch(&mut self, now: Ticks, session: SessionId, epoch: u64, out: &mut Vec<Effect>) {
-        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(key) = self.heard_consumer(now, session) else { return };
         let dropped = self.consumer_mut(key).map(|c| c.end_epoch(epoch)).unwrap_or_default();
         self.revoke_all(key, dropped, out);
     }
@@ -180,11 +180,11 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         let lease = self.timing.lease;
-        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(key) = self.heard_consumer(now, session) else { return };
         let Some(consumer) = self.consumer_mut(key) else { return };
         let Some(holder) = consumer.holder(position, token) else {
             // It speaks of an older lease: perhaps it never heard of this one.
-            return self.tell((key, position), out);
+            return self.send_assignments((key, position), out);
         };
         if let Some(worker) = self.workers.get_mut(&holder.worker) {
             let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
@@ -194,13 +194,13 @@ impl State {
             }
         }
         let Some(consumer) = self.consumer_mut(key) else { return };
-        if consumer.races().contains_key(&position) {
+        if consumer.backups().contains_key(&position) {
             // The other worker has it, too.
             if error.get(UNREACHED).is_some() {
                 consumer.set_unreached(now, holder.worker, lease);
             }
-            self.leave((key, position), token, out);
-            return self.take_from(holder, out);
+            self.drop_lease((key, position), token, out);
+            return self.revoke_from_worker(holder, out);
         }
         consumer.release(position);
         let trouble = consumer.trouble.entry(position).or_default();
@@ -221,7 +221,7 @@ impl State {
         self.revoke((key, position), holder, out);
         if is_hopeless {
             let error = error.clone().with("split", position).with("attempts", failures);
-            self.end_reader(now, key, error, out);
+            self.end_consumer(now, key, error, out);
         }
     }
 
@@ -232,38 +232,38 @@ impl State {
         said: &ConsumerHeartbeat,
         out: &mut Vec<Effect>,
     ) {
-        let Some((job, consumer)) = self.heard_reader(now, session) else {
-            self.counts.reader_heartbeats_refused += 1;
+        let Some((job, consumer)) = self.heard_consumer(now, session) else {
+            self.counts.consumer_heartbeats_refused += 1;
             return;
         };
         self.counts.rows_delivered = self.counts.rows_delivered.saturating_add(said.rows);
         self.counts.bytes_delivered = self.counts.bytes_delivered.saturating_add(said.bytes);
         if let Some(job) = self.jobs.get_mut(&job) {
-            job.load.take(consumer, said);
+            job.load.add(consumer, said);
         }
-        if let Some(reader) = self.consumer_mut((job, consumer)).and_then(|c| c.reader.as_mut()) {
+        if let Some(attached) = self.consumer_mut((job, consumer)).and_then(|c| c.attached.as_mut()) {
             let waits = Some(said.waiting_ms).filter(|ms| *ms > 0);
-            reader.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
+            attached.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
         }
-        self.note_reader_ops(now, job, &said.ops, out);
+        self.note_consumer_ops(now, job, &said.ops, out);
         let is_alone =
             said.spare.is_some_and(|spare| spare.asks) && !self.team((job, consumer)).has_others(&self.workers);
-        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
+        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.take_heartbeat(said, is_alone));
         let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
         let reply = ConsumerHeartbeatReply { local_threads, missing };
         out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
     }
 
     pub(in crate::state) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
-        let Some(key) = self.readers.remove(&session) else { return };
+        let Some(key) = self.consumer_sessions.remove(&session) else { return };
         if let Some(consumer) = self.consumer_mut(key) {
-            (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+            (consumer.attached, consumer.gone, consumer.local) = (None, now, LocalThreads::default());
         }
         if let Some(job) = self.jobs.get_mut(&key.0) {
-            job.together.leave(key.1);
+            job.epoch_ends.detach(key.1);
         }
         if let Some(job) = self.jobs.get(&key.0) {
-            self.learned.write_soon(now, &job.record);
+            self.profiles.write_soon(now, &job.record);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! as splits of others end, and nothing that was granted is taken back. Deterministic: ties go by number. A split that failed at a worker waits a
 //! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
 //! for longer and longer, while there are others. One that is slow comes after all others (see `race`). Where a worker has the rows of
-//! one of the next splits from the epoch before, it gets that one (see `homes`).
+//! one of the next splits from the epoch before, it gets that one (see `affinity`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ impl State {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        self.join_twins(now, out);
+        self.join_sharing_groups(now, out);
         self.take_in(now, out);
         self.make_way(out);
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
@@ -93,7 +93,7 @@ impl State {
             if self.grant(now, key, position, worker.1, out) {
                 room.insert((worker.0 + LOAD_OF_ONE, worker.1));
             }
-            if self.join_those_of(now, key, out) {
+            if self.join_group_of(now, key, out) {
                 room.retain(|(_, id)| self.workers.get(id).is_some_and(Worker::has_room));
             }
             if room.is_empty() {
@@ -108,7 +108,7 @@ impl State {
         let of_job = |(id, job): (&u64, &Job)| {
             let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));
             let share = move |c: &Consumer| Share { priority, leases: c.leases().len() as u64, weight };
-            let read = self.attended_of(id).filter(|(_, c)| c.reader.is_some());
+            let read = self.active_consumers_of(id).filter(|(_, c)| c.attached.is_some());
             read.map(move |(key, c)| (share(c), key)).collect::<Vec<_>>()
         };
         self.jobs.iter().flat_map(of_job).collect()
@@ -131,13 +131,14 @@ impl State {
         let some = self.workers.iter().any(|(id, w)| w.is_live() && team.has(*id, w) && reachable(*id));
         let is_of_team = |id: &WorkerId| self.workers.get(id).is_some_and(|w| team.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_of_team(id) && (reachable(*id) || !some)).collect();
-        let homes = &self.jobs.get(&key.0)?.homes;
-        let at_home = |_: Position, home: WorkerId| {
-            let is_fit = self.workers.get(&home).is_some_and(|w| !w.slow) && self.may_take(home, false, reserved);
-            room.iter().find(|(_, id)| is_fit && *id == home).map(|worker| **worker)
+        let affinity = &self.jobs.get(&key.0)?.affinity;
+        let at_preferred = |_: Position, preferred: WorkerId| {
+            let is_fit =
+                self.workers.get(&preferred).is_some_and(|w| !w.slow) && self.may_take(preferred, false, reserved);
+            room.iter().find(|(_, id)| is_fit && *id == preferred).map(|worker| **worker)
         };
-        let is_there = |home: WorkerId| self.workers.get(&home).is_some_and(Worker::is_live);
-        if let Some(found) = homes.first(key.1, consumer, is_there, at_home) {
+        let is_there = |preferred: WorkerId| self.workers.get(&preferred).is_some_and(Worker::is_live);
+        if let Some(found) = affinity.first(key.1, consumer, is_there, at_preferred) {
             return Some(found);
         }
         consumer.free().find_map(|p| {
@@ -178,9 +179,9 @@ impl State {
             token: self.next_token,
             ops: None,
         };
-        let lost = self.lost_of(&lease);
+        let skipped = self.skipped_of(&lease);
         let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
-        let lease = Lease { ops: job.cuts.ops(worker.is_local()), ..lease };
+        let lease = Lease { ops: job.placement.ops_on_worker(worker.is_local()), ..lease };
         let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
             return false;
         };
@@ -192,27 +193,27 @@ impl State {
         let first = consumer.leases().get(&position).map(|first| first.token);
         match first {
             None => consumer.lease(position, holder),
-            Some(_) => consumer.race(position, holder),
+            Some(_) => consumer.lease_backup(position, holder),
         }
         worker.leases.insert(token, (key, position));
         if worker.jobs.insert(key.0) {
             out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
         }
         let event = assigned_event(position, &grant, first.unwrap_or(0));
-        let assigned = consumer.reader.map(|r| Effect::Consumer(r.session, event));
+        let assigned = consumer.attached.map(|r| Effect::Consumer(r.session, event));
         out.push(Effect::Persist(match first {
             None => Update::Grant((key, position), grant),
             Some(_) => Update::Token(token),
         }));
-        out.extend(lost.map(|lost| Effect::Worker(session, lost)));
+        out.extend(skipped.map(|skipped| Effect::Worker(session, skipped)));
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
         worker.take_room();
         let (has_room, is_local) = (worker.has_room(), worker.is_local());
         self.note_granted(now, id, token);
         if !is_local {
-            self.twins.note(key, position, id);
-            self.note_home(key, position, id);
+            self.sharing.note(key, position, id);
+            self.note_affinity(key, position, id);
         }
         has_room
     }

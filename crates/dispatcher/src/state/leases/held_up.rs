@@ -19,7 +19,7 @@ const TOLD_MAX: usize = 4096;
 impl State {
     /// Notes what a worker says of jobs that are held up there.
     pub(in crate::state) fn note_held_up(&mut self, session: SessionId, said: &[u64]) {
-        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
+        let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
         let held_up: BTreeSet<u64> = said.iter().copied().take(TOLD_MAX).collect();
         if worker.held_up != held_up {
             worker.held_up = held_up;
@@ -32,7 +32,7 @@ impl State {
         if worker.held_up.is_empty() {
             return false;
         }
-        let under_way = || worker.under_way().filter(|split| split.0.0 == key.0).count();
+        let under_way = || worker.unfinished().filter(|split| split.0.0 == key.0).count();
         if worker.held_up.contains(&key.0) {
             return under_way() >= worker.threads.max(1) as usize;
         }

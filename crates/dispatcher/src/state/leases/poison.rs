@@ -55,7 +55,7 @@ impl State {
         let certain = self.timing.presumed_dead;
         let is_dead = |death: &Death| now - death.at >= certain;
         let mut convicted = Vec::new();
-        for (key, consumer) in self.attended() {
+        for (key, consumer) in self.active_consumers() {
             let held = consumer.trouble.iter().filter(|(p, t)| t.is_held() && consumer.poison(**p).is_none());
             convicted.extend(held.filter(|(_, t)| t.deaths.iter().all(is_dead)).map(|(p, _)| (key, *p)));
         }
@@ -76,8 +76,8 @@ impl State {
             .hint("look at the logs of these workers; leave the rows out, or cancel the job to have them tried again");
         tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
         let json: std::sync::Arc<str> = error.to_json().into();
-        self.add_lost((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
-        out.push(Effect::Persist(Update::Lost((key.0, key.1, WHOLE_SPLIT, 0), json)));
+        self.add_skipped((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
+        out.push(Effect::Persist(Update::Skipped((key.0, key.1, WHOLE_SPLIT, 0), json)));
         self.end_at_poison(now, key.0, out);
     }
 
@@ -85,13 +85,13 @@ impl State {
     pub(in crate::state) fn end_at_poison(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
         if let Some(error) = self.consumer(key).and_then(|c| c.poison(c.frontier())) {
             let error = Error::from_json(error);
-            self.end_reader(now, key, error, out);
+            self.end_consumer(now, key, error, out);
         }
     }
 
     /// Says whether a reader waits for a split that may be what ends workers.
     pub(in crate::state) fn has_suspects(&self) -> bool {
-        let mut consumers = self.attended().filter(|(_, c)| c.reader.is_some());
+        let mut consumers = self.active_consumers().filter(|(_, c)| c.attached.is_some());
         consumers.any(|(_, c)| c.trouble.values().any(Trouble::is_suspect))
     }
 
@@ -106,14 +106,14 @@ impl State {
             trouble.is_some_and(Trouble::is_suspect)
         };
         let mut reserved: BTreeSet<_> =
-            self.workers.iter().filter(|(_, w)| w.under_way().any(suspected)).map(|(id, _)| *id).collect();
+            self.workers.iter().filter(|(_, w)| w.unfinished().any(suspected)).map(|(id, _)| *id).collect();
         let is_waiting = |c: &Consumer| c.free().any(|p| c.trouble.get(&p).is_some_and(Trouble::is_suspect));
-        let waiting = self.attended().find(|(_, c)| c.reader.is_some() && is_waiting(c));
+        let waiting = self.active_consumers().find(|(_, c)| c.attached.is_some() && is_waiting(c));
         if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
             let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
             let others = self.workers.iter().filter(|(id, w)| fits(id, w));
             // What ends workers is tried on a trainer's machine only where there is no other.
-            let least = others.min_by_key(|(id, w)| (w.is_local(), w.under_way().count(), **id)).map(|(id, _)| *id);
+            let least = others.min_by_key(|(id, w)| (w.is_local(), w.unfinished().count(), **id)).map(|(id, _)| *id);
             reserved.extend(least);
         }
         reserved
@@ -122,7 +122,7 @@ impl State {
     /// Lets a worker that is kept for a suspect go of what is held up there: it would never have nothing else to do.
     pub(in crate::state) fn make_way(&mut self, out: &mut Vec<Effect>) {
         let is_suspect = |key: &SplitKey| self.is_suspect(key.0, key.1);
-        let waits = |w: &&Worker| w.at_work().next().is_none() && !w.under_way().any(is_suspect);
+        let waits = |w: &&Worker| w.at_work().next().is_none() && !w.unfinished().any(is_suspect);
         let kept: Vec<_> =
             self.reserved().into_iter().filter_map(|id| Some((id, self.workers.get(&id).filter(waits)?))).collect();
         let under_way = |(id, w): (WorkerId, &Worker)| {
@@ -131,15 +131,15 @@ impl State {
         };
         let held_up: Vec<_> = kept.into_iter().flat_map(under_way).collect();
         for (key, holder) in held_up {
-            self.leave(key, holder.token, out);
-            self.take_from(holder, out);
+            self.drop_lease(key, holder.token, out);
+            self.revoke_from_worker(holder, out);
         }
     }
 
     /// Says whether a worker may be given a split: a suspect goes to one that has nothing else to do, and nothing else to
     /// one that is kept for it.
     pub(in crate::state) fn may_take(&self, id: WorkerId, is_suspect: bool, reserved: &BTreeSet<WorkerId>) -> bool {
-        let idle = || self.workers.get(&id).is_some_and(|w| w.under_way().next().is_none());
+        let idle = || self.workers.get(&id).is_some_and(|w| w.unfinished().next().is_none());
         if is_suspect { idle() } else { !reserved.contains(&id) }
     }
 }

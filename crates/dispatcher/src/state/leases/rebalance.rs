@@ -45,34 +45,36 @@ impl State {
         idle.sort_by_key(|id| self.is_local(*id));
         for id in idle {
             let longest =
-                self.workers.values().filter_map(|w| self.waits(now, w)).filter(|w| self.may_race(now, w.1, id));
+                self.workers.values().filter_map(|w| self.waits(now, w)).filter(|w| self.may_back_up(now, w.1, id));
             let Some((_, key)) = longest.max_by_key(|(rounds, key)| (*rounds, Reverse(*key))) else { continue };
             let dropped = self.consumer_mut(key.0).map(|c| c.release(key.1)).unwrap_or_default();
             self.revoke_all(key.0, dropped, out);
             self.grant(now, key.0, key.1, id, out);
-            self.count_second(key);
+            self.count_second_lease(key);
         }
     }
 
     /// Returns the first split that waits at a worker, and how many others each of its threads has before the last, if that
     /// takes long. The last split, where the first may have been begun since it was heard of.
     fn waits(&self, now: Ticks, worker: &Worker) -> Option<(u32, SplitKey)> {
-        let turns = worker.in_turn(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
+        let turns = worker.run_order(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
         let (at, waiting) = turns.split_at(turns.len().min(worker.threads.max(1) as usize));
         let rounds = turns.len().checked_sub(1)? as u32 / worker.threads.max(1);
         let by_now = at.iter().filter_map(|(_, token)| worker.begun.get(token)).map(|begun| now - *begun).max()?;
         let job_of = |(_, token): &(u32, u64)| self.jobs.get(&worker.leases.get(token)?.0.0);
         let first = waiting.first()?;
-        let may_be_begun = job_of(first)?.pace.may_end_within(self.timing.heartbeat, by_now);
+        let may_be_begun = job_of(first)?.split_durations.may_end_within(self.timing.heartbeat, by_now);
         let chosen = if may_be_begun { waiting.last()? } else { first };
         let (job, (_, token)) = (job_of(chosen)?, chosen);
         let key = *worker.leases.get(token)?;
         let consumer = self.consumer(key.0)?;
-        let alone = !worker.begun.contains_key(token) && !consumer.races().contains_key(&key.1);
+        let alone = !worker.begun.contains_key(token) && !consumer.backups().contains_key(&key.1);
         // What is done of it is lost where it goes to another worker.
-        let gives_way =
-            worker.gives_way_for(now, *token).is_some_and(|since| job.pace.median().is_none_or(|m| since < m));
-        let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.reader.is_some() && !job.streamed;
-        (alone && !gives_way && untroubled && job.pace.is_worth_moving(rounds, by_now)).then_some((rounds, key))
+        let gives_way = worker
+            .gives_way_for(now, *token)
+            .is_some_and(|since| job.split_durations.median().is_none_or(|m| since < m));
+        let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.attached.is_some() && !job.streamed;
+        (alone && !gives_way && untroubled && job.split_durations.is_worth_moving(rounds, by_now))
+            .then_some((rounds, key))
     }
 }

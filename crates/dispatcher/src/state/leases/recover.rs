@@ -13,7 +13,7 @@ use crate::options::{Retention, Scaling, Timing};
 use crate::records::{JobRecord, Ledger, Update};
 use crate::state::counts::Counts;
 use crate::state::fleet::mix::Fleet;
-use crate::state::load::dataset_profile::Learned;
+use crate::state::load::dataset_profile::DatasetProfiles;
 use crate::state::{Effect, State};
 
 impl State {
@@ -36,13 +36,13 @@ impl State {
             retention: Retention::default(),
             jobs: Default::default(),
             names: HashMap::new(),
-            twins: Default::default(),
+            sharing: Default::default(),
             workers: Default::default(),
             keepers: Default::default(),
             secret: None,
-            readers: HashMap::new(),
-            attended: Default::default(),
-            sessions: HashMap::new(),
+            consumer_sessions: HashMap::new(),
+            active: Default::default(),
+            worker_sessions: HashMap::new(),
             // 0 is what a message without a token says.
             next_token: ledger.next_token.max(1),
             next_job: ledger.next_job.max(1),
@@ -52,7 +52,7 @@ impl State {
             taken_in: now,
             scaled: now,
             spent_us: 0,
-            learned: Learned::recover(ledger),
+            profiles: DatasetProfiles::recover(ledger),
             expiry: now,
             changed: true,
             counts: Counts::default(),
@@ -66,8 +66,8 @@ impl State {
             let moved = state.consumer_mut(*key).map(|c| c.check(*frontier).map(|p| c.move_to(p)));
             moved.transpose()?;
         }
-        for (lost, error) in &ledger.lost {
-            state.add_lost(*lost, error.clone());
+        for (skipped, error) in &ledger.skipped {
+            state.add_skipped(*skipped, error.clone());
         }
         let until = now + timing.lease + timing.heartbeat;
         for (key, grant) in &ledger.grants {
@@ -76,7 +76,7 @@ impl State {
             match state.consumer_mut(key.0) {
                 Some(consumer) if key.1 >= consumer.frontier() => {
                     consumer.lease(key.1, holder);
-                    state.attended.insert(key.0);
+                    state.active.insert(key.0);
                 }
                 _ => {
                     out.push(Effect::Remember(Update::Released(*key)));

@@ -19,13 +19,13 @@ const RECENT_MAX: usize = 4096;
 const LEASES_MAX: usize = 512;
 
 /// A split of a stream: of a consumer.
-type Place = (u32, Position);
+type ConsumerSplit = (u32, Position);
 
 /// The jobs of each stream.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Twins {
+pub(in crate::state) struct SharingGroups {
     numbers: HashMap<Stream, u64>,
-    streams: BTreeMap<u64, Jobs>,
+    groups: BTreeMap<u64, Group>,
     /// The stream of each job.
     of: HashMap<u64, u64>,
     next: u64,
@@ -33,14 +33,14 @@ pub(in crate::state) struct Twins {
 
 /// Those of one.
 #[derive(Debug, Clone, Default)]
-struct Jobs {
+struct Group {
     jobs: BTreeSet<u64>,
     /// Who was given a split last, and the splits in that order.
-    given: BTreeMap<Place, WorkerId>,
-    order: VecDeque<Place>,
+    given: BTreeMap<ConsumerSplit, WorkerId>,
+    order: VecDeque<ConsumerSplit>,
 }
 
-impl Twins {
+impl SharingGroups {
     /// Takes a job in. Splits that are computed as their reader takes them are no others'.
     pub(in crate::state) fn add(&mut self, record: &JobRecord) {
         if record.is_streamed() {
@@ -49,68 +49,69 @@ impl Twins {
         let next = self.next;
         let number = *self.numbers.entry(Stream::of(&record.definition())).or_insert(next);
         self.next += u64::from(number == next);
-        self.streams.entry(number).or_default().jobs.insert(record.id);
+        self.groups.entry(number).or_default().jobs.insert(record.id);
         self.of.insert(record.id, number);
     }
 
     /// Forgets a job.
     pub(in crate::state) fn remove(&mut self, job: u64) {
         let Some(number) = self.of.remove(&job) else { return };
-        let Some(of) = self.streams.get_mut(&number) else { return };
+        let Some(of) = self.groups.get_mut(&number) else { return };
         of.jobs.remove(&job);
         if of.jobs.is_empty() {
-            self.streams.remove(&number);
+            self.groups.remove(&number);
             self.numbers.retain(|_, own| *own != number);
         }
     }
 
     /// Returns the streams that several jobs have.
-    fn shared(&self) -> impl Iterator<Item = &Jobs> {
-        self.streams.values().filter(|of| of.jobs.len() > 1)
+    fn shared_groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values().filter(|of| of.jobs.len() > 1)
     }
 
-    fn of(&self, job: u64) -> Option<&Jobs> {
-        self.streams.get(self.of.get(&job)?).filter(|of| of.jobs.len() > 1)
+    fn of(&self, job: u64) -> Option<&Group> {
+        self.groups.get(self.of.get(&job)?).filter(|of| of.jobs.len() > 1)
     }
 
     /// Notes who was given a split.
     pub(in crate::state) fn note(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
-        let of = self.of.get(&key.0).and_then(|number| self.streams.get_mut(number));
+        let of = self.of.get(&key.0).and_then(|number| self.groups.get_mut(number));
         let Some(of) = of.filter(|of| of.jobs.len() > 1) else { return };
-        let place = (key.1, position);
-        if of.given.insert(place, worker).is_none() {
-            of.order.push_back(place);
+        let split = (key.1, position);
+        if of.given.insert(split, worker).is_none() {
+            of.order.push_back(split);
         }
         while of.order.len() > RECENT_MAX {
-            of.order.pop_front().map(|place| of.given.remove(&place));
+            of.order.pop_front().map(|split| of.given.remove(&split));
         }
     }
 }
 
 impl State {
     /// Grants to jobs what others of their stream were given, at the same workers.
-    pub(in crate::state) fn join_twins(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn join_sharing_groups(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let of_job = |job: &u64| {
             let consumers = self.jobs.get(job).map_or(0, |job| job.consumers.len() as u32);
             let job = *job;
             (0..consumers).map(move |index| (job, index))
         };
-        let readers: Vec<ConsumerKey> = self.twins.shared().flat_map(|of| of.jobs.iter().flat_map(of_job)).collect();
-        self.join(now, &readers, out);
+        let consumers: Vec<ConsumerKey> =
+            self.sharing.shared_groups().flat_map(|of| of.jobs.iter().flat_map(of_job)).collect();
+        self.join(now, &consumers, out);
     }
 
-    /// As [`State::join_twins`], after a grant to a reader. Says whether anything was granted.
-    pub(in crate::state) fn join_those_of(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) -> bool {
-        let others = self.twins.of(key.0).map(|of| of.jobs.iter().map(|job| (*job, key.1)).collect());
-        let readers: Vec<ConsumerKey> = others.unwrap_or_default();
-        self.join(now, &readers, out)
+    /// As [`State::join_sharing_groups`], after a grant to a reader. Says whether anything was granted.
+    pub(in crate::state) fn join_group_of(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) -> bool {
+        let others = self.sharing.of(key.0).map(|of| of.jobs.iter().map(|job| (*job, key.1)).collect());
+        let consumers: Vec<ConsumerKey> = others.unwrap_or_default();
+        self.join(now, &consumers, out)
     }
 
-    fn join(&mut self, now: Ticks, readers: &[ConsumerKey], out: &mut Vec<Effect>) -> bool {
+    fn join(&mut self, now: Ticks, consumers: &[ConsumerKey], out: &mut Vec<Effect>) -> bool {
         let mut granted = false;
-        for key in readers {
+        for key in consumers {
             // Each may be the last that its tenant may have.
-            while let Some((position, worker)) = self.beside(now, *key) {
+            while let Some((position, worker)) = self.held_by_group(now, *key) {
                 self.grant(now, *key, position, worker, out);
                 granted = true;
             }
@@ -119,8 +120,8 @@ impl State {
     }
 
     /// Returns the first split that a reader waits for and another of its stream was given, and who has it.
-    fn beside(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, WorkerId)> {
-        let (consumer, of) = self.consumer(key).filter(|c| c.reader.is_some()).zip(self.twins.of(key.0))?;
+    fn held_by_group(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, WorkerId)> {
+        let (consumer, of) = self.consumer(key).filter(|c| c.attached.is_some()).zip(self.sharing.of(key.0))?;
         let team = self.team(key);
         let may = |id: WorkerId| {
             let worker = self.workers.get(&id).filter(|w| w.is_live() && !w.slow && w.leases.len() < LEASES_MAX);

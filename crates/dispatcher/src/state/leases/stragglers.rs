@@ -9,7 +9,7 @@
 //! threads, and says with its heartbeats what it has finished.
 //!
 //! Invariants: a race is begun only for what is late and needed soon, the most urgent first; no more of them run at a
-//! time than one for every [`LEASES_FOR_A_RACE`] leases, or one.
+//! time than one for every [`LEASES_PER_BACKUP`] leases, or one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,15 +26,15 @@ const LATE_MIN: Duration = Duration::from_secs(1);
 /// A split that waits longer than this goes to a worker that has nothing to do.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// One race at a time for so many leases, and one in any case.
-const LEASES_FOR_A_RACE: usize = 10;
+const LEASES_PER_BACKUP: usize = 10;
 
 /// How long the splits of one job took lately, until their worker or their reader was done.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Pace {
+pub(in crate::state) struct SplitDurations {
     recent: VecDeque<Duration>,
 }
 
-impl Pace {
+impl SplitDurations {
     pub(in crate::state) fn note(&mut self, took: Duration) {
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
@@ -77,27 +77,27 @@ impl Pace {
 
 /// A split that is under way on one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::state) struct Runner<T> {
+pub(in crate::state) struct RunningSplit<T> {
     pub(in crate::state) split: T,
     /// Splits that its reader needs before it, and those that the reader may have ahead.
     pub(in crate::state) before: u128,
     pub(in crate::state) window: u128,
     pub(in crate::state) age: Duration,
-    /// See [`Pace::late_after`].
+    /// See [`SplitDurations::late_after`].
     pub(in crate::state) late_after: Duration,
 }
 
-impl<T> Runner<T> {
+impl<T> RunningSplit<T> {
     /// Late, and in the half of its reader's window that comes first.
     fn is_due(&self) -> bool {
         self.age > self.late_after && self.before < self.window.div_ceil(2)
     }
 }
 
-/// Returns the splits to race now, the most urgent first, where `racing` races run among `leases` leases.
-pub(in crate::state) fn to_race<T>(runners: Vec<Runner<T>>, racing: usize, leases: usize) -> Vec<T> {
-    let most = (leases / LEASES_FOR_A_RACE).max(1).saturating_sub(racing);
-    let mut due: Vec<_> = runners.into_iter().filter(Runner::is_due).collect();
+/// Returns the splits to race now, the most urgent first, where `running` races run among `leases` leases.
+pub(in crate::state) fn to_back_up<T>(running_splits: Vec<RunningSplit<T>>, running: usize, leases: usize) -> Vec<T> {
+    let most = (leases / LEASES_PER_BACKUP).max(1).saturating_sub(running);
+    let mut due: Vec<_> = running_splits.into_iter().filter(RunningSplit::is_due).collect();
     due.sort_by_key(|runner| runner.before);
     due.into_iter().take(most).map(|runner| runner.split).collect()
 }
@@ -114,15 +114,15 @@ mod tests {
 
     #[test]
     fn late_is_relative_to_the_median_of_what_ended_lately() {
-        let mut pace = Pace::default();
-        (0..3).for_each(|_| pace.note(ms(800)));
-        assert_eq!(pace.late_after(false), None, "too little is known");
+        let mut durations = SplitDurations::default();
+        (0..3).for_each(|_| durations.note(ms(800)));
+        assert_eq!(durations.late_after(false), None, "too little is known");
         // One that took very long does not move the mark.
-        pace.note(ms(60_000));
-        assert_eq!(pace.late_after(false), Some(ms(1600)));
-        assert_eq!(pace.late_after(true), Some(ms(800)));
-        (0..REMEMBERED).for_each(|_| pace.note(ms(20)));
-        assert_eq!(pace.late_after(false), Some(LATE_MIN));
+        durations.note(ms(60_000));
+        assert_eq!(durations.late_after(false), Some(ms(1600)));
+        assert_eq!(durations.late_after(true), Some(ms(800)));
+        (0..REMEMBERED).for_each(|_| durations.note(ms(20)));
+        assert_eq!(durations.late_after(false), Some(LATE_MIN));
     }
 
     proptest! {
@@ -130,20 +130,20 @@ mod tests {
         fn only_what_is_late_and_needed_soon_is_raced_and_only_so_much(
             splits in prop::collection::vec((0u128..40, 0u64..10_000), 0..80),
             window in 1u128..40,
-            racing in 0usize..10,
+            running in 0usize..10,
         ) {
-            let leases = splits.len() + racing;
-            let runners: Vec<_> = splits.iter().enumerate().map(|(split, (before, age))| Runner {
+            let leases = splits.len() + running;
+            let running_splits: Vec<_> = splits.iter().enumerate().map(|(split, (before, age))| RunningSplit {
                 split, before: *before, window, age: ms(*age), late_after: ms(3000),
             }).collect();
-            let raced = to_race(runners.clone(), racing, leases);
-            prop_assert!(raced.is_empty() || raced.len() + racing <= (leases / LEASES_FOR_A_RACE).max(1));
+            let backed_up = to_back_up(running_splits.clone(), running, leases);
+            prop_assert!(backed_up.is_empty() || backed_up.len() + running <= (leases / LEASES_PER_BACKUP).max(1));
             let is_due = |i: &usize| splits[*i].1 > 3000 && 2 * splits[*i].0 < window;
-            prop_assert!(raced.iter().all(is_due));
+            prop_assert!(backed_up.iter().all(is_due));
             // Whoever is left out is less urgent than whoever is not, or there is no room for a race.
-            let last = raced.iter().map(|i| splits[*i].0).max();
-            let left = (0..splits.len()).filter(|i| is_due(i) && !raced.contains(i)).map(|i| splits[i].0).min();
-            let full = raced.len() + racing >= (leases / LEASES_FOR_A_RACE).max(1);
+            let last = backed_up.iter().map(|i| splits[*i].0).max();
+            let left = (0..splits.len()).filter(|i| is_due(i) && !backed_up.contains(i)).map(|i| splits[i].0).min();
+            let full = backed_up.len() + running >= (leases / LEASES_PER_BACKUP).max(1);
             prop_assert!(left.is_none() || (full && last.is_none_or(|last| left >= Some(last))));
         }
     }

@@ -10,7 +10,7 @@ use forebay_proto::JobKey;
 
 use crate::records::{ConsumerKey, SplitKey};
 use crate::state::SessionId;
-use crate::state::fleet::worker_types::Kind;
+use crate::state::fleet::worker_types::WorkerType;
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;
@@ -62,13 +62,13 @@ pub(in crate::state) struct Worker {
     pub(in crate::state) place: Arc<str>,
     /// Why nothing is written to its cache folder; empty where it is, or there is none.
     pub(in crate::state) disk_off: String,
-    pub(in crate::state) kind: Kind,
+    pub(in crate::state) worker_type: WorkerType,
     /// The peers that this session was told of.
-    pub(in crate::state) told: Option<Vec<Arc<str>>>,
+    pub(in crate::state) peers_sent: Option<Vec<Arc<str>>>,
     /// Since when nobody was charged for what it did not do, and microseconds that its threads have spent and that are not yet taken from
     /// their time: what it did is told a heartbeat later.
     idle_since: Ticks,
-    ahead_us: u64,
+    unbilled_us: u64,
 }
 
 impl Worker {
@@ -99,42 +99,42 @@ impl Worker {
             slow: false,
             place: Arc::default(),
             disk_off: String::new(),
-            kind: Kind::default(),
-            told: None,
+            worker_type: WorkerType::default(),
+            peers_sent: None,
             idle_since: now,
-            ahead_us: 0,
+            unbilled_us: 0,
         }
     }
 
     pub(in crate::state) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
         (self.credit, self.leaving, self.answered) = (0, false, now);
-        (self.idle_since, self.ahead_us) = (now, 0);
+        (self.idle_since, self.unbilled_us) = (now, 0);
         self.jobs.clear();
     }
 
     /// Its threads spent so many microseconds.
     pub(in crate::state) fn note_spent(&mut self, micros: u64) {
-        self.ahead_us = self.ahead_us.saturating_add(micros);
+        self.unbilled_us = self.unbilled_us.saturating_add(micros);
     }
 
     /// Returns the seconds that it did nothing since it was last asked, as a part of all its threads, if any.
     pub(in crate::state) fn idle(&mut self, now: Ticks) -> Option<f64> {
         let all = ((now - self.idle_since).as_micros() as u64).saturating_mul(self.threads.into());
         self.idle_since = now;
-        let idle = all.saturating_sub(self.ahead_us);
-        self.ahead_us = self.ahead_us.saturating_sub(all);
+        let idle = all.saturating_sub(self.unbilled_us);
+        self.unbilled_us = self.unbilled_us.saturating_sub(all);
         (idle > 0).then(|| idle as f64 / 1e6 / f64::from(self.threads.max(1)))
     }
 
     /// Returns the splits that it may be working on.
-    pub(in crate::state) fn under_way(&self) -> impl Iterator<Item = &SplitKey> {
+    pub(in crate::state) fn unfinished(&self) -> impl Iterator<Item = &SplitKey> {
         self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
     }
 
     /// Returns those of them that bring something, as far as it has said.
     pub(in crate::state) fn at_work(&self) -> impl Iterator<Item = &SplitKey> {
-        self.under_way().filter(|key| !self.held_up.contains(&key.0.0))
+        self.unfinished().filter(|key| !self.held_up.contains(&key.0.0))
     }
 
     /// Returns when it is lost, if nothing is heard of it until then.
@@ -162,7 +162,7 @@ impl Worker {
     /// Returns the splits that it may have died of.
     pub(in crate::state) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
         let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
-        self.under_way().chain(failed).copied().collect()
+        self.unfinished().chain(failed).copied().collect()
     }
 
     pub(in crate::state) fn serves(&self, tenant: &str) -> bool {
@@ -179,23 +179,23 @@ impl Worker {
     }
 
     /// Says whether it is a local worker whose machine has no core to spare now.
-    fn rests(&self) -> bool {
+    fn is_paused(&self) -> bool {
         self.is_local() && self.threads == 0
     }
 
     /// Lists the leases that it may be working on, in the order in which it does: the highest priority first, then the oldest, and
     /// behind these what is held up.
-    pub(in crate::state) fn in_turn(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
-        let under_way = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
-        let mut turns: Vec<_> =
-            under_way.map(|(token, key)| (self.held_up.contains(&key.0.0), priority(key), *token)).collect();
-        turns.sort_by_key(|(held_up, priority, token)| (*held_up, Reverse(*priority), *token));
-        turns.into_iter().map(|(_, priority, token)| (priority, token)).collect()
+    pub(in crate::state) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
+        let unfinished = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
+        let mut order: Vec<_> =
+            unfinished.map(|(token, key)| (self.held_up.contains(&key.0.0), priority(key), *token)).collect();
+        order.sort_by_key(|(held_up, priority, token)| (*held_up, Reverse(*priority), *token));
+        order.into_iter().map(|(_, priority, token)| (priority, token)).collect()
     }
 
     /// Says whether a lease waits that it was just given: it is at as many that come first as it has threads. Looks at these alone, as it
     /// is asked with each grant.
-    pub(in crate::state) fn lets_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
+    pub(in crate::state) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
         let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
         let at = self.begun.keys().filter(|at| !self.finished.contains(at) && !is_held_up(at));
@@ -205,9 +205,9 @@ impl Worker {
     /// Notes the splits that it is at now: the first in turn, as many as it has threads. Others wait, also those that it had begun with
     /// before some of a higher priority came: nothing is held against it while they do.
     pub(in crate::state) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
-        let turns = self.in_turn(priority);
-        let highest = turns.first().map_or(0, |(priority, _)| *priority);
-        let (at, waiting) = turns.split_at(turns.len().min(self.threads.max(1) as usize));
+        let order = self.run_order(priority);
+        let highest = order.first().map_or(0, |(priority, _)| *priority);
+        let (at, waiting) = order.split_at(order.len().min(self.threads.max(1) as usize));
         let leases = &self.leases;
         self.begun.retain(|token, _| leases.contains_key(token));
         self.gave_way.retain(|token, _| leases.contains_key(token));
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Returns how long it took for a split that is done, as far as `heartbeat`s tell; `None` of one that gave way meanwhile.
-    pub(in crate::state) fn took(&self, now: Ticks, token: u64, heartbeat: Duration) -> Option<Duration> {
+    pub(in crate::state) fn split_duration(&self, now: Ticks, token: u64, heartbeat: Duration) -> Option<Duration> {
         // One that nobody saw it begin took less than a heartbeat.
         let took = || self.begun.get(&token).map_or(heartbeat, |begun| now - *begun);
         (!self.gave_way.contains_key(&token)).then(took)
@@ -244,7 +244,7 @@ impl Worker {
 
     /// Says whether it may be given a split. One that is slow has one at a time; a local one that rests has none.
     pub(in crate::state) fn has_room(&self) -> bool {
-        self.is_live() && self.credit > 0 && !self.rests() && !(self.slow && self.at_work().next().is_some())
+        self.is_live() && self.credit > 0 && !self.is_paused() && !(self.slow && self.at_work().next().is_some())
     }
 
     /// Splits that it has asked for and not been given.

@@ -32,7 +32,7 @@ impl State {
         local_key: JobKey,
         out: &mut Vec<Effect>,
     ) {
-        if let Err(error) = self.check_reader(serves.as_deref(), only) {
+        if let Err(error) = self.check_local_worker(serves.as_deref(), only) {
             return out.push(Effect::End(session, error));
         }
         let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
@@ -42,13 +42,13 @@ impl State {
         }
         (worker.serves, worker.only, worker.local_key) = (serves, only, local_key);
         if let Some(old) = worker.session {
-            self.sessions.remove(&old);
+            self.worker_sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
             out.push(Effect::End(old, error));
         }
         let moved = worker.address != address;
         worker.begin(session, address, threads, now);
-        self.sessions.insert(session, id);
+        self.worker_sessions.insert(session, id);
         out.push(Effect::Worker(
             session,
             worker_event::Event::Welcome(Welcome {
@@ -80,10 +80,10 @@ impl State {
             worker.leases.iter().map(|(t, k)| (*t, *k)).partition(|(t, _)| kept.contains(t));
         worker.leases.retain(|token, _| kept.contains(token));
         for (token, key) in lost {
-            self.leave(key, token, out);
+            self.drop_lease(key, token, out);
         }
         for (token, key) in same.into_iter().filter(|_| moved) {
-            self.tell(key, out);
+            self.send_assignments(key, out);
             // The ledger knows of the first lease of a split only.
             if self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).is_some_and(|first| first.token == token) {
                 let grant = Grant { token, worker: id, address: address.clone() };
@@ -94,7 +94,7 @@ impl State {
 
     /// Returns whose session it is, if it still is one, and notes that it lives.
     fn heard_worker(&mut self, now: Ticks, session: SessionId) -> Option<&mut Worker> {
-        let worker = self.workers.get_mut(self.sessions.get(&session)?)?;
+        let worker = self.workers.get_mut(self.worker_sessions.get(&session)?)?;
         worker.heard = now;
         Some(worker)
     }
@@ -132,7 +132,7 @@ impl State {
         let is_answered = now - worker.answered >= answer_every;
         worker.answered = if is_answered { now } else { worker.answered };
         let outlived = worker.has_outlived(now, heartbeat);
-        if let Some(id) = self.sessions.get(&session).copied() {
+        if let Some(id) = self.worker_sessions.get(&session).copied() {
             if is_answered {
                 let reply = WorkerHeartbeatReply { peers: self.news_of_peers(id) };
                 out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
@@ -156,7 +156,7 @@ impl State {
     /// Notes what a worker is at, once it was given a lease.
     pub(in crate::state) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
         let priority = |key: &SplitKey| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority);
-        if !self.workers.get(&id).is_some_and(|worker| worker.lets_wait(token, priority)) {
+        if !self.workers.get(&id).is_some_and(|worker| worker.must_wait(token, priority)) {
             self.note_begun(now, id);
         }
     }
@@ -169,22 +169,22 @@ impl State {
 
     pub(in crate::state) fn worker_gone(&mut self, now: Ticks, session: SessionId, out: &mut Vec<Effect>) {
         let grace = self.timing.reconnect_grace;
-        let Some(id) = self.sessions.remove(&session) else { return };
+        let Some(id) = self.worker_sessions.remove(&session) else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         (worker.session, worker.until) = (None, now + grace);
         self.expiry = self.expiry.min(now + grace);
         if grace.is_zero() {
-            self.lose(now, id, out);
+            self.lose_worker(now, id, out);
         }
     }
 
     /// A worker is lost: its leases go to others, under new tokens.
-    pub(in crate::state) fn lose(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn lose_worker(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.remove(&id) else { return };
         self.counts.workers_lost += u64::from(!worker.leaving);
         self.counts.leases_lapsed += if worker.leaving { 0 } else { worker.leases.len() as u64 };
         if let Some(session) = worker.session {
-            self.sessions.remove(&session);
+            self.worker_sessions.remove(&session);
             let silent = (now - worker.heard).as_secs_f64();
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
@@ -193,11 +193,11 @@ impl State {
         self.keepers.remove(&id);
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
-            self.leave(key, token, out);
+            self.drop_lease(key, token, out);
         }
         for key in suspects {
             // Without a reader nothing is granted, and nobody could be told.
-            if self.consumer(key.0).is_some_and(|c| c.reader.is_some() && key.1 >= c.frontier()) {
+            if self.consumer(key.0).is_some_and(|c| c.attached.is_some() && key.1 >= c.frontier()) {
                 self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }
         }

@@ -15,7 +15,7 @@ const JSON_BYTES_MAX: usize = 64 << 10;
 impl State {
     /// Takes what a worker says of jobs that it computes for.
     pub(in crate::state) fn note_caching(&mut self, session: SessionId, said: &[Caching]) {
-        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(id) = self.worker_sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get(&id) else { return };
         for caching in said.iter().filter(|caching| caching.json.len() <= JSON_BYTES_MAX) {
             let is_own = worker.only.is_none_or(|(job, _)| job == caching.job);

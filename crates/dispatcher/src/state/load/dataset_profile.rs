@@ -3,7 +3,7 @@
 //!
 //! It changes with every heartbeat and is written seldom: a first time soon, and then once in [`WRITE_EVERY`] while it changes;
 //! [`SOON`] after a reader has left, by when its workers have said the rest; and when this process ends in peace.
-//! Bounds: [`DATASETS_MAX`] datasets, the longest unheard of goes; [`RESTS_MAX`] places of rest of each; and of its ops what `ops` says.
+//! Bounds: [`DATASETS_MAX`] datasets, the longest unheard of goes; [`STEADY_STATES_MAX`] places of rest of each; and of its ops what `ops` says.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use forebay_policy::placement::Objective;
 use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::OpSpent;
 
-use super::op_costs::Ops;
-use crate::records::{At, DatasetKey, JobRecord, LearnedRecord, Ledger, RestRecord, Update};
+use super::op_costs::OpCosts;
+use crate::records::{At, DatasetKey, JobRecord, Ledger, ProfileRecord, SteadyStateRecord, Update};
 use crate::state::{Effect, State};
 
 /// Datasets that are remembered.
 pub(in crate::state) const DATASETS_MAX: usize = 128;
 /// Places of rest of one dataset: of each number of consumers, and of each aim, the last.
-pub(in crate::state) const RESTS_MAX: usize = 8;
+pub(in crate::state) const STEADY_STATES_MAX: usize = 8;
 /// How often one dataset is written while jobs on it run.
 pub(in crate::state) const WRITE_EVERY: Duration = Duration::from_secs(60);
 /// When it is written that is worth not waiting for that long. It is written no more often than this.
@@ -29,38 +29,38 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// All datasets; what was heard of last is at the end.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Learned {
-    known: VecDeque<Known>,
+pub(in crate::state) struct DatasetProfiles {
+    profiles: VecDeque<DatasetProfile>,
     next_number: u64,
 }
 
 /// One of them.
 #[derive(Debug, Clone)]
-struct Known {
+struct DatasetProfile {
     tenant: String,
     dataset: String,
-    ops: Ops,
-    rests: VecDeque<RestRecord>,
+    ops: OpCosts,
+    steady_states: VecDeque<SteadyStateRecord>,
     /// Seconds of a trainer for a row.
     step: Option<f64>,
     epochs_read: f64,
     /// As it was written, whether there is more, and when that is written.
-    written: Option<Arc<LearnedRecord>>,
-    is_more: bool,
+    written: Option<Arc<ProfileRecord>>,
+    is_dirty: bool,
     due: Ticks,
 }
 
-impl Known {
-    fn of(record: &Arc<LearnedRecord>) -> Self {
+impl DatasetProfile {
+    fn of(record: &Arc<ProfileRecord>) -> Self {
         Self {
             tenant: record.tenant.clone(),
             dataset: record.dataset.clone(),
-            ops: Ops::of(&record.ops),
-            rests: record.rests.iter().cloned().collect(),
+            ops: OpCosts::of(&record.ops),
+            steady_states: record.steady_states.iter().cloned().collect(),
             step: record.step,
             epochs_read: record.epochs_read,
             written: Some(record.clone()),
-            is_more: false,
+            is_dirty: false,
             due: Ticks(0),
         }
     }
@@ -69,56 +69,59 @@ impl Known {
         (&self.tenant, &self.dataset) == (&job.tenant, &job.dataset)
     }
 
-    fn record(&self, number: u64) -> Arc<LearnedRecord> {
+    fn record(&self, number: u64) -> Arc<ProfileRecord> {
         let (tenant, dataset) = (self.tenant.clone(), self.dataset.clone());
-        let (ops, rests) = (self.ops.records(), self.rests.iter().cloned().collect());
+        let (ops, steady_states) = (self.ops.records(), self.steady_states.iter().cloned().collect());
         let (step, epochs_read) = (self.step, self.epochs_read);
-        Arc::new(LearnedRecord { tenant, dataset, number, ops, rests, step, epochs_read })
+        Arc::new(ProfileRecord { tenant, dataset, number, ops, steady_states, step, epochs_read })
     }
 }
 
-impl Learned {
+impl DatasetProfiles {
     pub(in crate::state) fn recover(ledger: &Ledger) -> Self {
-        let mut records: Vec<_> = ledger.learned.values().collect();
+        let mut records: Vec<_> = ledger.profiles.values().collect();
         records.sort_by_key(|record| record.number);
         let next_number = records.last().map_or(0, |record| record.number + 1);
-        Self { known: records.into_iter().map(Known::of).collect(), next_number }
+        Self { profiles: records.into_iter().map(DatasetProfile::of).collect(), next_number }
     }
 
     /// Returns what is known of a job's dataset, of which there is more now.
-    fn more(&mut self, now: Ticks, job: &JobRecord, out: &mut Vec<Effect>) -> &mut Known {
-        let known = self.known.iter().position(|known| known.is_of(job)).and_then(|at| self.known.remove(at));
-        while known.is_none() && self.known.len() >= DATASETS_MAX {
-            let oldest = self.known.pop_front();
-            out.extend(oldest.and_then(|known| known.written).map(|r| Effect::Remember(Update::Forgotten(r.key()))));
+    fn touch(&mut self, now: Ticks, job: &JobRecord, out: &mut Vec<Effect>) -> &mut DatasetProfile {
+        let profile =
+            self.profiles.iter().position(|profile| profile.is_of(job)).and_then(|at| self.profiles.remove(at));
+        while profile.is_none() && self.profiles.len() >= DATASETS_MAX {
+            let oldest = self.profiles.pop_front();
+            out.extend(
+                oldest.and_then(|profile| profile.written).map(|r| Effect::Remember(Update::ProfileGone(r.key()))),
+            );
         }
-        let new = || Known {
+        let new = || DatasetProfile {
             tenant: job.tenant.clone(),
             dataset: job.dataset.clone(),
-            ops: Ops::default(),
-            rests: VecDeque::new(),
+            ops: OpCosts::default(),
+            steady_states: VecDeque::new(),
             step: None,
             epochs_read: 0.0,
             written: None,
-            is_more: true,
+            is_dirty: true,
             due: now + SOON,
         };
-        self.known.push_back(Known { is_more: true, ..known.unwrap_or_else(new) });
-        let last = self.known.len() - 1;
-        &mut self.known[last]
+        self.profiles.push_back(DatasetProfile { is_dirty: true, ..profile.unwrap_or_else(new) });
+        let last = self.profiles.len() - 1;
+        &mut self.profiles[last]
     }
 
-    fn known(&self, job: &JobRecord) -> Option<&Known> {
-        self.known.iter().rev().find(|known| known.is_of(job))
+    fn profile(&self, job: &JobRecord) -> Option<&DatasetProfile> {
+        self.profiles.iter().rev().find(|profile| profile.is_of(job))
     }
 
     /// Returns what ops of the jobs on a job's dataset did.
-    pub(in crate::state) fn ops(&self, job: &JobRecord) -> Option<&Ops> {
-        self.known(job).map(|known| &known.ops)
+    pub(in crate::state) fn ops(&self, job: &JobRecord) -> Option<&OpCosts> {
+        self.profile(job).map(|profile| &profile.ops)
     }
 
     /// Ops of a job did more.
-    pub(in crate::state) fn take(
+    pub(in crate::state) fn add_ops(
         &mut self,
         now: Ticks,
         job: &JobRecord,
@@ -126,91 +129,91 @@ impl Learned {
         said: &[OpSpent],
         out: &mut Vec<Effect>,
     ) {
-        self.more(now, job, out).ops.take(now, at, said);
+        self.touch(now, job, out).ops.take(now, at, said);
     }
 
     /// A consumer of a job has read so many epochs more.
-    pub(in crate::state) fn read(&mut self, now: Ticks, job: &JobRecord, epochs: u64, out: &mut Vec<Effect>) {
-        self.more(now, job, out).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
+    pub(in crate::state) fn add_epochs(&mut self, now: Ticks, job: &JobRecord, epochs: u64, out: &mut Vec<Effect>) {
+        self.touch(now, job, out).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
     }
 
     /// Returns how many whole epochs of a job's dataset were read.
     pub(in crate::state) fn epochs_read(&self, job: &JobRecord) -> u32 {
         // Thirds may add up to less than one.
-        self.known(job).map_or(0, |known| (known.epochs_read + 1e-6) as u32)
+        self.profile(job).map_or(0, |profile| (profile.epochs_read + 1e-6) as u32)
     }
 
     /// Returns where a job with as many consumers, on the same samples and with the same aim, came to rest last.
-    pub(in crate::state) fn rest(&self, job: &JobRecord, objective: &Objective) -> Option<Rest> {
+    pub(in crate::state) fn steady_state(&self, job: &JobRecord, objective: &Objective) -> Option<Rest> {
         let objective = objective.to_string();
-        let is_alike = |r: &&RestRecord| (r.consumers, &r.objective) == (job.consumers, &objective);
-        self.known(job)?.rests.iter().find(is_alike).map(|r| r.rest)
+        let is_alike = |r: &&SteadyStateRecord| (r.consumers, &r.objective) == (job.consumers, &objective);
+        self.profile(job)?.steady_states.iter().find(is_alike).map(|r| r.state)
     }
 
     /// Returns seconds that a trainer of such a job took for a row.
     pub(in crate::state) fn step(&self, job: &JobRecord) -> Option<f64> {
-        self.known(job)?.step
+        self.profile(job)?.step
     }
 
     /// A trainer takes so many seconds for a row.
-    pub(in crate::state) fn take_step(&mut self, now: Ticks, job: &JobRecord, step: f64, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn note_step(&mut self, now: Ticks, job: &JobRecord, step: f64, out: &mut Vec<Effect>) {
         if step.is_finite() && step > 0.0 {
-            self.more(now, job, out).step = Some(step);
+            self.touch(now, job, out).step = Some(step);
         }
     }
 
     /// A job is at rest.
-    pub(in crate::state) fn come_to_rest(
+    pub(in crate::state) fn note_steady_state(
         &mut self,
         now: Ticks,
         job: &JobRecord,
         objective: &Objective,
-        rest: Rest,
+        state: Rest,
         out: &mut Vec<Effect>,
     ) {
-        if self.rest(job, objective) == Some(rest) {
+        if self.steady_state(job, objective) == Some(state) {
             return;
         }
         let (consumers, objective) = (job.consumers, objective.to_string());
-        let rests = &mut self.more(now, job, out).rests;
-        rests.retain(|r| (r.consumers, &r.objective) != (consumers, &objective));
-        if rests.len() == RESTS_MAX {
-            rests.pop_front();
+        let steady_states = &mut self.touch(now, job, out).steady_states;
+        steady_states.retain(|r| (r.consumers, &r.objective) != (consumers, &objective));
+        if steady_states.len() == STEADY_STATES_MAX {
+            steady_states.pop_front();
         }
-        rests.push_back(RestRecord { consumers, objective, rest });
+        steady_states.push_back(SteadyStateRecord { consumers, objective, state });
     }
 
     /// A reader of a job has left: what is known is written once all of it is told.
     pub(in crate::state) fn write_soon(&mut self, now: Ticks, job: &JobRecord) {
-        if let Some(known) = self.known.iter_mut().find(|known| known.is_of(job)) {
-            known.due = known.due.min(now + SOON);
+        if let Some(profile) = self.profiles.iter_mut().find(|profile| profile.is_of(job)) {
+            profile.due = profile.due.min(now + SOON);
         }
     }
 
     /// Writes what is due.
     pub(in crate::state) fn write(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        self.write_if(|known| now >= known.due, now + WRITE_EVERY, out);
+        self.write_if(|profile| now >= profile.due, now + WRITE_EVERY, out);
     }
 
-    fn write_if(&mut self, is_due: impl Fn(&Known) -> bool, next: Ticks, out: &mut Vec<Effect>) {
-        for known in self.known.iter_mut().filter(|known| known.is_more && is_due(known)) {
-            let record = known.record(self.next_number);
+    fn write_if(&mut self, is_due: impl Fn(&DatasetProfile) -> bool, next: Ticks, out: &mut Vec<Effect>) {
+        for profile in self.profiles.iter_mut().filter(|profile| profile.is_dirty && is_due(profile)) {
+            let record = profile.record(self.next_number);
             self.next_number += 1;
-            (known.written, known.is_more, known.due) = (Some(record.clone()), false, next);
-            out.push(Effect::Remember(Update::Learned(record)));
+            (profile.written, profile.is_dirty, profile.due) = (Some(record.clone()), false, next);
+            out.push(Effect::Remember(Update::Profile(record)));
         }
     }
 
     /// Returns what was written.
-    pub(in crate::state) fn written(&self) -> impl Iterator<Item = (DatasetKey, Arc<LearnedRecord>)> {
-        self.known.iter().filter_map(|known| known.written.as_ref()).map(|record| (record.key(), record.clone()))
+    pub(in crate::state) fn written(&self) -> impl Iterator<Item = (DatasetKey, Arc<ProfileRecord>)> {
+        self.profiles.iter().filter_map(|profile| profile.written.as_ref()).map(|record| (record.key(), record.clone()))
     }
 }
 
 impl State {
     /// Writes what is left of what was learned, at the end.
-    pub(crate) fn write_learned(&mut self, out: &mut Vec<Effect>) {
+    pub(crate) fn write_profiles(&mut self, out: &mut Vec<Effect>) {
         let never = Ticks(u64::MAX);
-        self.learned.write_if(|_| true, never, out);
+        self.profiles.write_if(|_| true, never, out);
     }
 }

@@ -11,20 +11,19 @@ use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
 use forebay_proto::{ConsumerHeartbeat, Sent, Spent};
 
-use super::hosts::{Made, Sending, Spared, as_one};
-use super::network_cost::Side;
-use crate::state::scaling::placement::Costs;
+use super::hosts::{BatchesMade, SendCost, SpareCapacity, combined};
+use super::network_cost::EndpointCost;
+use crate::state::limits::REPORTED_MAX;
+use crate::state::scaling::placement::BoundaryCosts;
 
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
 /// What is left to be made by workers of what is asked for, at least: a share of it.
 const REST_MIN: f64 = 0.01;
-/// More than any process says between two heartbeats is nonsense, and would overflow.
-pub(in crate::state) const SAID_MAX: u64 = 1 << 40;
 
 /// What one reader said in a window.
 #[derive(Debug, Clone, Copy, Default)]
-struct Taken {
+struct ConsumerLoad {
     waited_ms: u64,
     step_ms: u64,
     batches: u64,
@@ -32,16 +31,16 @@ struct Taken {
     /// Of each heartbeat, the splits that were ahead, and the heartbeats.
     ahead: (u64, u64),
     /// Of its machine, where it says so.
-    spared: Spared,
+    spare_capacity: SpareCapacity,
     /// What its local worker computed.
-    here_rows: u64,
+    local_rows: u64,
     /// Bytes that came over a network.
     received: u64,
 }
 
 /// Who computes for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(in crate::state) struct Crew {
+pub(in crate::state) struct Workforce {
     /// As the job counts them.
     pub(in crate::state) workers: u32,
     /// Threads of one.
@@ -54,17 +53,17 @@ pub(in crate::state) struct Crew {
 
 /// One job's figures.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Load {
+pub(in crate::state) struct JobLoad {
     /// When the window began, and what all workers had spent on all jobs by then, in microseconds.
     began: Ticks,
     spent_before: u64,
-    readers: BTreeMap<u32, Taken>,
+    consumers: BTreeMap<u32, ConsumerLoad>,
     compute_us: u64,
     rows: u64,
     /// What local workers' threads took, which wait whenever they give way.
-    here_us: u64,
+    local_us: u64,
     /// The fewest workers in the window, and whether there were others.
-    crew: Option<Crew>,
+    workforce: Option<Workforce>,
     unsteady: bool,
     /// Seconds of one thread for a row, and rows for a batch, as last known. While only local workers computed, which run all
     /// ops, what a row costs them.
@@ -75,7 +74,7 @@ pub(in crate::state) struct Load {
     /// Bytes of a row that came over a network, as last known.
     row_received: Option<f64>,
     /// What a byte takes that does, workers and readers.
-    wire: [Side; 2],
+    network: [EndpointCost; 2],
 }
 
 /// What a row takes one thread, in seconds.
@@ -87,7 +86,7 @@ enum RowCost {
     Whole(f64),
 }
 
-impl Load {
+impl JobLoad {
     /// Begins the first window. `spent` is what all workers have spent on all jobs, in microseconds.
     pub(in crate::state) fn new(now: Ticks, spent: u64) -> Self {
         Self { began: now, spent_before: spent, ..Self::default() }
@@ -95,23 +94,23 @@ impl Load {
 
     /// Begins another window: what was said so far is of something else.
     pub(in crate::state) fn restart(&mut self, now: Ticks, spent: u64) {
-        let Self { row_cost, batch_rows, threads, row_received, wire, .. } = *self;
-        *self = Self { row_cost, batch_rows, threads, row_received, wire, ..Self::new(now, spent) };
+        let Self { row_cost, batch_rows, threads, row_received, network, .. } = *self;
+        *self = Self { row_cost, batch_rows, threads, row_received, network, ..Self::new(now, spent) };
     }
 
-    pub(in crate::state) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
-        let taken = self.readers.entry(consumer).or_default();
-        let add = |sum: &mut u64, said: u64| *sum = sum.saturating_add(said.min(SAID_MAX));
-        add(&mut taken.waited_ms, said.batch_wait_ms);
-        add(&mut taken.step_ms, said.step_ms);
-        add(&mut taken.batches, said.batches);
-        add(&mut taken.rows, said.rows);
-        add(&mut taken.received, said.received_bytes);
-        add(&mut taken.ahead.0, said.ahead);
-        taken.ahead.1 += 1;
-        self.wire[1].add(said.received_bytes, said.receive_ns);
+    pub(in crate::state) fn add(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
+        let load = self.consumers.entry(consumer).or_default();
+        let sum = |sum: &mut u64, said: u64| *sum = sum.saturating_add(said.min(REPORTED_MAX));
+        sum(&mut load.waited_ms, said.batch_wait_ms);
+        sum(&mut load.step_ms, said.step_ms);
+        sum(&mut load.batches, said.batches);
+        sum(&mut load.rows, said.rows);
+        sum(&mut load.received, said.received_bytes);
+        sum(&mut load.ahead.0, said.ahead);
+        load.ahead.1 += 1;
+        self.network[1].add(said.received_bytes, said.receive_ns);
         if let Some(spare) = &said.spare {
-            taken.spared.add(spare);
+            load.spare_capacity.add(spare);
         }
     }
 
@@ -122,25 +121,29 @@ impl Load {
 
     /// A worker says what it sent over a network.
     pub(in crate::state) fn send(&mut self, sent: &Sent) {
-        self.wire[0].add(sent.bytes, sent.nanos);
+        self.network[0].add(sent.bytes, sent.nanos);
     }
 
     /// The local worker of a reader says what it spent.
-    pub(in crate::state) fn spend_here(&mut self, consumer: u32, spent: &Spent) {
-        let taken = self.readers.entry(consumer).or_default();
-        taken.here_rows = taken.here_rows.saturating_add(spent.rows);
-        self.here_us = self.here_us.saturating_add(spent.compute_us);
+    pub(in crate::state) fn spend_local(&mut self, consumer: u32, spent: &Spent) {
+        let load = self.consumers.entry(consumer).or_default();
+        load.local_rows = load.local_rows.saturating_add(spent.rows);
+        self.local_us = self.local_us.saturating_add(spent.compute_us);
     }
 
     /// Notes who computes now.
-    pub(in crate::state) fn see(&mut self, crew: Crew) {
-        let least = *self.crew.get_or_insert(crew);
-        self.unsteady |= least != crew;
-        self.crew = Some(if crew.workers < least.workers { crew } else { Crew { local: crew.local, ..least } });
+    pub(in crate::state) fn note_workforce(&mut self, workforce: Workforce) {
+        let least = *self.workforce.get_or_insert(workforce);
+        self.unsteady |= least != workforce;
+        self.workforce = Some(if workforce.workers < least.workers {
+            workforce
+        } else {
+            Workforce { local: workforce.local, ..least }
+        });
     }
 
     /// Splits are cut elsewhere from now on: some of this window come as they were.
-    pub(in crate::state) fn note_cut(&mut self) {
+    pub(in crate::state) fn note_boundary_moved(&mut self) {
         self.unsteady = true;
     }
 
@@ -159,31 +162,32 @@ impl Load {
         workers: u32,
         limits: Limits,
         objective: Objective,
-        costs: impl FnOnce() -> Costs,
+        costs: impl FnOnce() -> BoundaryCosts,
     ) -> Option<Observation> {
         let lasted = now - self.began;
         let batches = self.sum(|t| t.batches);
-        let crew = self.crew.filter(|_| lasted >= window::lasts(batches))?;
-        self.learn(crew, batches);
+        let workforce = self.workforce.filter(|_| lasted >= window::lasts(batches))?;
+        self.learn(workforce, batches);
         let seconds = lasted.as_secs_f64();
-        let all_threads = crew.threads * seconds * 1e6;
+        let all_threads = workforce.threads * seconds * 1e6;
         // Threads whose number the user set are not decided on: what they make need not be made by anybody else.
-        let [here, set] = [true, false].map(|is_asked| self.made_here(is_asked) / seconds);
+        let [local, set] = [true, false].map(|is_asked| self.made_locally(is_asked) / seconds);
         let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
         let (costs, rows) = (costs(), self.batch_rows().unwrap_or(0.0));
-        let (after, row_bytes) = costs.now();
+        let (after, row_bytes) = costs.current();
         let row = self.row_cost.map(|cost| match cost {
             RowCost::OfWorkers(cost) => cost,
             RowCost::Whole(cost) => (cost - after).max(cost * REST_MIN),
         });
         let worked = row.map(|row| row * rows).filter(|compute| *compute > 0.0);
-        let sent = Sending::new(self.row_received.unwrap_or(0.0), row_bytes, self.wire.map(|side| side.of_byte()));
-        let machines: Vec<_> = self.readers.values().map(|t| t.spared).collect();
-        let made = Made { here, remote: (batches as f64 / seconds - here - set).max(0.0), rows, compute: worked };
+        let sent = SendCost::new(self.row_received.unwrap_or(0.0), row_bytes, self.network.map(|side| side.of_byte()));
+        let spare: Vec<_> = self.consumers.values().map(|t| t.spare_capacity).collect();
+        let made =
+            BatchesMade { local, remote: (batches as f64 / seconds - local - set).max(0.0), rows, compute: worked };
         let seen = Observation {
             at: now,
-            workers: crew.workers.min(workers),
-            local: crew.local,
+            workers: workforce.workers.min(workers),
+            local: workforce.local,
             steady: !self.unsteady,
             limits,
             threads: self.threads.unwrap_or(0.0),
@@ -196,51 +200,51 @@ impl Load {
             made: worked.map(|_| self.rows as f64 / rows / seconds),
             ahead: self.ahead(),
             beside: set,
-            host: as_one(&machines, &made, &costs, &sent, objective),
+            host: combined(&spare, &made, &costs, &sent, objective),
         };
         self.restart(now, spent);
         Some(seen)
     }
 
     /// Keeps what does not change from window to window, for one that does not say.
-    fn learn(&mut self, crew: Crew, batches: u64) {
-        if crew.workers > 0 {
-            self.threads = Some(crew.each);
+    fn learn(&mut self, workforce: Workforce, batches: u64) {
+        if workforce.workers > 0 {
+            self.threads = Some(workforce.each);
         }
         if batches > 0 {
             self.batch_rows = Some(self.sum(|t| t.rows) as f64 / batches as f64);
         }
-        let here_rows = self.sum(|t| t.here_rows);
-        let came = self.sum(|t| t.rows).saturating_sub(here_rows);
+        let local_rows = self.sum(|t| t.local_rows);
+        let came = self.sum(|t| t.rows).saturating_sub(local_rows);
         if came > 0 {
             self.row_received = Some(self.sum(|t| t.received) as f64 / came as f64);
         }
         if self.rows > 0 {
             self.row_cost = Some(RowCost::OfWorkers(self.compute_us as f64 / 1e6 / self.rows as f64));
-        } else if self.row_cost.is_none() && here_rows > 0 {
-            self.row_cost = Some(RowCost::Whole(self.here_us as f64 / 1e6 / here_rows as f64));
+        } else if self.row_cost.is_none() && local_rows > 0 {
+            self.row_cost = Some(RowCost::Whole(self.local_us as f64 / 1e6 / local_rows as f64));
         }
     }
 
     /// Returns the batches that local workers made, of readers that ask for threads, or of the others.
-    fn made_here(&self, is_asked: bool) -> f64 {
-        let made = self.readers.values().filter(|t| t.spared.asks() == is_asked);
-        let rows = made.map(|t| t.here_rows).fold(0, u64::saturating_add) as f64;
+    fn made_locally(&self, is_asked: bool) -> f64 {
+        let made = self.consumers.values().filter(|t| t.spare_capacity.asks() == is_asked);
+        let rows = made.map(|t| t.local_rows).fold(0, u64::saturating_add) as f64;
         self.batch_rows.filter(|rows| *rows > 0.0).map_or(0.0, |of_one| rows / of_one)
     }
 
-    fn sum(&self, of: impl Fn(&Taken) -> u64) -> u64 {
-        self.readers.values().map(of).fold(0, u64::saturating_add)
+    fn sum(&self, of: impl Fn(&ConsumerLoad) -> u64) -> u64 {
+        self.consumers.values().map(of).fold(0, u64::saturating_add)
     }
 
     /// Each reader's batches, by the time that it did not wait. One that took none and waited for none takes less than one.
     fn demand(&self, seconds: f64) -> Option<f64> {
-        let of = |t: &Taken| match t.batches {
+        let of = |t: &ConsumerLoad| match t.batches {
             0 if t.step_ms > t.waited_ms => 1.0 / seconds,
             0 => 0.0,
             batches => batches as f64 * 1000.0 / (t.step_ms as f64).max(STEP_MIN_MS),
         };
-        Some(self.readers.values().map(of).sum::<f64>()).filter(|demand| *demand > 0.0)
+        Some(self.consumers.values().map(of).sum::<f64>()).filter(|demand| *demand > 0.0)
     }
 
     fn waited(&self) -> f64 {
@@ -257,17 +261,17 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::scaling::placement::Cuts;
+    use crate::state::scaling::placement::Placement;
 
     const LIMITS: Limits = Limits { min: 1, max: 8 };
 
     /// A pipeline that is cut nowhere.
-    fn whole() -> Costs {
-        Cuts::default().costs(&[])
+    fn whole() -> BoundaryCosts {
+        Placement::default().costs(&[])
     }
 
-    fn crew(workers: u32, threads: f64) -> Crew {
-        Crew { workers, each: threads / f64::from(workers), threads, local: 0 }
+    fn workforce(workers: u32, threads: f64) -> Workforce {
+        Workforce { workers, each: threads / f64::from(workers), threads, local: 0 }
     }
 
     fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
@@ -287,12 +291,12 @@ mod tests {
 
     #[test]
     fn a_window_says_what_is_asked_for_and_what_a_batch_costs() {
-        let mut load = Load::default();
-        load.see(crew(2, 8.0));
+        let mut load = JobLoad::default();
+        load.note_workforce(workforce(2, 8.0));
         // Two readers: one steps for 50 ms, the other for 25; both wait for half of the time.
         for _ in 0..4 {
-            load.take(0, &said(250, 250, 5));
-            load.take(1, &said(250, 250, 10));
+            load.add(0, &said(250, 250, 5));
+            load.add(1, &said(250, 250, 10));
             load.spend(&Spent { job: 1, compute_us: 3_200_000, rows: 480 });
         }
         assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS, Objective::Time, whole), None, "too early");
@@ -304,9 +308,9 @@ mod tests {
         );
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
         // What a batch costs is known from before; that the number of workers was another is said.
-        load.see(crew(3, 12.0));
-        load.see(crew(1, 4.0));
-        load.take(0, &said(0, 6000, 3));
+        load.note_workforce(workforce(3, 12.0));
+        load.note_workforce(workforce(1, 4.0));
+        load.add(0, &said(0, 6000, 3));
         assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS, Objective::Time, whole), None, "few batches");
         let seen = load.end(Ticks(8000), 0, 9, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 0.5) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
@@ -315,26 +319,26 @@ mod tests {
 
     #[test]
     fn a_trainer_that_rests_asks_for_little_and_one_that_waits_is_not_at_rest() {
-        let mut load = Load::default();
-        let one = crew(1, 1.0);
-        load.see(one);
-        load.take(0, &said(0, 60_000, 0));
+        let mut load = JobLoad::default();
+        let one = workforce(1, 1.0);
+        load.note_workforce(one);
+        load.add(0, &said(0, 60_000, 0));
         assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS, Objective::Time, whole), None);
         let seen = load.end(Ticks(60_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 1.0 / 60.0) && seen.waited == 0.0, "{seen:?}");
-        load.see(one);
-        load.take(0, &said(60_000, 0, 0));
+        load.note_workforce(one);
+        load.add(0, &said(60_000, 0, 0));
         let seen = load.end(Ticks(120_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert_eq!((seen.demand, seen.waited), (None, 1.0));
     }
 
     #[test]
     fn nonsense_that_is_said_overflows_nothing() {
-        let mut load = Load::default();
-        load.see(crew(1, 1.0));
+        let mut load = JobLoad::default();
+        load.note_workforce(workforce(1, 1.0));
         let most = u64::MAX;
         for _ in 0..4 {
-            load.take(
+            load.add(
                 0,
                 &ConsumerHeartbeat {
                     batch_wait_ms: most,

@@ -4,7 +4,7 @@
 //! Pure. Bounds: [`WINDOWS`] figures.
 
 /// Seconds of a core until that is measured: what the plain connection was measured to take.
-const USUAL: f64 = 0.5e-9;
+const BYTE_SECONDS_DEFAULT: f64 = 0.5e-9;
 /// Bytes after which it is: a window.
 pub(in crate::state) const WINDOW_BYTES: u64 = 16 << 20;
 /// Figures that are kept: an odd number has one in the middle.
@@ -12,11 +12,11 @@ const WINDOWS: usize = 5;
 /// More than any process says between two heartbeats is nonsense, and would overflow.
 const SAID_MAX: u64 = 1 << 48;
 /// Seconds of a core for a byte; more is nonsense, too.
-const BYTE_MAX: f64 = 1e-6;
+const BYTE_SECONDS_MAX: f64 = 1e-6;
 
 /// One side.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::state) struct Side {
+pub(in crate::state) struct EndpointCost {
     bytes: u64,
     nanos: u64,
     /// Seconds for a byte in each of the last windows, and how many there were.
@@ -24,13 +24,13 @@ pub(in crate::state) struct Side {
     windows: usize,
 }
 
-impl Side {
+impl EndpointCost {
     /// So many bytes took so much of threads' time.
     pub(in crate::state) fn add(&mut self, bytes: u64, nanos: u64) {
         self.bytes += bytes.min(SAID_MAX);
         self.nanos += nanos.min(SAID_MAX);
         if self.bytes >= WINDOW_BYTES {
-            self.recent[self.windows % WINDOWS] = (self.nanos as f64 / 1e9 / self.bytes as f64).min(BYTE_MAX);
+            self.recent[self.windows % WINDOWS] = (self.nanos as f64 / 1e9 / self.bytes as f64).min(BYTE_SECONDS_MAX);
             (self.bytes, self.nanos, self.windows) = (0, 0, self.windows + 1);
         }
     }
@@ -40,7 +40,7 @@ impl Side {
         let mut sorted = self.recent;
         let known = &mut sorted[..self.windows.min(WINDOWS)];
         known.sort_by(f64::total_cmp);
-        known.get(known.len() / 2).copied().unwrap_or(USUAL)
+        known.get(known.len() / 2).copied().unwrap_or(BYTE_SECONDS_DEFAULT)
     }
 }
 
@@ -50,18 +50,18 @@ mod tests {
 
     #[test]
     fn what_a_byte_takes_is_known_after_a_window_and_one_odd_window_says_little() {
-        let mut side = Side::default();
-        side.add(WINDOW_BYTES / 2, WINDOW_BYTES);
-        assert_eq!(side.of_byte(), USUAL, "not enough");
-        side.add(WINDOW_BYTES / 2, WINDOW_BYTES);
-        assert_eq!(side.of_byte(), 2e-9);
-        side.add(WINDOW_BYTES, 90 * WINDOW_BYTES);
-        (0..3).for_each(|_| side.add(WINDOW_BYTES, 3 * WINDOW_BYTES));
-        assert_eq!(side.of_byte(), 3e-9);
-        (0..3).for_each(|_| side.add(WINDOW_BYTES, WINDOW_BYTES));
-        assert_eq!(side.of_byte(), 1e-9, "the last five");
-        (0..1000).for_each(|_| side.add(u64::MAX, u64::MAX));
-        (0..9).for_each(|_| side.add(WINDOW_BYTES, u64::MAX));
-        assert_eq!(side.of_byte(), BYTE_MAX);
+        let mut cost = EndpointCost::default();
+        cost.add(WINDOW_BYTES / 2, WINDOW_BYTES);
+        assert_eq!(cost.of_byte(), BYTE_SECONDS_DEFAULT, "not enough");
+        cost.add(WINDOW_BYTES / 2, WINDOW_BYTES);
+        assert_eq!(cost.of_byte(), 2e-9);
+        cost.add(WINDOW_BYTES, 90 * WINDOW_BYTES);
+        (0..3).for_each(|_| cost.add(WINDOW_BYTES, 3 * WINDOW_BYTES));
+        assert_eq!(cost.of_byte(), 3e-9);
+        (0..3).for_each(|_| cost.add(WINDOW_BYTES, WINDOW_BYTES));
+        assert_eq!(cost.of_byte(), 1e-9, "the last five");
+        (0..1000).for_each(|_| cost.add(u64::MAX, u64::MAX));
+        (0..9).for_each(|_| cost.add(WINDOW_BYTES, u64::MAX));
+        assert_eq!(cost.of_byte(), BYTE_SECONDS_MAX);
     }
 }

@@ -14,7 +14,7 @@ use forebay_plan::{Graph, Named, OpSums, RunOrder};
 use forebay_proto::{JobOps, OpSpent, OpStatus};
 
 use crate::records::{At, OpRecord};
-use crate::state::scaling::placement::LEFT_MIN;
+use crate::state::limits::WORKER_SHARE_MIN;
 use crate::state::{Effect, Job, SessionId, State};
 
 /// Ops of one job, each counted once for each place where it runs.
@@ -35,14 +35,14 @@ impl At {
         match self {
             At::Workers => "workers",
             At::Local => "local",
-            At::Reader => "reader",
+            At::Consumer => "reader",
         }
     }
 }
 
 /// The ops of a job, or of all jobs of a dataset.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Ops(BTreeMap<(At, Vec<u32>), Figures>);
+pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), Figures>);
 
 /// What one op did.
 #[derive(Debug, Clone, Default)]
@@ -108,7 +108,7 @@ impl Figures {
     }
 }
 
-impl Ops {
+impl OpCosts {
     pub(in crate::state) fn of(records: &[OpRecord]) -> Self {
         Self(records.iter().map(|op| ((op.at, op.places.clone()), Figures::of(op))).collect())
     }
@@ -135,7 +135,7 @@ impl Ops {
     /// Returns nanoseconds of a row that the op at a place takes where it runs by itself: at readers, or else at workers.
     pub(in crate::state) fn row_ns(&self, place: u32) -> Option<f64> {
         let at = |side: At| self.timed().find(|(at, places, _)| *at == side && **places == [place]);
-        at(At::Reader).or_else(|| at(At::Workers)).map(|(_, _, figures)| figures.row_ns())
+        at(At::Consumer).or_else(|| at(At::Workers)).map(|(_, _, figures)| figures.row_ns())
     }
 
     /// Returns bytes of a row between two ops, as the one before it or the one behind it showed them. `None` is what reads.
@@ -152,7 +152,7 @@ impl Ops {
     pub(in crate::state) fn worker_row(&self, last: Option<u32>, behind: &BTreeMap<u32, f64>) -> Option<f64> {
         let before = |places: &[u32], row: f64| match places {
             [_, ..] if places.iter().all(|place| behind.contains_key(place)) => 0.0,
-            _ => (row - places.iter().filter_map(|place| behind.get(place)).sum::<f64>()).max(row * LEFT_MIN),
+            _ => (row - places.iter().filter_map(|place| behind.get(place)).sum::<f64>()).max(row * WORKER_SHARE_MIN),
         };
         let own = || self.timed().filter(|(at, ..)| *at == At::Workers);
         let is_through = |places: &[u32]| last.map_or(places.is_empty(), |last| places.contains(&last));
@@ -185,14 +185,14 @@ impl Ops {
 
 impl State {
     /// A worker says what ops did. What one says of another tenant's job, or of another reader's, is not taken.
-    pub(in crate::state) fn note_ops(
+    pub(in crate::state) fn note_op_costs(
         &mut self,
         now: Ticks,
         session: SessionId,
         said: &[JobOps],
         out: &mut Vec<Effect>,
     ) {
-        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
         for said in said {
             let Some(job) = self.jobs.get_mut(&said.job).filter(|job| worker.serves(&job.record.tenant)) else {
                 continue;
@@ -202,16 +202,22 @@ impl State {
                 Some((id, _)) if id == said.job => At::Local,
                 Some(_) => continue,
             };
-            job.ops.take(now, at, &said.ops);
-            self.learned.take(now, &job.record, at, &said.ops, out);
+            job.op_costs.take(now, at, &said.ops);
+            self.profiles.add_ops(now, &job.record, at, &said.ops, out);
         }
     }
 
     /// A reader says what ops did in its own process.
-    pub(in crate::state) fn note_reader_ops(&mut self, now: Ticks, job: u64, said: &[OpSpent], out: &mut Vec<Effect>) {
+    pub(in crate::state) fn note_consumer_ops(
+        &mut self,
+        now: Ticks,
+        job: u64,
+        said: &[OpSpent],
+        out: &mut Vec<Effect>,
+    ) {
         let Some(job) = self.jobs.get_mut(&job).filter(|_| !said.is_empty()) else { return };
-        job.ops.take(now, At::Reader, said);
-        self.learned.take(now, &job.record, At::Reader, said, out);
+        job.op_costs.take(now, At::Consumer, said);
+        self.profiles.add_ops(now, &job.record, At::Consumer, said, out);
     }
 
     /// Returns what the ops of a job cost; of one that has not done anything since this process began, what they did earlier.
@@ -222,9 +228,9 @@ impl State {
             Some((graph, order))
         };
         let Some((graph, order)) = read() else { return Vec::new() };
-        match (job.ops.0.is_empty(), self.learned.ops(&job.record)) {
+        match (job.op_costs.0.is_empty(), self.profiles.ops(&job.record)) {
             (true, Some(known)) => known.list(&graph, &order, true),
-            _ => job.ops.list(&graph, &order, false),
+            _ => job.op_costs.list(&graph, &order, false),
         }
     }
 }

@@ -19,22 +19,22 @@ use crate::records::{ConsumerKey, SplitKey};
 use crate::state::leases::consumer::Holder;
 use crate::state::leases::consumers::no_job;
 use crate::state::leases::worker::Worker;
-use crate::state::load::hosts::MILLICORES_MAX;
+use crate::state::limits::MILLICORES_MAX;
 use crate::state::{Effect, Job, SessionId, State};
 
 /// How many threads a reader's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::state) struct Local {
+pub(in crate::state) struct LocalThreads {
     /// What its machine has to spare; `None` where it does not ask for threads.
     spare: Option<Spare>,
     /// `None` while nothing is decided.
     wanted: Option<u32>,
 }
 
-impl Local {
+impl LocalThreads {
     /// Takes a heartbeat; returns the threads that are wanted. `is_alone` says that nobody else computes for this reader: then
     /// it waits for no decision.
-    pub(in crate::state) fn hear(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
+    pub(in crate::state) fn take_heartbeat(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
         let Some(spare) = said.spare.filter(|spare| spare.asks) else {
             *self = Self::default();
             return 0;
@@ -54,12 +54,12 @@ impl Local {
 
 impl Job {
     /// Deals threads to the readers that ask for some, by what each has to spare. Those on one machine share what that has.
-    pub(in crate::state) fn deal(&mut self, threads: u32) {
+    pub(in crate::state) fn deal_threads(&mut self, threads: u32) {
         let asking = || self.consumers.iter().filter_map(|c| c.local.spare);
-        let mut readers: HashMap<u64, u32> = HashMap::new();
-        asking().filter(|spare| spare.machine != 0).for_each(|spare| *readers.entry(spare.machine).or_default() += 1);
+        let mut per_host: HashMap<u64, u32> = HashMap::new();
+        asking().filter(|spare| spare.machine != 0).for_each(|spare| *per_host.entry(spare.machine).or_default() += 1);
         let claim = |spare: Spare| {
-            let sharing = readers.get(&spare.machine).copied().unwrap_or(1);
+            let sharing = per_host.get(&spare.machine).copied().unwrap_or(1);
             let wanted = spare.limit_millicores.div_ceil(1000).div_ceil(sharing);
             Claim { priority: 0, wanted, weight: f64::from(spare.millicores) / f64::from(sharing) }
         };
@@ -75,7 +75,7 @@ impl State {
     ///
     /// # Errors
     /// NotFound.
-    pub(in crate::state) fn check_reader(&self, serves: Option<&str>, only: Option<ConsumerKey>) -> Result<()> {
+    pub(in crate::state) fn check_local_worker(&self, serves: Option<&str>, only: Option<ConsumerKey>) -> Result<()> {
         let Some(key) = only else { return Ok(()) };
         let own = self.jobs.get(&key.0).is_some_and(|job| serves.is_none_or(|serves| serves == job.record.tenant));
         if own && self.consumer(key).is_some() { Ok(()) } else { Err(no_job(key.0)) }
@@ -83,28 +83,30 @@ impl State {
 
     /// Says whether a local worker shows the key that its reader says: then it was started by that one. Whoever has a token of the
     /// tenant may say that it computes for a reader, and is given nothing.
-    pub(in crate::state) fn is_of_its_reader(&self, worker: &Worker) -> bool {
-        let reader = worker.only.and_then(|key| self.consumer(key)?.reader);
-        reader.is_some_and(|reader| !reader.local_key.is_none() && worker.local_key.opens(&reader.local_key.to_vec()))
+    pub(in crate::state) fn is_started_by_its_consumer(&self, worker: &Worker) -> bool {
+        let attached = worker.only.and_then(|key| self.consumer(key)?.attached);
+        attached.is_some_and(|attached| {
+            !attached.local_key.is_none() && worker.local_key.opens(&attached.local_key.to_vec())
+        })
     }
 
     /// Says whether a session is of a local worker that its reader did not start.
-    pub(in crate::state) fn is_stranger(&self, session: SessionId) -> bool {
-        let worker = self.sessions.get(&session).and_then(|id| self.workers.get(id));
-        worker.is_some_and(|worker| worker.is_local() && !self.is_of_its_reader(worker))
+    pub(in crate::state) fn is_foreign(&self, session: SessionId) -> bool {
+        let worker = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id));
+        worker.is_some_and(|worker| worker.is_local() && !self.is_started_by_its_consumer(worker))
     }
 
     /// Another reader has come: what local workers hold that an earlier one started goes to others.
-    pub(in crate::state) fn take_from_strangers(&mut self, key: ConsumerKey, out: &mut Vec<Effect>) {
-        let strangers = self.workers.iter().filter(|(_, w)| w.only == Some(key) && !self.is_of_its_reader(w));
+    pub(in crate::state) fn revoke_from_foreign(&mut self, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let foreign = self.workers.iter().filter(|(_, w)| w.only == Some(key) && !self.is_started_by_its_consumer(w));
         let leases = |(id, w): (&WorkerId, &Worker)| {
             let held = |(token, split): (&u64, &SplitKey)| (*split, Holder { token: *token, worker: *id });
             w.leases.iter().map(held).collect::<Vec<_>>()
         };
-        let held: Vec<_> = strangers.flat_map(leases).collect();
+        let held: Vec<_> = foreign.flat_map(leases).collect();
         for (split, holder) in held {
-            self.leave(split, holder.token, out);
-            self.take_from(holder, out);
+            self.drop_lease(split, holder.token, out);
+            self.revoke_from_worker(holder, out);
         }
     }
 
@@ -116,21 +118,21 @@ impl State {
         threads: u32,
         out: &mut Vec<Effect>,
     ) {
-        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(id) = self.worker_sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get_mut(&id).filter(|w| w.is_local()) else { return };
         (worker.heard, worker.threads) = (now, threads);
         self.note_begun(now, id);
         if threads == 0 {
-            self.free_waiting(id, out);
+            self.release_unstarted(id, out);
         }
     }
 
     /// Returns the threads that compute for each reader on its machine.
     pub(in crate::state) fn local_threads(&self) -> HashMap<ConsumerKey, u32> {
         let mut threads = HashMap::new();
-        for worker in self.workers.values().filter(|w| w.is_live() && self.is_of_its_reader(w)) {
-            if let Some(reader) = worker.only {
-                let sum: &mut u32 = threads.entry(reader).or_default();
+        for worker in self.workers.values().filter(|w| w.is_live() && self.is_started_by_its_consumer(w)) {
+            if let Some(consumer) = worker.only {
+                let sum: &mut u32 = threads.entry(consumer).or_default();
                 *sum = sum.saturating_add(worker.threads);
             }
         }
@@ -153,22 +155,26 @@ mod tests {
 
     #[test]
     fn before_anything_is_decided_what_there_is_stays_and_somebody_begins() {
-        let mut local = Local::default();
-        assert_eq!(local.hear(&said(2500, 2), false), 2, "a dispatcher that restarted knows nothing");
-        assert_eq!(local.hear(&said(2500, 0), true), 3);
+        let mut local = LocalThreads::default();
+        assert_eq!(local.take_heartbeat(&said(2500, 2), false), 2, "a dispatcher that restarted knows nothing");
+        assert_eq!(local.take_heartbeat(&said(2500, 0), true), 3);
         local.wanted = Some(1);
-        assert_eq!((local.hear(&said(2500, 2), false), local.hear(&said(500, 2), true)), (1, 1));
-        assert_eq!(local.hear(&said(u32::MAX, 2), true), MILLICORES_MAX.div_ceil(1000), "no machine has more");
+        assert_eq!((local.take_heartbeat(&said(2500, 2), false), local.take_heartbeat(&said(500, 2), true)), (1, 1));
+        assert_eq!(
+            local.take_heartbeat(&said(u32::MAX, 2), true),
+            MILLICORES_MAX.div_ceil(1000),
+            "no machine has more"
+        );
         let silent = Spare { asks: false, ..said(2500, 2).spare.expect("said") };
         for spare in [None, Some(silent)] {
             local.wanted = Some(1);
             let heartbeat = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
             assert_eq!(
-                (local.hear(&heartbeat, true), local.is_asked_for()),
+                (local.take_heartbeat(&heartbeat, true), local.is_asked_for()),
                 (0, false),
                 "who does not ask is told none"
             );
-            assert_eq!(local.hear(&said(2500, 2), false), 2, "and begins anew");
+            assert_eq!(local.take_heartbeat(&said(2500, 2), false), 2, "and begins anew");
         }
     }
 }

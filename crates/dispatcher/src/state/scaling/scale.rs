@@ -17,7 +17,8 @@ use crate::records::JobRecord;
 use crate::state::fleet::worker_types::priced;
 use crate::state::leases::consumer::Consumer;
 use crate::state::leases::worker::Worker;
-use crate::state::load::job_load::{Crew, SAID_MAX};
+use crate::state::limits::REPORTED_MAX;
+use crate::state::load::job_load::Workforce;
 use crate::state::{Effect, Job, SessionId, State};
 
 /// Decisions of a job that are kept.
@@ -35,17 +36,17 @@ pub(in crate::state) struct Scale {
     /// machines.
     unit: Unit,
     counted: Unit,
-    decisions: VecDeque<Made>,
+    decisions: VecDeque<KeptDecision>,
 }
 
 /// A decision, when it was made, and what was wanted before.
 #[derive(Debug, Clone)]
-struct Made {
+struct KeptDecision {
     at: Ticks,
     before: u32,
     decision: Decision,
     /// Which ops readers run with it, in words.
-    cut: String,
+    boundary: String,
 }
 
 impl Scale {
@@ -73,7 +74,7 @@ impl Scale {
         (self.previous, self.counted) = (previous, unit);
     }
 
-    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, cut: String) {
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, boundary: String) {
         // The same number of other workers, while these are replaced, is the same need.
         if self.wanted != Some(decision.workers) {
             (self.wanted, self.unit) = (Some(decision.workers), self.counted.clone());
@@ -84,20 +85,20 @@ impl Scale {
         if self.decisions.len() == DECISIONS_MAX {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(Made { at, before, decision, cut });
+        self.decisions.push_back(KeptDecision { at, before, decision, boundary });
     }
 
     /// Returns all decisions, or the last few, the oldest first.
     pub(in crate::state) fn decisions(&self, now: Ticks, all: bool) -> Vec<ScaleDecision> {
         let skipped = if all { 0 } else { self.decisions.len().saturating_sub(LISTED_MAX) };
-        let of = |made: &Made| ScaleDecision {
-            ago_ms: (now - made.at).as_millis() as u64,
-            before: made.before,
-            workers: made.decision.workers,
-            reason: made.decision.to_string(),
+        let of = |kept: &KeptDecision| ScaleDecision {
+            ago_ms: (now - kept.at).as_millis() as u64,
+            before: kept.before,
+            workers: kept.decision.workers,
+            reason: kept.decision.to_string(),
             // Finite numbers and names: they serialise.
-            json: serde_json::to_string(&made.decision).unwrap_or_default(),
-            cut: made.cut.clone(),
+            json: serde_json::to_string(&kept.decision).unwrap_or_default(),
+            cut: kept.boundary.clone(),
         };
         self.decisions.iter().skip(skipped).map(of).collect()
     }
@@ -112,9 +113,9 @@ impl State {
 
     /// A worker says what it spent. What one says of another tenant's job is not taken.
     pub(in crate::state) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
-        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
+        let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
         for &Spent { job, compute_us, rows } in spent {
-            let spent = &Spent { job, compute_us: compute_us.min(SAID_MAX), rows: rows.min(SAID_MAX) };
+            let spent = &Spent { job, compute_us: compute_us.min(REPORTED_MAX), rows: rows.min(REPORTED_MAX) };
             let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) else {
                 continue;
             };
@@ -123,11 +124,11 @@ impl State {
                     worker.note_spent(spent.compute_us);
                     self.fleet.spend(worker, spent);
                     job.load.spend(spent);
-                    job.bill.add(worker, spent);
+                    job.cost.add(worker, spent);
                     self.spent_us = self.spent_us.saturating_add(spent.compute_us);
                 }
                 // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
-                Some((id, consumer)) if id == spent.job => job.load.spend_here(consumer, spent),
+                Some((id, consumer)) if id == spent.job => job.load.spend_local(consumer, spent),
                 Some(_) => {}
             }
         }
@@ -135,7 +136,7 @@ impl State {
 
     /// A worker says what it sent to readers. What one says of another tenant's job, or of what is sent within a machine, is not taken.
     pub(in crate::state) fn note_sent(&mut self, session: SessionId, sent: &[Sent]) {
-        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
         for sent in sent.iter().filter(|_| !worker.is_local()) {
             if let Some(job) = self.jobs.get_mut(&sent.job).filter(|job| worker.serves(&job.record.tenant)) {
                 job.load.send(sent);
@@ -145,9 +146,9 @@ impl State {
 
     /// Looks at the windows of all jobs that are read.
     pub(in crate::state) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        let crews = self.crews();
+        let tenant_mixes = self.tenant_mixes();
         let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
-        let mut portions = self.portions(&crews).into_iter();
+        let mut portions = self.portions(&tenant_mixes).into_iter();
         let local = self.local_threads();
         let mut made = Vec::new();
         for job in self.jobs.values_mut() {
@@ -158,27 +159,28 @@ impl State {
             let asking = (0..).zip(&job.consumers).filter(|(_, c)| c.local.is_asked_for());
             let threads = asking.filter_map(|(i, _)| local.get(&(job.record.id, i))).sum();
             let Portion { workers: share, part } = portions.next().unwrap_or(Portion::ALL);
-            let (crew, unit) = self.fleet.crew(&mix_of(&crews, &job.record.tenant), part, job.scale.wants());
+            let (workforce, unit) =
+                self.fleet.workforce(&mix_of(&tenant_mixes, &job.record.tenant), part, job.scale.wants());
             job.scale.counted = unit;
-            job.load.see(Crew { local: threads, ..crew });
-            let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
+            job.load.note_workforce(Workforce { local: threads, ..workforce });
+            let quota = job.consumers.iter().filter_map(|c| c.attached?.workers_max).min();
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
             let objective = objective_of(job, objective, &self.workers);
-            let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
-            let costs = || job.cuts.costs(&shown);
+            let shown: Vec<_> = std::iter::once(&job.op_costs).chain(self.profiles.ops(&job.record)).collect();
+            let costs = || job.placement.costs(&shown);
             let Some(seen) = job.load.end(now, spent, share, limits, objective, costs) else {
                 continue;
             };
             let (decision, previous) = decide(&seen, &job.scale.previous);
             if let Some(rest) = previous.rest() {
-                self.learned.come_to_rest(now, &job.record, &self.scaling.objective, rest, out);
+                self.profiles.note_steady_state(now, &job.record, &self.scaling.objective, rest, out);
             }
             if let Some((figures, rows)) = decision.figures.zip(job.load.batch_rows()) {
                 let step = f64::from(job.record.consumers) / (figures.demand * rows);
-                self.learned.take_step(now, &job.record, step, out);
+                self.profiles.note_step(now, &job.record, step, out);
             }
             job.scale.previous = previous;
-            job.deal(decision.local);
+            job.deal_threads(decision.local);
             let before = job.scale.wanted.unwrap_or(seen.workers);
             if (before, seen.local) != (decision.workers, decision.local) {
                 let Decision { workers, local, .. } = decision;
@@ -194,26 +196,26 @@ impl State {
     /// Keeps a decision, and cuts the job's splits where it says from now on.
     pub(in crate::state) fn decided(&mut self, now: Ticks, id: u64, before: u32, decision: Decision) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let moved = decision.cut.is_some_and(|cut| job.cuts.set(cut));
+        let moved = decision.cut.is_some_and(|cut| job.placement.set(cut));
         if moved {
-            job.load.note_cut();
+            job.load.note_boundary_moved();
         }
         // A policy counts places, people count ops.
-        let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
+        let decision = Decision { cut: decision.cut.and_then(|cut| job.placement.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
-        let cut = job.cuts.describe(&self.costs(job));
+        let boundary = job.placement.describe(&self.boundary_costs(job));
         if moved {
-            tracing::info!(job = job.record.name, "{cut}");
+            tracing::info!(job = job.record.name, "{boundary}");
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.keep(now, before, decision, cut);
+        job.scale.keep(now, before, decision, boundary);
     }
 
     /// Returns the jobs that are read, or were a moment ago.
     pub(in crate::state) fn going_on(&self, now: Ticks) -> impl Iterator<Item = &Job> {
         let timeout = self.timing.consumer_timeout;
         self.jobs.values().filter(move |job| {
-            let lately = |c: &Consumer| c.reader.is_some() || now - c.gone < timeout;
+            let lately = |c: &Consumer| c.attached.is_some() || now - c.gone < timeout;
             !job.record.cancelled && !job.is_finished() && job.consumers.iter().any(lately)
         })
     }
@@ -222,7 +224,7 @@ impl State {
     pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
         let jobs = self.going_on(now);
         let mut sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
-        let (workers_max, (kinds, others)) = (self.scaling.workers_max, self.kinds_wanted());
+        let (workers_max, (kinds, others)) = (self.scaling.workers_max, self.types_wanted());
         if !kinds.is_empty() {
             // Of larger ones it takes fewer.
             sum = kinds.iter().try_fold(others, |sum, kind| Some(sum.saturating_add(kind.wanted?)));
@@ -237,25 +239,25 @@ impl State {
     }
 
     /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
-    pub(in crate::state) fn crews(&self) -> Crews {
-        let mut crews = Crews::new();
+    pub(in crate::state) fn tenant_mixes(&self) -> TenantMixes {
+        let mut tenant_mixes = TenantMixes::new();
         for worker in self.fleet_workers() {
-            let mix = crews.entry(worker.serves.clone()).or_insert_with(|| self.fleet.none());
+            let mix = tenant_mixes.entry(worker.serves.clone()).or_insert_with(|| self.fleet.none());
             self.fleet.add(mix, worker);
         }
-        crews
+        tenant_mixes
     }
 
     /// Returns what each job that is read can count on. What is there for all is no job's own: with all of it, none would ever see that it
     /// has what it wanted.
-    fn portions(&self, crews: &Crews) -> Vec<Portion> {
+    fn portions(&self, tenant_mixes: &TenantMixes) -> Vec<Portion> {
         let read: Vec<_> = self.jobs.values().filter(|job| job.is_read()).collect();
-        let claims = read.iter().map(|job| claim(job, crews));
+        let claims = read.iter().map(|job| claim(job, tenant_mixes));
         if read.len() < 2 {
             return vec![Portion::ALL; read.len()];
         }
         let mut all = self.fleet.none();
-        crews.values().for_each(|mix| all.add_all(mix));
+        tenant_mixes.values().for_each(|mix| all.add_all(mix));
         if self.fleet.decides() {
             let units = read.iter().map(|job| job.scale.wants().map(|(_, unit)| unit));
             let parts = self.fleet.parts(&all, &claims.zip(units).collect::<Vec<_>>());
@@ -267,7 +269,7 @@ impl State {
 }
 
 /// Workers, by whom they serve.
-pub(in crate::state) type Crews = HashMap<Option<Arc<str>>, Mix>;
+pub(in crate::state) type TenantMixes = HashMap<Option<Arc<str>>, Mix>;
 
 /// What a job can count on of the workers that compute for it: so many, and so much of their time.
 #[derive(Debug, Clone, Copy)]
@@ -292,8 +294,8 @@ pub(in crate::state) fn objective_of(
 }
 
 /// Returns the workers that may compute for a tenant: its own, and those for everybody.
-pub(in crate::state) fn mix_of(crews: &Crews, tenant: &str) -> Mix {
-    let own = crews.iter().filter(|(serves, _)| serves.as_deref().is_none_or(|serves| serves == tenant));
+pub(in crate::state) fn mix_of(tenant_mixes: &TenantMixes, tenant: &str) -> Mix {
+    let own = tenant_mixes.iter().filter(|(serves, _)| serves.as_deref().is_none_or(|serves| serves == tenant));
     own.map(|(_, mix)| mix.clone())
         .reduce(|mut sum, mix| {
             sum.add_all(&mix);
@@ -303,8 +305,8 @@ pub(in crate::state) fn mix_of(crews: &Crews, tenant: &str) -> Mix {
 }
 
 /// What a job would have: what is wanted for it, or all that there is while that is not known.
-fn claim(job: &Job, crews: &Crews) -> Claim {
-    let all = || mix_of(crews, &job.record.tenant).workers;
+fn claim(job: &Job, tenant_mixes: &TenantMixes) -> Claim {
+    let all = || mix_of(tenant_mixes, &job.record.tenant).workers;
     let JobRecord { priority, weight, .. } = *job.record;
     Claim { priority, wanted: job.scale.wanted.unwrap_or_else(all), weight: weight.into() }
 }

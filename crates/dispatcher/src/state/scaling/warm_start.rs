@@ -12,12 +12,12 @@ use crate::state::{Job, State};
 impl State {
     /// A job of which nothing was decided yet begins. Not before it is read, or just opened: of jobs that nobody comes back to after a
     /// restart nothing is wanted.
-    pub(in crate::state) fn begin_scale(&mut self, now: Ticks, id: u64) {
+    pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
         let Scaling { policy, objective, .. } = self.scaling;
         let Some(job) = self.jobs.get(&id).filter(|job| job.scale.is_new()) else { return };
-        let rest = self.learned.rest(&job.record, &objective).and_then(|rest| policy.again(&rest));
+        let rest = self.profiles.steady_state(&job.record, &objective).and_then(|rest| policy.again(&rest));
         let Some((decision, previous)) = rest.or_else(|| self.solved(job)) else { return };
-        let (_, unit) = self.fleet.crew(&mix_of(&self.crews(), &job.record.tenant), 1.0, None);
+        let (_, unit) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.scale.begin(previous, unit);
         self.decided(now, id, decision.workers, decision);
@@ -27,13 +27,13 @@ impl State {
     /// it has.
     fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
         let Scaling { policy, workers_max, .. } = self.scaling;
-        let ops = self.learned.ops(&job.record)?;
-        let (crew, _) = self.fleet.crew(&mix_of(&self.crews(), &job.record.tenant), 1.0, None);
-        let rows = job.cuts.batch.unwrap_or(1) as f64;
-        let step = self.learned.step(&job.record)? * rows / f64::from(job.record.consumers.max(1));
-        let costs = job.cuts.costs(&[ops]);
-        let compute = job.cuts.worker_row(ops, &costs)? * rows;
-        let threads = crew.each;
+        let ops = self.profiles.ops(&job.record)?;
+        let (workforce, _) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
+        let rows = job.placement.batch.unwrap_or(1) as f64;
+        let step = self.profiles.step(&job.record)? * rows / f64::from(job.record.consumers.max(1));
+        let costs = job.placement.costs(&[ops]);
+        let compute = job.placement.worker_row(ops, &costs)? * rows;
+        let threads = workforce.each;
         let model = Model {
             step,
             cuts: costs.of_batch(rows, compute),
@@ -45,7 +45,7 @@ impl State {
             finishing: Finishing::Reader,
         };
         let figures = Figures {
-            workers: crew.workers,
+            workers: workforce.workers,
             demand: 1.0 / step,
             beside: 0.0,
             supply: threads / compute,

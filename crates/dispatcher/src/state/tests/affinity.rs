@@ -3,7 +3,7 @@
 use forebay_plan::{Graph, Node, Op, Source};
 
 use super::*;
-use crate::state::leases::affinity::AHEAD;
+use crate::state::leases::affinity::LOOKAHEAD;
 
 const SPLITS: u64 = 40;
 
@@ -11,7 +11,7 @@ const SPLITS: u64 = 40;
 struct Epochs {
     world: World,
     key: ConsumerKey,
-    reader: SessionId,
+    session: SessionId,
 }
 
 impl Epochs {
@@ -31,9 +31,9 @@ impl Epochs {
         let id =
             world.state.create(world.now, record, &[Some(SPLITS)], Quota::default(), &mut out).expect("a new name").id;
         world.take(out);
-        let (reader, key) = (world.session(), (id, 0));
-        world.input(Input::Attach(Attachment { window, ..attachment(reader, key) }));
-        Self { world, key, reader }
+        let (session, key) = (world.session(), (id, 0));
+        world.input(Input::Attach(Attachment { window, ..attachment(session, key) }));
+        Self { world, key, session }
     }
 
     /// A worker asks for splits; returns those of an epoch that it holds then.
@@ -47,7 +47,7 @@ impl Epochs {
     }
 
     fn ack(&mut self, epoch: u64, ordinal: u64) {
-        self.world.input(Input::Ack { session: self.reader, position: Position::new(epoch, ordinal) });
+        self.world.input(Input::Ack { session: self.session, position: Position::new(epoch, ordinal) });
     }
 
     /// The first epoch: the workers get every other split.
@@ -88,8 +88,8 @@ fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
 fn of_a_job_that_nobody_reads_any_more_no_homes_are_kept() {
     let mut epochs = Epochs::new(&[], 4);
     epochs.first();
-    epochs.world.input(Input::ConsumerGone { session: epochs.reader });
-    let homes = |epochs: &Epochs| epochs.world.state.jobs[&epochs.key.0].homes.len();
+    epochs.world.input(Input::ConsumerGone { session: epochs.session });
+    let homes = |epochs: &Epochs| epochs.world.state.jobs[&epochs.key.0].affinity.len();
     assert_eq!(homes(&epochs), SPLITS as usize, "it may come back");
     epochs.world.pass(Duration::from_secs(12), None);
     assert_eq!(homes(&epochs), 0);
@@ -99,8 +99,8 @@ fn of_a_job_that_nobody_reads_any_more_no_homes_are_kept() {
 fn a_split_is_passed_over_by_few_others() {
     let mut epochs = Epochs::new(&[], SPLITS as u32);
     epochs.first();
-    let got = epochs.want(1, AHEAD as u32 / 2 + 1, 1);
-    let own: Vec<u64> = (0..AHEAD as u64).filter(|ordinal| ordinal % 2 == 1).collect();
+    let got = epochs.want(1, LOOKAHEAD as u32 / 2 + 1, 1);
+    let own: Vec<u64> = (0..LOOKAHEAD as u64).filter(|ordinal| ordinal % 2 == 1).collect();
     assert_eq!(got, [&[0], &own[..]].concat(), "then the first is given to whoever has room");
 }
 

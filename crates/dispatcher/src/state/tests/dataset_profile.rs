@@ -8,13 +8,13 @@ use super::op_costs::{job, spent};
 use super::scale::half_second_of;
 use super::*;
 use crate::options::Scaling;
-use crate::records::{LearnedRecord, Update};
-use crate::state::load::dataset_profile::{DATASETS_MAX, RESTS_MAX, WRITE_EVERY};
+use crate::records::{ProfileRecord, Update};
+use crate::state::load::dataset_profile::{DATASETS_MAX, STEADY_STATES_MAX, WRITE_EVERY};
 use crate::state::load::op_costs::WRITTEN_MAX;
 
 impl World {
-    fn written(&self, dataset: &str) -> Option<&LearnedRecord> {
-        self.disk.learned.iter().find(|((_, id), _)| id == dataset).map(|(_, learned)| &**learned)
+    fn written(&self, dataset: &str) -> Option<&ProfileRecord> {
+        self.disk.profiles.iter().find(|((_, id), _)| id == dataset).map(|(_, profile)| &**profile)
     }
 
     /// Time passes, and what is to be written is.
@@ -90,7 +90,7 @@ fn a_job_begins_where_one_came_to_rest_under_the_dispatcher_before() {
     let goes_on = world.state.list_jobs(world.now, None, "job 1").remove(0);
     assert!(goes_on.decisions.iter().all(|d| d.workers == 3), "{goes_on:?}");
     // What is decided is not begun anew with each reader that comes.
-    let session = world.readers[ENDLESS].session.take().expect("connected");
+    let session = world.consumers[ENDLESS].session.take().expect("connected");
     world.input(Input::ConsumerGone { session });
     world.attach(ENDLESS, 0, 3);
     assert_eq!(world.state.list_jobs(world.now, None, "job 1").remove(0).decisions.len(), goes_on.decisions.len());
@@ -120,17 +120,17 @@ fn what_was_right_for_other_consumers_another_tenant_aim_or_policy_is_not_begun_
 }
 
 #[test]
-fn it_is_written_seldom_while_jobs_run_and_soon_after_a_reader_has_left() {
+fn it_is_written_seldom_while_jobs_run_and_soon_after_a_consumer_has_left() {
     let mut world = World::new();
     world.hello(0);
     world.create(job("one", "d"));
-    let reader = world.readers.len() - 1;
-    world.attach(reader, 0, 3);
+    let consumer = world.consumers.len() - 1;
+    world.attach(consumer, 0, 3);
     let id = world.last_job();
     let run = |world: &mut World, seconds: u64| {
         for _ in 0..seconds * 2 {
             world.say_ops(0, id, vec![spent(&[], 10, 1)]);
-            world.reads(reader, 500, 0);
+            world.reads(consumer, 500, 0);
             world.half_second();
         }
         world.flush();
@@ -142,7 +142,7 @@ fn it_is_written_seldom_while_jobs_run_and_soon_after_a_reader_has_left() {
     assert_eq!(first, same);
     let (last, _) = run(&mut world, 120);
     assert!((first + 2..=first + 3).contains(&last), "{} writes in two minutes", last - first);
-    let session = world.readers[reader].session.take().expect("connected");
+    let session = world.consumers[consumer].session.take().expect("connected");
     world.input(Input::ConsumerGone { session });
     // What its workers say last is written, too; and then there is nothing more to write.
     world.say_ops(0, id, vec![spent(&[], 10, 1)]);
@@ -151,8 +151,8 @@ fn it_is_written_seldom_while_jobs_run_and_soon_after_a_reader_has_left() {
     assert_eq!((written.number, written.ops[0].sums.rows_in), (last + 1, world.ops("one")[0].rows_in));
     let is_more = |world: &mut World| {
         let mut out = Vec::new();
-        world.state.learned.write(world.now, &mut out);
-        out.iter().any(|effect| matches!(effect, Effect::Remember(Update::Learned(r)) if r.dataset == "d"))
+        world.state.profiles.write(world.now, &mut out);
+        out.iter().any(|effect| matches!(effect, Effect::Remember(Update::Profile(r)) if r.dataset == "d"))
     };
     world.now = world.now + WRITE_EVERY;
     assert!(!is_more(&mut world));
@@ -165,7 +165,7 @@ fn what_is_left_is_written_when_the_dispatcher_ends_in_peace() {
     world.create(job("one", "d"));
     world.say_ops(0, world.last_job(), vec![spent(&[], 10, 1)]);
     let mut out = Vec::new();
-    world.state.write_learned(&mut out);
+    world.state.write_profiles(&mut out);
     world.take(out);
     world.flush();
     world.crash();
@@ -175,7 +175,7 @@ fn what_is_left_is_written_when_the_dispatcher_ends_in_peace() {
 #[test]
 fn datasets_ops_and_places_of_rest_are_bounded_and_the_longest_unheard_of_goes() {
     let mut world = rested_and_restarted();
-    let rest = world.written("").expect("of the other jobs").rests[0].rest;
+    let rest = world.written("").expect("of the other jobs").steady_states[0].state;
     world.hello(0);
     let ops = (0..99u32).map(|place| spent(&[place], 10, u64::from(place))).collect();
     world.create(job("0", "0"));
@@ -189,23 +189,24 @@ fn datasets_ops_and_places_of_rest_are_bounded_and_the_longest_unheard_of_goes()
             let costliest = world.written("0").expect("written").ops.iter().map(|op| op.places[0]).min();
             assert_eq!(costliest, Some(99 - WRITTEN_MAX as u32));
             // It is heard of later than the first half, by this dispatcher and the next.
-            world.say_ops(0, world.readers[world.readers.len() - 1 - n].key.0, vec![spent(&[], 10, 1)]);
+            world.say_ops(0, world.consumers[world.consumers.len() - 1 - n].key.0, vec![spent(&[], 10, 1)]);
             world.pass_and_write(WRITE_EVERY);
             world.crash();
             world.hello(0);
         }
     }
     world.pass_and_write(WRITE_EVERY);
-    assert_eq!(world.disk.learned.len(), DATASETS_MAX);
+    assert_eq!(world.disk.profiles.len(), DATASETS_MAX);
     let gone: Vec<_> = (0..=DATASETS_MAX).filter(|n| world.written(&n.to_string()).is_none()).collect();
     assert_eq!(gone, [1, 2], "there is the dataset of the other jobs, too");
-    for consumers in 0..2 * RESTS_MAX as u32 {
+    for consumers in 0..2 * STEADY_STATES_MAX as u32 {
         let job = JobRecord { consumers, ..job("0", "0") };
-        world.state.learned.come_to_rest(world.now, &job, &Objective::Time, rest, &mut Vec::new());
+        world.state.profiles.note_steady_state(world.now, &job, &Objective::Time, rest, &mut Vec::new());
     }
     world.pass_and_write(WRITE_EVERY);
-    let rests: Vec<_> = world.written("0").expect("written").rests.iter().map(|rest| rest.consumers).collect();
-    assert_eq!(rests, (RESTS_MAX as u32..2 * RESTS_MAX as u32).collect::<Vec<_>>());
+    let steady_states: Vec<_> =
+        world.written("0").expect("written").steady_states.iter().map(|rest| rest.consumers).collect();
+    assert_eq!(steady_states, (STEADY_STATES_MAX as u32..2 * STEADY_STATES_MAX as u32).collect::<Vec<_>>());
 }
 
 #[test]
@@ -218,9 +219,9 @@ fn a_job_is_told_how_often_its_samples_were_read_before_it() {
     };
     let first = opened(&mut world, JobRecord { epochs: 5, ..job("first", "d") });
     assert_eq!(first.read_before, 0);
-    let reader = world.readers.len() - 1;
-    world.attach(reader, 0, 3);
-    let session = world.readers[reader].session.expect("connected");
+    let consumer = world.consumers.len() - 1;
+    world.attach(consumer, 0, 3);
+    let session = world.consumers[consumer].session.expect("connected");
     let ack = |world: &mut World, epoch: u64, ordinal: u64| {
         world.input(Input::Ack { session, position: Position::new(epoch, ordinal) });
     };
@@ -250,7 +251,7 @@ fn of_a_job_with_several_consumers_each_reads_a_part() {
     let of = JobRecord { consumers: 3, ..job("shared", "d") };
     let mut out = Vec::new();
     for (consumer, read) in [(0, 0), (1, 0), (2, 1)] {
-        world.state.learned.read(world.now, &of, 1, &mut out);
-        assert_eq!(world.state.learned.epochs_read(&of), read, "consumer {consumer}");
+        world.state.profiles.add_epochs(world.now, &of, 1, &mut out);
+        assert_eq!(world.state.profiles.epochs_read(&of), read, "consumer {consumer}");
     }
 }

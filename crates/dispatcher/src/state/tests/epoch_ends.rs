@@ -16,18 +16,18 @@ fn world(ending: Ending) -> World {
 }
 
 fn says(world: &mut World, rank: usize, epoch: u64, has: u64, ended: bool, seen: u64) {
-    let session = world.readers[RANKS[rank]].session.expect("attached");
+    let session = world.consumers[RANKS[rank]].session.expect("attached");
     world.input(Input::Steps { session, said: Steps { epoch, has, ended, seen } });
 }
 
 /// What a rank was told since this was last asked for.
 fn told(world: &mut World, rank: usize) -> Vec<(u64, u64, bool, u32)> {
-    let floors = std::mem::take(&mut world.readers[RANKS[rank]].floors);
+    let floors = std::mem::take(&mut world.consumers[RANKS[rank]].floors);
     floors.into_iter().map(|f| (f.epoch, f.steps, f.over, f.more)).collect()
 }
 
 fn leaves(world: &mut World, rank: usize) {
-    let session = world.readers[RANKS[rank]].session.take().expect("attached");
+    let session = world.consumers[RANKS[rank]].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
 }
 
@@ -73,23 +73,23 @@ fn who_lives_is_waited_for_and_who_is_not_there_is_named() {
     says(&mut world, 0, 1, 4, false, 0);
     let minutes = Duration::from_secs(660);
     world.pass(minutes, None);
-    assert!(world.readers[RANKS[0]].missing.is_empty(), "a rank that says nothing for eleven minutes, and lives");
+    assert!(world.consumers[RANKS[0]].missing.is_empty(), "a rank that says nothing for eleven minutes, and lives");
     says(&mut world, 1, 1, 2, false, 0);
     leaves(&mut world, 1);
     world.pass(Duration::from_millis(50), None);
-    assert!(world.readers[RANKS[0]].missing.is_empty(), "it was told that both have two");
+    assert!(world.consumers[RANKS[0]].missing.is_empty(), "it was told that both have two");
     says(&mut world, 0, 1, 4, false, 2);
     world.pass(Duration::from_millis(50), None);
-    assert_eq!(world.readers[RANKS[0]].missing, [(1, None)]);
+    assert_eq!(world.consumers[RANKS[0]].missing, [(1, None)]);
     // Another reader of it begins later, and will never say how many there were.
     world.attach(RANKS[1], 0, 4);
     says(&mut world, 1, 2, 1, false, 0);
     world.pass(Duration::from_millis(50), None);
-    assert_eq!(world.readers[RANKS[0]].missing, [(1, Some(2))]);
+    assert_eq!(world.consumers[RANKS[0]].missing, [(1, Some(2))]);
     // What was said of an epoch holds: less of it is another pipeline.
     says(&mut world, 1, 2, 5, true, 0);
     says(&mut world, 1, 2, 4, true, 0);
-    let refused = world.readers[RANKS[1]].refused.as_ref().expect("refused");
+    let refused = world.consumers[RANKS[1]].refused.as_ref().expect("refused");
     assert_eq!(refused.kind(), ErrorKind::Data);
     assert!(refused.message().contains("had 5 batches of epoch 2, and now it has 4"), "{refused}");
 }

@@ -20,7 +20,7 @@ fn offered(policy: Policy) -> World {
 fn come(world: &mut World, worker: usize, price: f64, spot: bool) {
     world.hello(worker);
     let session = world.workers[worker].session.expect("connected");
-    world.state.note_kind(session, Kind::new("big", price, spot).expect("a kind"));
+    world.state.note_worker_type(session, WorkerType::new("big", price, spot).expect("a kind"));
 }
 
 fn kinds(world: &World) -> Vec<KindWanted> {
@@ -62,7 +62,7 @@ fn a_kind_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
     come(&mut world, 0, 4.0, false);
     come(&mut world, 1, 1.0, true);
     world.attach(ENDLESS, 0, 3);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     for _ in 0..400 {
         world.half_second();
         world.spends(0, vec![Spent { job, compute_us: 400_000, rows: 8 }]);
@@ -82,13 +82,13 @@ fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
         world.half_second();
         world.spends(0, Vec::new());
     }
-    let readers = [ENDLESS, 4];
-    readers.iter().for_each(|&reader| world.attach(reader, 0, 3));
-    let job = world.readers[ENDLESS].key.0;
+    let consumers = [ENDLESS, 4];
+    consumers.iter().for_each(|&consumer| world.attach(consumer, 0, 3));
+    let job = world.consumers[ENDLESS].key.0;
     for _ in 0..200 {
         world.half_second();
         world.spends(0, vec![Spent { job, compute_us: 300_000, rows: 5 }]);
-        readers.iter().for_each(|&reader| world.reads(reader, 500, 5));
+        consumers.iter().for_each(|&consumer| world.reads(consumer, 500, 5));
     }
     let jobs = world.state.list_jobs(world.now, None, "");
     let bills: Vec<_> = jobs.iter().flat_map(|job| &job.worked).collect();
@@ -109,7 +109,7 @@ fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
     world.state.set_offers(["kind=big,price=4,threads=4"].iter().map(|o| o.parse().expect("an offer")).collect());
     world.hello(0);
     world.attach(ENDLESS, 0, 3);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     let half_second = |world: &mut World, step: u64, made: [u64; 2]| {
         world.half_second();
         for (i, rows) in made.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {

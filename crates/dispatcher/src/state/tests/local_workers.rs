@@ -7,7 +7,7 @@ use super::*;
 /// A local worker of the first of two readers of the same job, and a worker for everybody.
 fn with_local() -> World {
     let mut world = World::new();
-    world.local = Some((LOCAL, world.readers[0].key));
+    world.local = Some((LOCAL, world.consumers[0].key));
     [0, LOCAL].into_iter().for_each(|i| world.hello(i));
     world
 }
@@ -30,7 +30,7 @@ fn held(world: &World, worker: usize) -> Vec<ConsumerKey> {
 }
 
 #[test]
-fn a_local_worker_is_given_the_splits_of_its_reader_alone() {
+fn a_local_worker_is_given_the_splits_of_its_consumer_alone() {
     let mut world = with_local();
     want(&mut world, LOCAL, 9);
     world.attach(1, 0, 3);
@@ -38,7 +38,7 @@ fn a_local_worker_is_given_the_splits_of_its_reader_alone() {
     assert_eq!(held(&world, LOCAL), [], "neither another job's, nor those of another reader of the same");
     world.attach(0, 0, 3);
     world.flush();
-    assert_eq!(held(&world, LOCAL), [world.readers[0].key; 3]);
+    assert_eq!(held(&world, LOCAL), [world.consumers[0].key; 3]);
     // With as much to do, it comes behind the others.
     world.consume(0);
     world.flush();
@@ -61,7 +61,7 @@ fn of_equals_the_others_come_first() {
 }
 
 #[test]
-fn one_of_another_tenants_reader_or_of_none_is_refused_as_of_a_job_that_does_not_exist() {
+fn one_of_another_tenants_consumer_or_of_none_is_refused_as_of_a_job_that_does_not_exist() {
     let mut world = World::with(true);
     let refused = |world: &mut World, only: ConsumerKey, serves: Option<&str>| {
         let (session, mut out) = (world.session(), Vec::new());
@@ -77,7 +77,7 @@ fn one_of_another_tenants_reader_or_of_none_is_refused_as_of_a_job_that_does_not
             place: "".into(),
             only: Some(only),
             local_key: JobKey::from_bytes(&LOCAL_KEY),
-            kind: Kind::default(),
+            worker_type: WorkerType::default(),
         };
         world.state.handle(world.now, hello, &mut out);
         match out.as_slice() {
@@ -85,7 +85,7 @@ fn one_of_another_tenants_reader_or_of_none_is_refused_as_of_a_job_that_does_not
             _ => None,
         }
     };
-    let own = world.readers[0].key;
+    let own = world.consumers[0].key;
     let [other, none, beyond] = [(3, 0), (99, 0), (own.0, 7)].map(|key| refused(&mut world, key, Some("a")));
     assert!(other.is_some() && other == none && none == beyond, "{other:?} {none:?} {beyond:?}");
     assert!(!world.state.workers.contains_key(&WorkerId(99)));
@@ -116,13 +116,13 @@ fn it_is_nobody_elses_worker() {
     let mut world = with_local();
     assert_eq!(world.state.wanted(world.now).workers, 1);
     world.attach(0, 0, 3);
-    let (job, session) = (world.readers[0].key.0, world.workers[LOCAL].session.expect("connected"));
+    let (job, session) = (world.consumers[0].key.0, world.workers[LOCAL].session.expect("connected"));
     let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
     world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
     assert_eq!(world.state.spent_us, 0, "what gives way to a trainer says nothing of what others take");
     // A tenant's quota of workers is for those of the service.
     let mut world = World::with(true);
-    world.local = Some((LOCAL, world.readers[0].key));
+    world.local = Some((LOCAL, world.consumers[0].key));
     [0, LOCAL].into_iter().for_each(|i| world.hello(i));
     world.attach(0, 0, 3);
     want(&mut world, LOCAL, 1);
@@ -151,7 +151,7 @@ fn what_may_end_workers_is_tried_on_a_trainers_machine_last() {
 /// a batch of one row, and local threads that make 10 batches each a second. Returns the threads that are wanted.
 fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
     world.half_second();
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     for (worker, rows) in [(0, 6), (LOCAL, u64::from(5 * threads))] {
         world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
     }
@@ -159,7 +159,7 @@ fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
     let own_millicores = millicores.min(threads * 1000);
     let spare = Spare { millicores, limit_millicores: 4000, threads, own_millicores, asks: true, ..Spare::default() };
     let said = ConsumerHeartbeat { spare: Some(spare), ..half_second_read(batches * 20, batches) };
-    let session = world.readers[ENDLESS].session.expect("connected");
+    let session = world.consumers[ENDLESS].session.expect("connected");
     let mut out = Vec::new();
     world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
     let told = out.into_iter().find_map(|effect| match effect {
@@ -183,7 +183,7 @@ fn obeyed(world: &mut World, times: usize, threads: u32, millicores: u32) -> u32
 #[test]
 fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_given_back_when_it_wants_them() {
     let mut world = World::new();
-    world.local = Some((LOCAL, world.readers[ENDLESS].key));
+    world.local = Some((LOCAL, world.consumers[ENDLESS].key));
     [0, LOCAL].into_iter().for_each(|i| world.hello(i));
     threads(&mut world, 0);
     world.attach(ENDLESS, 0, 3);
@@ -209,16 +209,16 @@ fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
         Spare { millicores: 3000, own_millicores: 2000, limit_millicores: 4000, threads: 2, ..Spare::default() };
     for spare in [None, Some(spare)] {
         let mut world = World::new();
-        world.local = Some((LOCAL, world.readers[ENDLESS].key));
+        world.local = Some((LOCAL, world.consumers[ENDLESS].key));
         [0, LOCAL].into_iter().for_each(|i| world.hello(i));
         world.attach(ENDLESS, 0, 3);
         for _ in 0..24 {
             world.half_second();
-            let job = world.readers[ENDLESS].key.0;
+            let job = world.consumers[ENDLESS].key.0;
             for (worker, rows) in [(0, 6), (LOCAL, 10)] {
                 world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
             }
-            let session = world.readers[ENDLESS].session.expect("connected");
+            let session = world.consumers[ENDLESS].session.expect("connected");
             let said = ConsumerHeartbeat { spare, ..half_second_read(320, 16) };
             world.input(Input::ConsumerHeartbeat { session, said });
         }
@@ -229,30 +229,30 @@ fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
 }
 
 #[test]
-fn threads_are_dealt_to_readers_by_what_each_can_spare() {
+fn threads_are_dealt_to_consumers_by_what_each_can_spare() {
     let mut world = World::new();
     world.hello(0);
-    [0, 1].into_iter().for_each(|reader| world.attach(reader, 0, 3));
-    let says = |world: &mut World, reader: usize, spare: Spare| {
-        let session = world.readers[reader].session.expect("connected");
+    [0, 1].into_iter().for_each(|consumer| world.attach(consumer, 0, 3));
+    let says = |world: &mut World, consumer: usize, spare: Spare| {
+        let session = world.consumers[consumer].session.expect("connected");
         let said = ConsumerHeartbeat { spare: Some(spare), ..ConsumerHeartbeat::default() };
         world.input(Input::ConsumerHeartbeat { session, said });
     };
-    let job = world.readers[0].key.0;
+    let job = world.consumers[0].key.0;
     let dealt = |world: &mut World, threads: u32| {
         let job = world.state.jobs.get_mut(&job).expect("a job");
-        job.deal(threads);
+        job.deal_threads(threads);
         let spare = Some(Spare { asks: true, ..Spare::default() });
         let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
-        [0, 1].map(|i| job.consumers[i].local.clone().hear(&said, false))
+        [0, 1].map(|i| job.consumers[i].local.clone().take_heartbeat(&said, false))
     };
     let of = |millicores| Spare { millicores, limit_millicores: 2000, asks: true, ..Spare::default() };
-    for (reader, millicores) in [(0, 3000), (1, 1000)] {
-        says(&mut world, reader, of(millicores));
+    for (consumer, millicores) in [(0, 3000), (1, 1000)] {
+        says(&mut world, consumer, of(millicores));
     }
     assert_eq!([1, 3, 9].map(|threads| dealt(&mut world, threads)), [[1, 0], [2, 1], [2, 2]]);
     // On one machine they share its two cores; who does not ask has none.
-    [0, 1].into_iter().for_each(|reader| says(&mut world, reader, Spare { machine: 7, ..of(2000) }));
+    [0, 1].into_iter().for_each(|consumer| says(&mut world, consumer, Spare { machine: 7, ..of(2000) }));
     assert_eq!([2, 9].map(|threads| dealt(&mut world, threads)), [[1, 1], [1, 1]]);
     says(&mut world, 0, Spare { asks: false, ..of(2000) });
     assert_eq!(dealt(&mut world, 2), [0, 2]);
@@ -265,7 +265,7 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
     let told = |world: &mut World, asks: bool| {
         let spare = Some(Spare { millicores: 3000, limit_millicores: 4000, asks, ..Spare::default() });
         let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
-        let (session, mut out) = (world.readers[ENDLESS].session.expect("connected"), Vec::new());
+        let (session, mut out) = (world.consumers[ENDLESS].session.expect("connected"), Vec::new());
         world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
         let reply = |effect| match effect {
             Effect::Consumer(_, consumer_event::Event::Heartbeat(reply)) => Some(reply.local_threads),
@@ -279,7 +279,7 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
 /// A worker that says it is the local one of the first reader and shows another key than that one says, with a lease that another
 /// worker has.
 fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
-    let (session, key) = (world.session(), world.readers[0].key);
+    let (session, key) = (world.session(), world.consumers[0].key);
     world.workers[LOCAL].session = Some(session);
     world.input(Input::Hello {
         session,
@@ -291,13 +291,13 @@ fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
         place: "".into(),
         only: Some(key),
         local_key: JobKey::from_bytes(&[8; 16]),
-        kind: Kind::default(),
+        worker_type: WorkerType::default(),
     });
     session
 }
 
 #[test]
-fn a_worker_that_the_reader_did_not_start_is_given_nothing_of_its_and_is_not_believed() {
+fn a_worker_that_the_consumer_did_not_start_is_given_nothing_of_its_and_is_not_believed() {
     let mut world = World::new();
     world.hello(0);
     world.attach(0, 0, 3);
@@ -308,7 +308,7 @@ fn a_worker_that_the_reader_did_not_start_is_given_nothing_of_its_and_is_not_bel
     want(&mut world, LOCAL, 9);
     assert_eq!((held(&world, LOCAL).len(), held(&world, 0).len()), (0, 1));
     // It ends no other's split, and says nothing of the job.
-    let (job, token) = (world.readers[0].key.0, held_by_other[0].token);
+    let (job, token) = (world.consumers[0].key.0, held_by_other[0].token);
     let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
     let caching = vec![forebay_proto::Caching { job, json: "{}".to_owned() }];
     let said = WorkerHeartbeat { finished: vec![token], spent, caching, ..WorkerHeartbeat::default() };
@@ -317,7 +317,7 @@ fn a_worker_that_the_reader_did_not_start_is_given_nothing_of_its_and_is_not_bel
     assert_eq!((jobs[0].local_threads, jobs[0].caching.len()), (0, 0));
     assert!(world.state.workers[&WorkerId(1)].finished.is_empty());
     // One that the reader started is given them, and what it says of other jobs is not taken.
-    world.local = Some((LOCAL, world.readers[0].key));
+    world.local = Some((LOCAL, world.consumers[0].key));
     world.input(Input::WorkerGone { session });
     world.hello(LOCAL);
     want(&mut world, LOCAL, 9);
@@ -331,19 +331,19 @@ fn a_worker_that_the_reader_did_not_start_is_given_nothing_of_its_and_is_not_bel
 }
 
 #[test]
-fn what_a_local_worker_holds_goes_to_others_when_another_reader_takes_the_consumer() {
+fn what_a_local_worker_holds_goes_to_others_when_another_consumer_takes_the_consumer() {
     let mut world = with_local();
     world.attach(0, 0, 3);
     want(&mut world, LOCAL, 9);
     assert_eq!(held(&world, LOCAL).len(), 3);
-    let session = world.readers[0].session.take().expect("attached");
+    let session = world.consumers[0].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
     world.attach(0, 0, 3);
     world.flush();
     assert_eq!(held(&world, LOCAL).len(), 3, "the same reader came back");
-    let session = world.readers[0].session.take().expect("attached");
+    let session = world.consumers[0].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
-    let attachment = attachment(world.session(), world.readers[0].key);
+    let attachment = attachment(world.session(), world.consumers[0].key);
     let (tenant, local_key) = (world.tenant(0), JobKey::from_bytes(&[9; 16]));
     world.input(Input::Attach(Attachment { tenant, window: 3, local_key, ..attachment }));
     world.flush();

@@ -42,7 +42,7 @@ impl World {
     }
 
     pub(super) fn last_job(&self) -> u64 {
-        self.readers.last().expect("one").key.0
+        self.consumers.last().expect("one").key.0
     }
 }
 
@@ -51,13 +51,13 @@ fn what_everybody_says_adds_up_in_run_order_with_the_users_lines() {
     let mut world = World::new();
     (0..2).for_each(|worker| world.hello(worker));
     world.create(job("one", "d"));
-    let (id, reader) = (world.last_job(), world.readers.len() - 1);
+    let (id, consumer) = (world.last_job(), world.consumers.len() - 1);
     assert_eq!(world.ops("one"), []);
     world.say_ops(0, id, vec![spent(&[1], 50, 1_000), spent(&[], 100, 20_000)]);
     world.say_ops(1, id, vec![spent(&[], 100, 40_000), spent(&[9], 0, 1)]);
-    world.attach(reader, 0, 3);
+    world.attach(consumer, 0, 3);
     let said = ConsumerHeartbeat { ops: vec![spent(&[0], 20, 400)], ..ConsumerHeartbeat::default() };
-    let session = world.readers[reader].session.expect("connected");
+    let session = world.consumers[consumer].session.expect("connected");
     world.input(Input::ConsumerHeartbeat { session, said });
     let ops = world.ops("one");
     let told: Vec<_> = ops.iter().map(|op| (&*op.op, &*op.line, &*op.at, op.rows_in, op.rows_out)).collect();
@@ -103,7 +103,7 @@ fn a_second_job_begins_with_what_the_first_one_showed() {
     let known = world.ops("two");
     assert_eq!(known, [OpStatus { earlier: true, ..world.ops("one").remove(0) }]);
     assert_eq!(world.ops("other"), []);
-    let two = world.readers.iter().rev().nth(1).expect("readers").key.0;
+    let two = world.consumers.iter().rev().nth(1).expect("readers").key.0;
     world.say_ops(0, two, vec![spent(&[0], 10, 1)]);
     let own: Vec<_> = world.ops("two").iter().map(|op| (op.rows_in, op.earlier)).collect();
     assert_eq!(own, [(10, false)], "its own, from then on");

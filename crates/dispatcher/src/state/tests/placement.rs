@@ -24,7 +24,7 @@ fn create(world: &mut World, name: &str) -> usize {
         graph: record.graph,
         ..super::record(TWIN_OF)
     });
-    world.readers.len() - 1
+    world.consumers.len() - 1
 }
 
 fn shown(world: &World, name: &str) -> JobStatus {
@@ -43,17 +43,17 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
     let mut world = World::new();
     let policy = Policy::simulated("static:1+0@3").expect("a policy");
     world.state.set_scaling(Scaling { policy, ..Scaling::default() });
-    let reader = create(&mut world, "cut");
-    world.local = Some((LOCAL, world.readers[reader].key));
+    let consumer = create(&mut world, "cut");
+    world.local = Some((LOCAL, world.consumers[consumer].key));
     [0, LOCAL].into_iter().for_each(|worker| world.hello(worker));
-    world.attach(reader, 0, 8);
+    world.attach(consumer, 0, 8);
     for worker in [0, LOCAL] {
         let session = world.workers[worker].session.expect("connected");
         world.input(Input::Want { session, splits: 2 });
     }
     world.flush();
     assert_eq!((held(&world, 0), held(&world, LOCAL)), (vec![Some(1); 2], vec![Some(u32::MAX); 2]));
-    (0..12).for_each(|_| half_second_of(&mut world, &[reader], 1, 20));
+    (0..12).for_each(|_| half_second_of(&mut world, &[consumer], 1, 20));
     let session = world.workers[0].session.expect("connected");
     world.input(Input::Want { session, splits: 1 });
     world.flush();
@@ -68,19 +68,19 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
 
 /// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the reader normalises each
 /// within 20 ms. `asks` says whether it has threads beside it that are decided on.
-fn half_second(world: &mut World, reader: usize, asks: bool, millicores: u32, pressure: u32) {
+fn half_second(world: &mut World, consumer: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
-    let job = world.readers[reader].key.0;
+    let job = world.consumers[consumer].key.0;
     world.spends(0, vec![Spent { job, compute_us: 25 * 1000, rows: 25 }]);
     let spare = Spare { millicores, limit_millicores: 4000, pressure, asks, ..Spare::default() };
     let ops = vec![did(&[1], 25, 20_000, [12_288, 49_152])];
     let said = ConsumerHeartbeat { spare: Some(spare), ops, ..half_second_read(500, 25) };
-    let session = world.readers[reader].session.expect("connected");
+    let session = world.consumers[consumer].session.expect("connected");
     world.input(Input::ConsumerHeartbeat { session, said });
 }
 
 #[test]
-fn a_trainer_that_lacks_cores_has_the_work_of_its_reader_taken_back_in_the_next_window() {
+fn a_trainer_that_lacks_cores_has_the_work_of_its_consumer_taken_back_in_the_next_window() {
     for asks in [false, true] {
         taken_back(asks);
     }
@@ -88,17 +88,17 @@ fn a_trainer_that_lacks_cores_has_the_work_of_its_reader_taken_back_in_the_next_
 
 fn taken_back(asks: bool) {
     let mut world = World::new();
-    let reader = create(&mut world, "cut");
+    let consumer = create(&mut world, "cut");
     world.hello(0);
-    world.attach(reader, 0, 8);
+    world.attach(consumer, 0, 8);
     // Idle cores do it, and no second worker is paid.
-    (0..24).for_each(|_| half_second(&mut world, reader, asks, 2500, 0));
+    (0..24).for_each(|_| half_second(&mut world, consumer, asks, 2500, 0));
     let told = |world: &World| {
         let job = shown(world, "cut");
         job.cut[..job.cut.find(':').expect("a place")].to_owned()
     };
     assert_eq!((told(&world).as_str(), shown(&world, "cut").workers), ("readers run normalize, cast", 1));
-    (0..5).for_each(|_| half_second(&mut world, reader, asks, 200, 300));
+    (0..5).for_each(|_| half_second(&mut world, consumer, asks, 200, 300));
     assert_eq!(told(&world), "readers run no ops");
     let job = shown(&world, "cut");
     let figures = |d: &ScaleDecision| serde_json::from_str::<serde_json::Value>(&d.json).expect("JSON");
@@ -109,15 +109,15 @@ fn taken_back(asks: bool) {
     assert_eq!(yielded["cut"], 3);
     assert!(asks || job.decisions.iter().all(|d| d.json.contains("\"local\":0")), "no threads are decided on: {job:?}");
     // That it now has what it was given back is no reason to take it again.
-    (0..40).for_each(|_| half_second(&mut world, reader, asks, 250, 0));
+    (0..40).for_each(|_| half_second(&mut world, consumer, asks, 250, 0));
     assert_eq!(told(&world), "readers run no ops");
 }
 
 /// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many nanoseconds. The reader
 /// normalises each row within 30 us.
-fn half_second_over_a_network(world: &mut World, reader: usize, byte_ns: Option<u64>) {
+fn half_second_over_a_network(world: &mut World, consumer: usize, byte_ns: Option<u64>) {
     world.half_second();
-    let (job, rows) = (world.readers[reader].key.0, 2500);
+    let (job, rows) = (world.consumers[consumer].key.0, 2500);
     let bytes = rows * 12_288;
     let nanos = bytes * byte_ns.unwrap_or(0);
     let session = world.workers[0].session.expect("connected");
@@ -134,7 +134,7 @@ fn half_second_over_a_network(world: &mut World, reader: usize, byte_ns: Option<
         receive_ns: nanos,
         ..half_second_read(500, 25)
     };
-    let session = world.readers[reader].session.expect("connected");
+    let session = world.consumers[consumer].session.expect("connected");
     world.input(Input::ConsumerHeartbeat { session, said });
 }
 
@@ -142,10 +142,10 @@ fn half_second_over_a_network(world: &mut World, reader: usize, byte_ns: Option<
 fn where_bytes_are_dear_to_receive_even_a_trainer_that_lacks_cores_runs_what_makes_them_more() {
     let cut = |byte_ns: Option<u64>| {
         let mut world = World::new();
-        let reader = create(&mut world, "cut");
+        let consumer = create(&mut world, "cut");
         world.hello(0);
-        world.attach(reader, 0, 8);
-        (0..12).for_each(|_| half_second_over_a_network(&mut world, reader, byte_ns));
+        world.attach(consumer, 0, 8);
+        (0..12).for_each(|_| half_second_over_a_network(&mut world, consumer, byte_ns));
         let job = shown(&world, "cut");
         let json: serde_json::Value = serde_json::from_str(&job.decisions.last().expect("one").json).expect("JSON");
         let figures = ["send", "receive"].map(|side| json["figures"][side].as_f64().expect("a number"));
@@ -160,13 +160,13 @@ fn where_bytes_are_dear_to_receive_even_a_trainer_that_lacks_cores_runs_what_mak
 fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
     let mut world = World::new();
     world.hello(0);
-    let reader = create(&mut world, "one");
-    world.attach(reader, 0, 3);
+    let consumer = create(&mut world, "one");
+    world.attach(consumer, 0, 3);
     let mut rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
     // For a while it was cut elsewhere.
     rows.push(did(&[1], 100, 1000, [12_288, 49_152]));
-    world.say_ops(0, world.readers[reader].key.0, rows);
-    (0..5).for_each(|_| half_second_of(&mut world, &[reader], 1, 31));
+    world.say_ops(0, world.consumers[consumer].key.0, rows);
+    (0..5).for_each(|_| half_second_of(&mut world, &[consumer], 1, 31));
     assert_eq!(shown(&world, "one").workers, 1, "it has come to nothing yet");
     create(&mut world, "two");
     let two = shown(&world, "two");
@@ -194,12 +194,12 @@ fn a_job_begins_with_what_workers_say_that_they_cost() {
         world.state.set_scaling(Scaling { objective: Objective::Cost(prices), ..Scaling::default() });
         world.hello(0);
         let session = world.workers[0].session.expect("connected");
-        world.state.note_kind(session, Kind::new("a", said, false).expect("a kind"));
-        let reader = create(&mut world, "one");
-        world.attach(reader, 0, 3);
+        world.state.note_worker_type(session, WorkerType::new("a", said, false).expect("a kind"));
+        let consumer = create(&mut world, "one");
+        world.attach(consumer, 0, 3);
         let rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
-        world.say_ops(0, world.readers[reader].key.0, rows);
-        (0..5).for_each(|_| half_second_of(&mut world, &[reader], 1, 31));
+        world.say_ops(0, world.consumers[consumer].key.0, rows);
+        (0..5).for_each(|_| half_second_of(&mut world, &[consumer], 1, 31));
         create(&mut world, "two");
         shown(&world, "two").workers
     };

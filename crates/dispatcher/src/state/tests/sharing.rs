@@ -3,8 +3,8 @@
 use super::*;
 
 /// Which worker has each split of a reader.
-fn held(world: &World, reader: usize) -> Vec<(u64, u128)> {
-    let leases = world.state.consumer(world.readers[reader].key).expect("a reader's").leases();
+fn held(world: &World, consumer: usize) -> Vec<(u64, u128)> {
+    let leases = world.state.consumer(world.consumers[consumer].key).expect("a reader's").leases();
     leases.iter().map(|(p, holder)| (p.ordinal, holder.worker.0)).collect()
 }
 
@@ -38,7 +38,7 @@ fn a_split_goes_to_whoever_has_it_for_the_other_job_with_or_without_room() {
     // What the first has consumed is still where it was computed.
     world.flush();
     (0..3).for_each(|_| world.consume(ENDLESS));
-    let session = world.readers[TWIN].session.take().expect("attached");
+    let session = world.consumers[TWIN].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
     world.attach(TWIN, 0, 3);
     assert_eq!(held(&world, TWIN), [(0, 1), (1, 2), (2, 2)]);
@@ -60,8 +60,8 @@ fn what_was_where_nobody_is_any_more_or_failed_goes_to_anybody() {
     assert_eq!(held(&world, ENDLESS), [(0, 2), (1, 2)]);
     world.hello(0);
     world.flush();
-    let session = world.readers[TWIN].session.expect("attached");
-    let token = world.readers[TWIN].assigned[&Position::default()];
+    let session = world.consumers[TWIN].session.expect("attached");
+    let token = world.consumers[TWIN].assigned[&Position::default()];
     let error = Error::unavailable("it broke");
     world.input(Input::Unreachable { session, position: Position::default(), token, error });
     want(&mut world, 0, 8);
@@ -74,6 +74,6 @@ fn a_job_with_other_samples_is_no_twin() {
     world.attach(4, 0, 1);
     world.attach(ENDLESS, 0, 1);
     want(&mut world, 0, 1);
-    let leases = |reader| held(&world, reader).len();
+    let leases = |consumer| held(&world, consumer).len();
     assert_eq!(leases(4) + leases(ENDLESS), 1);
 }

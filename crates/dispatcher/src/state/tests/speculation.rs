@@ -13,7 +13,7 @@ fn paced(took: Duration, window: u32) -> (World, ConsumerKey) {
         world.consume(ENDLESS);
         world.flush();
     }
-    let key = world.readers[ENDLESS].key;
+    let key = world.consumers[ENDLESS].key;
     (world, key)
 }
 
@@ -26,7 +26,7 @@ fn want(world: &mut World, worker: usize, splits: u32) {
 fn holders(world: &World, key: ConsumerKey) -> (Vec<u128>, Vec<u128>) {
     let consumer = world.state.consumer(key).expect("the reader's");
     let workers = |leases: &BTreeMap<Position, crate::state::Holder>| leases.values().map(|h| h.worker.0).collect();
-    (workers(consumer.leases()), workers(consumer.races()))
+    (workers(consumer.leases()), workers(consumer.backups()))
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
     world.pass(Duration::from_secs(3), None);
     assert_eq!(holders(&world, key).1.len(), 1);
     // The reader consumes it: both let go, and one that is slow may try again.
-    let seen = world.readers[ENDLESS].position;
+    let seen = world.consumers[ENDLESS].position;
     world.consume(ENDLESS);
     world.flush();
-    assert!(world.readers[ENDLESS].position > seen && holders(&world, key).1.is_empty());
+    assert!(world.consumers[ENDLESS].position > seen && holders(&world, key).1.is_empty());
     assert!(holders(&world, key).0.contains(&1));
     world.check_replay();
 }
@@ -64,7 +64,7 @@ fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
         (0..8).for_each(|_| world.pass(Duration::from_millis(50), None));
         world.flush();
         world.check_replay();
-        (holders(&world, key).0, world.state.jobs[&key.0].raced)
+        (holders(&world, key).0, world.state.jobs[&key.0].second_leases)
     };
     assert_eq!(moved(400), (vec![1, 1, 2], 1), "one goes; what waits behind a single split stays");
     assert_eq!(moved(600), (vec![1, 1, 2], 1), "whoever has one to do takes no more");
@@ -121,7 +121,7 @@ fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is
     want(&mut world, 0, 4);
     assert_eq!(holders(&world, low), (vec![1; 4], vec![]));
     world.attach(TWIN, 0, 2);
-    let high = world.readers[TWIN].key;
+    let high = world.consumers[TWIN].key;
     want(&mut world, 0, 2);
     assert_eq!(holders(&world, high), (vec![1; 2], vec![]));
     // It is at the urgent ones all the time; another takes one that waits, and has room that nobody wants.
@@ -161,11 +161,11 @@ fn what_gives_way_stays_for_a_while_where_it_was_begun() {
 #[test]
 fn what_gave_way_says_nothing_of_how_long_splits_take() {
     let (mut world, low) = gives_way();
-    let pace = |world: &World| format!("{:?}", world.state.jobs[&low.0].pace);
-    let before = pace(&world);
+    let durations = |world: &World| format!("{:?}", world.state.jobs[&low.0].split_durations);
+    let before = durations(&world);
     world.pass(Duration::from_millis(100), None);
     world.consume(ENDLESS);
-    assert_eq!(pace(&world), before);
+    assert_eq!(durations(&world), before);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
     world.hello(0);
     world.attach(ENDLESS, 0, 8);
     want(&mut world, 0, 4);
-    let key = world.readers[ENDLESS].key;
+    let key = world.consumers[ENDLESS].key;
     // No split has ended yet: they take at least as long as the first has by now.
     let comes = |world: &mut World, i: usize, after: Duration| {
         world.pass(after, None);
@@ -185,5 +185,5 @@ fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
     };
     assert_eq!(comes(&mut world, 1, Duration::from_millis(100)), [1, 1, 1, 1, 2, 2], "they may be short");
     assert_eq!(comes(&mut world, 2, Duration::from_secs(6)), [1, 3, 1, 1, 2, 2, 3], "and then what nobody holds");
-    assert_eq!(world.state.jobs[&key.0].raced, 1);
+    assert_eq!(world.state.jobs[&key.0].second_leases, 1);
 }

@@ -14,7 +14,7 @@ use forebay_proto::{
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
-use crate::state::{Attachment, Effect, Input, Kind, SessionId, State};
+use crate::state::{Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::tenant::{Quota, Tenant};
 
 pub(super) const WORKERS: usize = 3;
@@ -81,7 +81,7 @@ pub(super) struct WorkerModel {
     pub(super) lost: BTreeSet<(Position, u64)>,
 }
 
-pub(super) struct ReaderModel {
+pub(super) struct ConsumerModel {
     pub(super) key: ConsumerKey,
     pub(super) session: Option<SessionId>,
     pub(super) position: Position,
@@ -112,7 +112,7 @@ pub(super) struct World {
     pub(super) writing: VecDeque<crate::records::Batch>,
     pub(super) disk: Ledger,
     pub(super) workers: Vec<WorkerModel>,
-    pub(super) readers: Vec<ReaderModel>,
+    pub(super) consumers: Vec<ConsumerModel>,
     pub(super) sessions: u64,
     pub(super) token_seen: u64,
 }
@@ -134,7 +134,7 @@ impl World {
             writing: VecDeque::new(),
             disk: Ledger::default(),
             workers: (0..WORKERS).map(|_| WorkerModel::default()).collect(),
-            readers: Vec::new(),
+            consumers: Vec::new(),
             sessions: 0,
             token_seen: 0,
         };
@@ -154,7 +154,7 @@ impl World {
         let record = JobRecord { tenant, ..record };
         let id = self.state.create(self.now, record, consumers, Quota::default(), &mut out).expect("a new name").id;
         self.take(out);
-        let reader = |i| ReaderModel {
+        let consumer = |i| ConsumerModel {
             key: (id, i as u32),
             session: None,
             position: Position::default(),
@@ -166,7 +166,7 @@ impl World {
             floors: Vec::new(),
             missing: Vec::new(),
         };
-        self.readers.extend((0..consumers.len()).map(reader));
+        self.consumers.extend((0..consumers.len()).map(consumer));
         self.flush();
     }
 
@@ -231,28 +231,28 @@ impl World {
         match effect {
             Effect::Worker(session, event) => self.deliver_worker(session, event),
             Effect::Consumer(session, consumer_event::Event::Assigned(a)) => {
-                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
-                    reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
+                if let Some(consumer) = self.consumers.iter_mut().find(|r| r.session == Some(session)) {
+                    consumer.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
                 }
             }
             Effect::Consumer(session, consumer_event::Event::Floor(floor)) => {
-                self.readers.iter_mut().filter(|r| r.session == Some(session)).for_each(|r| r.floors.push(floor));
+                self.consumers.iter_mut().filter(|r| r.session == Some(session)).for_each(|r| r.floors.push(floor));
             }
             Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)) => {
-                let readers = self.readers.iter_mut().filter(|r| r.session == Some(session));
-                readers.for_each(|r| r.missing = reply.missing.iter().map(|m| (m.consumer, m.epoch)).collect());
+                let consumers = self.consumers.iter_mut().filter(|r| r.session == Some(session));
+                consumers.for_each(|r| r.missing = reply.missing.iter().map(|m| (m.consumer, m.epoch)).collect());
             }
             Effect::Consumer(session, consumer_event::Event::Recorded(recorded)) => {
-                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
-                    reader.recorded.extend(&reader.lost[..recorded.number as usize]);
+                if let Some(consumer) = self.consumers.iter_mut().find(|r| r.session == Some(session)) {
+                    consumer.recorded.extend(&consumer.lost[..recorded.number as usize]);
                     let on_disk =
-                        |(p, sample): &(Position, u64)| self.disk.lost.contains_key(&(reader.key, *p, *sample, 0));
-                    assert!(reader.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
+                        |(p, sample): &(Position, u64)| self.disk.skipped.contains_key(&(consumer.key, *p, *sample, 0));
+                    assert!(consumer.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
                 }
             }
             Effect::End(session, error) => {
-                for reader in self.readers.iter_mut().filter(|r| r.session == Some(session)) {
-                    (reader.session, reader.refused) = (None, Some(error.clone()));
+                for consumer in self.consumers.iter_mut().filter(|r| r.session == Some(session)) {
+                    (consumer.session, consumer.refused) = (None, Some(error.clone()));
                 }
                 self.workers.iter_mut().filter(|w| w.session == Some(session)).for_each(|w| w.session = None);
             }
@@ -268,9 +268,9 @@ impl World {
                 assert!(lease.token < self.disk.next_token, "a lease was heard of before it was durable");
                 self.token_seen = lease.token;
                 let at = Position::new(lease.epoch, lease.ordinal);
-                let reader = self.readers.iter().find(|r| r.key == (lease.job, lease.consumer));
+                let consumer = self.consumers.iter().find(|r| r.key == (lease.job, lease.consumer));
                 let known =
-                    reader.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
+                    consumer.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
                 let told = std::mem::take(&mut worker.lost);
                 assert!(
                     known.into_iter().all(|s| told.contains(&(at, s))),
@@ -306,46 +306,46 @@ impl World {
             place: Arc::from(""),
             only,
             local_key: JobKey::from_bytes(&LOCAL_KEY),
-            kind: Kind::default(),
+            worker_type: WorkerType::default(),
         });
     }
 
     pub(super) fn attach(&mut self, i: usize, back: u64, window: u32) {
         let session = self.session();
-        let reader = &mut self.readers[i];
-        let resume = !reader.consumed.is_empty();
+        let consumer = &mut self.consumers[i];
+        let resume = !consumer.consumed.is_empty();
         for _ in 0..back {
-            reader.position = reader.consumed.pop().unwrap_or_default();
+            consumer.position = consumer.consumed.pop().unwrap_or_default();
         }
-        reader.assigned.clear();
-        (reader.session, reader.refused) = (Some(session), None);
-        let (consumer, position) = (reader.key, reader.position);
+        consumer.assigned.clear();
+        (consumer.session, consumer.refused) = (Some(session), None);
+        let (consumer, position) = (consumer.key, consumer.position);
         let tenant = self.tenant(consumer.0 as usize - 1);
         self.input(Input::Attach(Attachment { tenant, position, resume, window, ..attachment(session, consumer) }));
     }
 
     /// A reader consumes the split at its position, if it was told who holds it.
     pub(super) fn consume(&mut self, i: usize) {
-        let reader = &mut self.readers[i];
-        let (job, c) = (&JOBS[self.state.jobs[&reader.key.0].record.seed as usize], reader.key.1 as usize);
+        let consumer = &mut self.consumers[i];
+        let (job, c) = (&JOBS[self.state.jobs[&consumer.key.0].record.seed as usize], consumer.key.1 as usize);
         let splits = job.0[c];
         if splits == Some(0) {
-            reader.position = Position::new(job.1, 0);
-        } else if reader.assigned.remove(&reader.position).is_some() {
-            reader.consumed.push(reader.position);
-            let next = Position::new(reader.position.epoch, reader.position.ordinal + 1);
-            reader.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
+            consumer.position = Position::new(job.1, 0);
+        } else if consumer.assigned.remove(&consumer.position).is_some() {
+            consumer.consumed.push(consumer.position);
+            let next = Position::new(consumer.position.epoch, consumer.position.ordinal + 1);
+            consumer.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
         }
-        if let (Some(session), position) = (reader.session, reader.position) {
+        if let (Some(session), position) = (consumer.session, consumer.position) {
             self.input(Input::Ack { session, position });
         }
     }
 
     /// A reader leaves out a sample of the split that it is at.
     pub(super) fn lose(&mut self, r: usize, session: SessionId, sample: u64) {
-        let Position { epoch, ordinal } = self.readers[r].position;
+        let Position { epoch, ordinal } = self.consumers[r].position;
         let error = Error::data("a bad record").to_json();
-        self.readers[r].lost.push((Position { epoch, ordinal }, sample));
+        self.consumers[r].lost.push((Position { epoch, ordinal }, sample));
         // It says all of them again, as a client does whose session broke.
         let said = |(p, sample): &(Position, u64)| LostSample {
             epoch: p.epoch,
@@ -354,8 +354,8 @@ impl World {
             repetition: 0,
             error: error.clone(),
         };
-        let samples: Vec<_> = self.readers[r].lost.iter().map(said).collect();
-        self.input(Input::Lost { session, number: samples.len() as u64, samples });
+        let samples: Vec<_> = self.consumers[r].lost.iter().map(said).collect();
+        self.input(Input::Skipped { session, number: samples.len() as u64, samples });
     }
 
     /// The process dies: what was not durable, and what was not said, is lost. Everybody's connection breaks.
@@ -363,7 +363,7 @@ impl World {
         self.now = self.now + Duration::from_millis(1);
         (self.outbox, self.writing) = (Outbox::default(), VecDeque::new());
         self.workers.iter_mut().for_each(|w| w.session = None);
-        self.readers.iter_mut().for_each(|r| r.session = None);
+        self.consumers.iter_mut().for_each(|r| r.session = None);
         let mut out = Vec::new();
         self.state = State::recover(Timing::default(), self.now, &self.disk, splits, &mut out).expect("readable");
         self.state.check().expect("after recovering");
@@ -386,7 +386,7 @@ impl World {
                     self.input(Input::WorkerHeartbeat { session, said });
                 }
             }
-            for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
+            for session in self.consumers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
                 self.input(Input::ConsumerHeartbeat { session, said: ConsumerHeartbeat::default() });
             }
             self.input(Input::Tick);
@@ -406,8 +406,8 @@ impl World {
         self.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
     }
 
-    pub(super) fn reads(&mut self, reader: usize, step_ms: u64, batches: u64) {
-        let session = self.readers[reader].session.expect("connected");
+    pub(super) fn reads(&mut self, consumer: usize, step_ms: u64, batches: u64) {
+        let session = self.consumers[consumer].session.expect("connected");
         self.input(Input::ConsumerHeartbeat { session, said: half_second_read(step_ms, batches) });
     }
 

@@ -1,4 +1,4 @@
-//! Blobs leave when no job needs them: which those are is found out in `needless`, and they are removed here, whosever they are.
+//! Blobs leave when no job needs them: which those are is found out in `garbage`, and they are removed here, whosever they are.
 //!
 //! A file leaves in two steps, a grace apart: it is set aside first, where it is found again when it is wanted after all. No store of
 //! files can compare who leads, so the first step of a leader of old may come late, from a disk that hung: it costs nothing then, and
@@ -23,12 +23,12 @@ const ASIDE: &str = ".needless";
 impl BlobStore {
     /// Notes that somebody wants a blob; waits while that is being removed.
     pub(in crate::store) fn touch(&self, id: &BlobId) {
-        self.needless.touch(&(self.tenant.clone(), id.0.clone()));
+        self.garbage.touch(&(self.tenant.clone(), id.0.clone()));
     }
 
     /// Keeps blobs for as long as what it returns lives.
     pub(crate) fn pin(&self, ids: impl IntoIterator<Item = BlobId>) -> Pin {
-        self.needless.pin(ids.into_iter().map(|id| (self.tenant.clone(), id.0)).collect())
+        self.garbage.pin(ids.into_iter().map(|id| (self.tenant.clone(), id.0)).collect())
     }
 
     /// Where a file is set aside.
@@ -47,18 +47,24 @@ impl BlobStore {
     ///
     /// # Errors
     /// What the disk says; Unavailable when etcd does not answer.
-    pub(crate) fn sweep(&self, needed: &HashSet<BlobKey>, now: Ticks, grace: Duration, term: &Term) -> Result<u64> {
-        let mut kept = list(&self.dir)?;
+    pub(crate) fn collect_garbage(
+        &self,
+        needed: &HashSet<BlobKey>,
+        now: Ticks,
+        grace: Duration,
+        term: &Term,
+    ) -> Result<u64> {
+        let mut stored = list(&self.dir)?;
         if let Some(etcd) = &self.etcd {
-            kept.extend(etcd.list()?);
+            stored.extend(etcd.list()?);
         }
         let mut removed = 0;
-        for key in self.needless.look(kept, needed, now, grace) {
+        for key in self.garbage.find_due(stored, needed, now, grace) {
             if !term.holds() {
                 return Ok(removed);
             }
             // Somebody may have asked for it since.
-            let Some(_leaving) = self.needless.take(&key) else { continue };
+            let Some(_deleting) = self.garbage.take(&key) else { continue };
             let of = self.of(&key.0);
             // Another leads: which are needless is for that one to say.
             if let Some(etcd) = &of.etcd {
@@ -166,22 +172,22 @@ mod tests {
             std::fs::write(path, b"other")?;
         }
         let needed = [("a".to_owned(), ids[1].0.clone())].into();
-        let sweep = |at| store.sweep(&needed, Ticks(at), GRACE, &term);
+        let collect_garbage = |at| store.collect_garbage(&needed, Ticks(at), GRACE, &term);
         let kept = || tenants.each_ref().map(|of| of.path(&ids[0]).exists());
         let aside = || tenants.each_ref().map(|of| of.aside(&ids[0]).exists());
-        assert_eq!((sweep(1000)?, sweep(1099)?), (0, 0));
+        assert_eq!((collect_garbage(1000)?, collect_garbage(1099)?), (0, 0));
         assert!(tenants[2].has(&ids[2])?);
-        assert_eq!(sweep(1100)?, 0);
+        assert_eq!(collect_garbage(1100)?, 0);
         assert_eq!((kept(), aside()), ([false, true, true], [true, false, false]), "one is needed, one was asked for");
-        assert_eq!((sweep(1200)?, sweep(1300)?), (0, 1), "a grace later it is gone");
+        assert_eq!((collect_garbage(1200)?, collect_garbage(1300)?), (0, 1), "a grace later it is gone");
         assert_eq!((kept(), aside()), ([false, true, false], [false, false, true]));
         assert_eq!(store.bytes(), Some(10), "what is set aside takes room");
-        assert_eq!((sweep(1400)?, aside(), sweep(1500)?), (1, [false; 3], 0));
+        assert_eq!((collect_garbage(1400)?, aside(), collect_garbage(1500)?), (1, [false; 3], 0));
         assert_eq!(store.bytes(), Some(5));
         assert!(["notes.txt", "a/notes.txt", "A/x"].iter().all(|other| dir.path().join("blobs").join(other).exists()));
         term.end();
-        assert_eq!(store.sweep(&HashSet::new(), Ticks(1300), GRACE, &term)?, 0);
-        assert_eq!(store.sweep(&HashSet::new(), Ticks(1400), GRACE, &term)?, 0, "it leads no more");
+        assert_eq!(store.collect_garbage(&HashSet::new(), Ticks(1300), GRACE, &term)?, 0);
+        assert_eq!(store.collect_garbage(&HashSet::new(), Ticks(1400), GRACE, &term)?, 0, "it leads no more");
         Ok(())
     }
 
@@ -189,19 +195,22 @@ mod tests {
     fn what_was_set_aside_is_there_when_it_is_wanted() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let (store, term) = (BlobStore::open(dir.path(), 1 << 20)?, term());
-        let sweep = |at| store.sweep(&HashSet::new(), Ticks(at), GRACE, &term);
+        let collect_garbage = |at| store.collect_garbage(&HashSet::new(), Ticks(at), GRACE, &term);
         let id = store.put(b"bytes")?;
         let mut bytes = Vec::new();
         // One that a leader of old set aside late is read by workers of the next one's jobs.
-        assert_eq!((sweep(1000)?, sweep(1100)?, store.path(&id).exists()), (0, 0, false));
+        assert_eq!((collect_garbage(1000)?, collect_garbage(1100)?, store.path(&id).exists()), (0, 0, false));
         store.send(&id, |part| {
             bytes.extend_from_slice(&part);
             true
         })?;
         assert_eq!(bytes, b"bytes");
-        assert_eq!((sweep(2000)?, sweep(2100)?, store.path(&id).exists()), (0, 0, false));
+        assert_eq!((collect_garbage(2000)?, collect_garbage(2100)?, store.path(&id).exists()), (0, 0, false));
         assert!(store.has(&id)? && store.path(&id).exists());
-        assert_eq!((sweep(3000)?, sweep(3100)?, sweep(3200)?, sweep(3300)?), (0, 0, 0, 1));
+        assert_eq!(
+            (collect_garbage(3000)?, collect_garbage(3100)?, collect_garbage(3200)?, collect_garbage(3300)?),
+            (0, 0, 0, 1)
+        );
         assert!(!store.has(&id)?);
         Ok(())
     }
@@ -212,8 +221,8 @@ mod tests {
         let store = BlobStore::open(dir.path(), 1 << 20)?;
         let id = store.put(b"bytes")?;
         let key = (String::new(), id.0.clone());
-        store.needless.look([key.clone()].into(), &HashSet::new(), Ticks(1000), GRACE);
-        let leaving = store.needless.take(&key);
+        store.garbage.find_due([key.clone()].into(), &HashSet::new(), Ticks(1000), GRACE);
+        let deleting = store.garbage.take(&key);
         let (says, said) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let store = &store;
@@ -225,7 +234,7 @@ mod tests {
             assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");
             // As etcd does it, which takes its time.
             std::fs::remove_file(store.path(&id))?;
-            drop(leaving);
+            drop(deleting);
             assert_eq!(said.recv(), Ok(Some(Ok(id.clone()))));
             Ok::<_, forebay_core::Error>(())
         })?;
@@ -241,7 +250,7 @@ mod tests {
         let [a, b] = [open(&states[0])?, open(&states[1])?];
         let (id, term) = (a.put(b"bytes")?, term());
         for at in [1000, 1100, 1200, 1300] {
-            b.sweep(&HashSet::new(), Ticks(at), GRACE, &term)?;
+            b.collect_garbage(&HashSet::new(), Ticks(at), GRACE, &term)?;
         }
         assert!(a.path(&id).exists());
         assert!(open(&states[0])?.has(&id)?, "it is the same service after a restart");

@@ -17,41 +17,41 @@ pub(crate) struct Pin(#[expect(dead_code, reason = "it is looked at from elsewhe
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Needless {
+pub(crate) struct GarbageTracker {
     state: Mutex<State>,
-    left: Condvar,
+    deleted: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     since: HashMap<BlobKey, Ticks>,
     /// On their way out.
-    leaving: HashSet<BlobKey>,
+    deleting: HashSet<BlobKey>,
     pins: Vec<Weak<Vec<BlobKey>>>,
 }
 
 /// A blob on its way out, until it is dropped.
-pub(in crate::store) struct Leaving<'a> {
-    of: &'a Needless,
+pub(in crate::store) struct Deleting<'a> {
+    of: &'a GarbageTracker,
     key: BlobKey,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for Deleting<'_> {
     fn drop(&mut self) {
-        self.of.lock().leaving.remove(&self.key);
-        self.of.left.notify_all();
+        self.of.lock().deleting.remove(&self.key);
+        self.of.deleted.notify_all();
     }
 }
 
-impl Needless {
+impl GarbageTracker {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Somebody wants a blob. Waits while that is on its way out: what is then there stays for a grace.
     pub(in crate::store) fn touch(&self, key: &BlobKey) {
-        let left = self.left.wait_while(self.lock(), |state| state.leaving.contains(key));
-        left.unwrap_or_else(PoisonError::into_inner).since.remove(key);
+        let deleted = self.deleted.wait_while(self.lock(), |state| state.deleting.contains(key));
+        deleted.unwrap_or_else(PoisonError::into_inner).since.remove(key);
     }
 
     /// Somebody wants these for a while: none of them begins to leave meanwhile.
@@ -65,9 +65,9 @@ impl Needless {
     }
 
     /// Looks at what is kept and what is needed of it; returns what is due.
-    pub(in crate::store) fn look(
+    pub(in crate::store) fn find_due(
         &self,
-        kept: BTreeSet<BlobKey>,
+        stored: BTreeSet<BlobKey>,
         needed: &HashSet<BlobKey>,
         now: Ticks,
         grace: Duration,
@@ -76,9 +76,9 @@ impl Needless {
         let pinned: HashSet<BlobKey> =
             state.pins.iter().filter_map(Weak::upgrade).flat_map(|pin| (*pin).clone()).collect();
         let wanted = |key: &BlobKey| needed.contains(key) || pinned.contains(key);
-        state.since.retain(|key, _| kept.contains(key) && !wanted(key));
+        state.since.retain(|key, _| stored.contains(key) && !wanted(key));
         let mut due = Vec::new();
-        for key in kept.into_iter().filter(|key| !wanted(key)) {
+        for key in stored.into_iter().filter(|key| !wanted(key)) {
             let since = *state.since.entry(key.clone()).or_insert(now);
             if now - since >= grace && since < now {
                 due.push(key);
@@ -88,11 +88,11 @@ impl Needless {
     }
 
     /// Takes one that is due out, to remove it; `None` where somebody has wanted it since.
-    pub(in crate::store) fn take(&self, key: &BlobKey) -> Option<Leaving<'_>> {
+    pub(in crate::store) fn take(&self, key: &BlobKey) -> Option<Deleting<'_>> {
         let mut state = self.lock();
         state.since.remove(key)?;
-        state.leaving.insert(key.clone());
-        Some(Leaving { of: self, key: key.clone() })
+        state.deleting.insert(key.clone());
+        Some(Deleting { of: self, key: key.clone() })
     }
 }
 
@@ -110,58 +110,58 @@ pub(in crate::store) mod tests {
         ("a".to_owned(), id.to_owned())
     }
 
-    fn look(needless: &Needless, needed: &[&str], at: u64) -> Vec<BlobKey> {
-        let kept = ["1", "2", "3"].map(key).into();
-        needless.look(kept, &needed.iter().map(|id| key(id)).collect(), Ticks(at), GRACE)
+    fn find_due(garbage: &GarbageTracker, needed: &[&str], at: u64) -> Vec<BlobKey> {
+        let stored = ["1", "2", "3"].map(key).into();
+        garbage.find_due(stored, &needed.iter().map(|id| key(id)).collect(), Ticks(at), GRACE)
     }
 
     #[test]
     fn what_nobody_wanted_for_a_grace_is_due_and_nothing_else() {
-        let needless = Needless::default();
-        assert_eq!(look(&needless, &["1"], 1000), []);
-        assert_eq!(look(&needless, &["1"], 1099), []);
-        needless.touch(&key("2"));
-        assert_eq!(look(&needless, &["1"], 1100), [key("3")], "2 was asked for");
-        assert_eq!(look(&needless, &["3"], 1199), [], "1 was needed, 2 is not long needless, 3 is needed now");
-        assert_eq!(look(&needless, &[], 1200), [key("2")]);
-        assert!(needless.take(&key("2")).is_some() && needless.take(&key("2")).is_none(), "once");
-        needless.touch(&key("1"));
-        assert!(needless.take(&key("1")).is_none(), "wanted in the last moment");
+        let garbage = GarbageTracker::default();
+        assert_eq!(find_due(&garbage, &["1"], 1000), []);
+        assert_eq!(find_due(&garbage, &["1"], 1099), []);
+        garbage.touch(&key("2"));
+        assert_eq!(find_due(&garbage, &["1"], 1100), [key("3")], "2 was asked for");
+        assert_eq!(find_due(&garbage, &["3"], 1199), [], "1 was needed, 2 is not long needless, 3 is needed now");
+        assert_eq!(find_due(&garbage, &[], 1200), [key("2")]);
+        assert!(garbage.take(&key("2")).is_some() && garbage.take(&key("2")).is_none(), "once");
+        garbage.touch(&key("1"));
+        assert!(garbage.take(&key("1")).is_none(), "wanted in the last moment");
     }
 
     #[test]
     fn whoever_wants_one_on_its_way_out_waits_until_it_is_gone() {
-        let needless = Needless::default();
-        look(&needless, &[], 1000);
-        let leaving = needless.take(&key("1"));
+        let garbage = GarbageTracker::default();
+        find_due(&garbage, &[], 1000);
+        let deleting = garbage.take(&key("1"));
         let (says, said) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let needless = &needless;
+            let garbage = &garbage;
             scope.spawn(move || {
                 says.send("wants it").expect("somebody listens");
-                needless.touch(&key("1"));
+                garbage.touch(&key("1"));
                 says.send("has it").expect("somebody listens");
             });
-            needless.touch(&key("2"));
-            drop(needless.pin(vec![key("1")]));
+            garbage.touch(&key("2"));
+            drop(garbage.pin(vec![key("1")]));
             assert_eq!(said.recv(), Ok("wants it"));
             assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");
-            drop(leaving);
+            drop(deleting);
             assert_eq!(said.recv(), Ok("has it"));
         });
     }
 
     #[test]
     fn what_is_pinned_stays_and_is_needless_only_after_that() {
-        let needless = Needless::default();
-        assert_eq!(look(&needless, &[], 1000), []);
-        let pin = needless.pin(vec![key("1")]);
-        assert_eq!((look(&needless, &["2", "3"], 1500), look(&needless, &["2", "3"], 1700)), (vec![], vec![]));
+        let garbage = GarbageTracker::default();
+        assert_eq!(find_due(&garbage, &[], 1000), []);
+        let pin = garbage.pin(vec![key("1")]);
+        assert_eq!((find_due(&garbage, &["2", "3"], 1500), find_due(&garbage, &["2", "3"], 1700)), (vec![], vec![]));
         drop(pin);
-        assert_eq!(look(&needless, &["2", "3"], 1701), []);
-        assert_eq!(look(&needless, &["2", "3"], 1801), [key("1")]);
-        drop(needless.pin(Vec::new()));
-        needless.pin(Vec::new());
-        assert_eq!(needless.lock().pins.len(), 1, "those that ended are forgotten");
+        assert_eq!(find_due(&garbage, &["2", "3"], 1701), []);
+        assert_eq!(find_due(&garbage, &["2", "3"], 1801), [key("1")]);
+        drop(garbage.pin(Vec::new()));
+        garbage.pin(Vec::new());
+        assert_eq!(garbage.lock().pins.len(), 1, "those that ended are forgotten");
     }
 }

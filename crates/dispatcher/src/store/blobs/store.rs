@@ -15,9 +15,9 @@ use forebay_core::{Error, ErrorKind, Modes, Result};
 use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
-use super::garbage::Needless;
+use super::garbage::GarbageTracker;
 use super::room::{BlobLimits, Room};
-use super::upload::Incoming;
+use super::upload::BlobUpload;
 use crate::store::etcd::EtcdBlobs;
 use crate::store::service::ServiceId;
 
@@ -39,7 +39,7 @@ pub(crate) struct BlobStore {
     /// What those of all tenants may take.
     pub(in crate::store) room: Arc<Room>,
     /// Which of them nobody needs, as far as is known: of all tenants.
-    pub(in crate::store) needless: Arc<Needless>,
+    pub(in crate::store) garbage: Arc<GarbageTracker>,
     pub(in crate::store) bytes_max: u64,
     /// Where they are, too, for other dispatchers.
     pub(in crate::store) etcd: Option<EtcdBlobs>,
@@ -77,7 +77,7 @@ impl BlobStore {
             tenant: String::new(),
             quota: None,
             room: Arc::default(),
-            needless: Arc::default(),
+            garbage: Arc::default(),
             bytes_max,
             etcd: None,
         }
@@ -157,9 +157,9 @@ impl BlobStore {
     ///
     /// # Errors
     /// Invalid when `id` is no hash; what the disk says.
-    pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
+    pub(crate) fn receive(&self, id: &str) -> Result<BlobUpload> {
         check(id)?;
-        Incoming::new(self.clone(), BlobId(id.to_owned()))
+        BlobUpload::new(self.clone(), BlobId(id.to_owned()))
     }
 
     /// Calls `see` with the parts of a blob, until it says false.
@@ -307,7 +307,7 @@ mod tests {
             let mut twins = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
             twins.iter_mut().try_for_each(|twin| twin.write(&[1; 500]))?;
             assert_eq!(refused(a.put(&[2; 1001])), full("blob bytes"), "with what arrives");
-            twins.into_iter().try_for_each(Incoming::finish)?;
+            twins.into_iter().try_for_each(BlobUpload::finish)?;
             assert_eq!(refused(a.put(&[2; 1501])), full("blob bytes"));
             // Half of all, where nothing is said.
             b.put(&[3; 5000])?;

@@ -12,7 +12,7 @@ use super::room::Whose;
 use super::store::{BlobStore, at};
 
 /// A blob on its way in. Dropped before its end, it leaves nothing behind.
-pub(crate) struct Incoming {
+pub(crate) struct BlobUpload {
     store: BlobStore,
     id: BlobId,
     part: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct Incoming {
     is_copy: bool,
 }
 
-impl Incoming {
+impl BlobUpload {
     /// # Errors
     /// What the disk says.
     pub(in crate::store) fn new(store: BlobStore, id: BlobId) -> Result<Self> {
@@ -115,7 +115,7 @@ impl Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for BlobUpload {
     fn drop(&mut self) {
         // After a rename there is nothing here to remove.
         let _ = std::fs::remove_file(&self.part);

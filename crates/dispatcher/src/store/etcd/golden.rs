@@ -69,11 +69,11 @@ async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> R
         assert_eq!((meta.format, job.tenant == "a-tenant", job.key.is_none()), (format, age >= 1, age < 1), "{name}");
         assert_eq!((job.coordinated, job.weight), (age >= 2, if age >= 3 { 3 } else { 1 }), "{name}");
         assert_eq!(
-            (expected.learned.len(), job.priority),
+            (expected.profiles.len(), job.priority),
             (usize::from(age >= 4), if age >= 5 { 5 } else { 0 }),
             "{name}"
         );
-        let read = expected.learned.values().next().map_or(0.0, |learned| learned.epochs_read);
+        let read = expected.profiles.values().next().map_or(0.0, |profile| profile.epochs_read);
         assert_eq!((job.read_before, read), if age >= 5 { (4, 6.5) } else { (0, 0.0) }, "{name}");
         for gone in keys.keys().filter(|key| *key != "forebay/meta") {
             let mut rest = keys.clone();

@@ -37,57 +37,66 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * b.abs().max(1e-12)
 }
 
-fn batch_of(costs: &Costs, compute: f64) -> Vec<[f64; 3]> {
+fn batch_of(costs: &BoundaryCosts, compute: f64) -> Vec<[f64; 3]> {
     costs.of_batch(8.0, compute).iter().map(|cut| [cut.before, cut.after, cut.bytes]).collect()
 }
 
 #[test]
 fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_much_as_copying() {
-    let mut cuts = Cuts::of(&of(graph().to_json()));
-    assert_eq!((cuts.ops(false), cuts.ops(true), cuts.batch), (Some(1), Some(ALL), Some(8)));
-    assert_eq!(cuts.describe(&cuts.costs(&[])), "readers run normalize, cast: 12 KiB a row travel, not 24 KiB");
-    let copied = |rows: f64| rows * ROW * COPY * 8.0;
+    let mut placement = Placement::of(&of(graph().to_json()));
+    assert_eq!(
+        (placement.ops_on_worker(false), placement.ops_on_worker(true), placement.batch),
+        (Some(1), Some(ALL), Some(8))
+    );
+    assert_eq!(
+        placement.describe(&placement.costs(&[])),
+        "readers run normalize, cast: 12 KiB a row travel, not 24 KiB"
+    );
+    let copied = |rows: f64| rows * ROW * COPY_BYTE_SECONDS * 8.0;
     // A second is what was measured where it is cut; normalising is 5 bytes to go in or out, and casting 6.
     let want = [
         [1.0, copied(11.0), ROW * 8.0],
         [1.0 + copied(5.0), copied(6.0), ROW * 32.0],
         [1.0 + copied(11.0), 0.0, ROW * 16.0],
     ];
-    for (got, want) in batch_of(&cuts.costs(&[]), 1.0).iter().zip(want) {
+    for (got, want) in batch_of(&placement.costs(&[]), 1.0).iter().zip(want) {
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
-    assert!(cuts.set(3) && !cuts.set(9), "there are three places");
-    assert_eq!((cuts.ops(false), cuts.ops_before(2)), (Some(3), Some(2)));
+    assert!(placement.set(3) && !placement.set(9), "there are three places");
+    assert_eq!((placement.ops_on_worker(false), placement.ops_before(2)), (Some(3), Some(2)));
     assert_eq!(
-        cuts.describe(&cuts.costs(&[])),
+        placement.describe(&placement.costs(&[])),
         "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
     );
     // What was measured has both ops in it now.
-    assert!(close(batch_of(&cuts.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));
-    let none = Cuts::of(&of("no graph".to_owned()));
-    assert_eq!((none.ops(false), none.ops_before(1), none.describe(&none.costs(&[])).as_str()), (None, None, ""));
+    assert!(close(batch_of(&placement.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));
+    let none = Placement::of(&of("no graph".to_owned()));
+    assert_eq!(
+        (none.ops_on_worker(false), none.ops_before(1), none.describe(&none.costs(&[])).as_str()),
+        (None, None, "")
+    );
 }
 
 #[test]
 fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() {
-    let (mut own, mut earlier) = (Ops::default(), Ops::default());
+    let (mut own, mut earlier) = (OpCosts::default(), OpCosts::default());
     // Workers read and cropped, and the reader did the rest. Rows are larger than the columns say.
     own.take(
         Ticks(0),
         At::Workers,
         &[spent(&[], 100, 50, [0.0, 19_200.0]), spent(&[0], 100, 200, [19_200.0, 13_000.0])],
     );
-    own.take(Ticks(0), At::Reader, &[spent(&[1], 100, 30, [13_000.0, 50_000.0])]);
+    own.take(Ticks(0), At::Consumer, &[spent(&[1], 100, 30, [13_000.0, 50_000.0])]);
     earlier.take(Ticks(0), At::Workers, &[spent(&[2], 10, 9, [50_000.0, 25_000.0]), spent(&[1], 10, 999, [1.0, 1.0])]);
     earlier.take(Ticks(0), At::Local, &[spent(&[2], 10, 77, [1.0, 1.0])]);
-    let cuts = Cuts::of(&of(graph().to_json()));
-    let costs = cuts.costs(&[&own, &earlier]);
+    let placement = Placement::of(&of(graph().to_json()));
+    let costs = placement.costs(&[&own, &earlier]);
     let want =
         [[0.002, 39e-6 * 8.0, 13_000.0 * 8.0], [0.00224, 9e-6 * 8.0, 50_000.0 * 8.0], [0.002312, 0.0, 25_000.0 * 8.0]];
     for (got, want) in batch_of(&costs, 0.002).iter().zip(want) {
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
-    assert!(cuts.worker_row(&own, &costs).is_some_and(|row| close(row, 250e-6)));
+    assert!(placement.worker_row(&own, &costs).is_some_and(|row| close(row, 250e-6)));
     // Some of the rows were normalised with the crop, in one pass, and some by themselves: that is no part of what is before the cut.
     own.take(
         Ticks(0),
@@ -98,9 +107,9 @@ fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() 
             spent(&[1], 100, 30, [13_000.0, 50_000.0]),
         ],
     );
-    let row = |cuts: &Cuts| cuts.worker_row(&own, &cuts.costs(&[&own, &earlier]));
-    assert!(row(&cuts).is_some_and(|row| close(row, (250e-6 + 260e-6) / 2.0)));
-    let mut later = cuts.clone();
+    let row = |placement: &Placement| placement.worker_row(&own, &placement.costs(&[&own, &earlier]));
+    assert!(row(&placement).is_some_and(|row| close(row, (250e-6 + 260e-6) / 2.0)));
+    let mut later = placement.clone();
     later.set(2);
     assert!(row(&later).is_some_and(|row| close(row, (250e-6 + 260e-6) / 2.0 + 30e-6)), "with what is up to there");
 }
