@@ -46,7 +46,7 @@ pub(crate) struct Opener {
     /// Each name of a tenant that is being opened.
     names: Mutex<Names>,
     indexings: Arc<Indexings>,
-    /// Whether workers are to ask readers for the job's key: where there are tokens.
+    /// Whether workers are to ask consumers for the job's key: where there are tokens.
     with_keys: bool,
     /// What pipelines may read of tenants that have no list of their own; empty is everything.
     sources: Arc<[String]>,
@@ -231,7 +231,7 @@ fn prepare(
     }
     let stages = Stages::in_parts(graph, request.deal().parts())?;
     let tell = |done, total| {
-        // A slow reader misses some steps of the progress.
+        // A slow consumer misses some steps of the progress.
         let _ = progress.try_send(IndexProgress { done, total });
         work.progress(done)
     };

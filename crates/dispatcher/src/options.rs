@@ -115,7 +115,7 @@ pub struct Retention {
     /// How many jobs that are finished or were cancelled are remembered, of each tenant: the last ones. As many that are neither, and that
     /// nobody has read for an hour. Default: 1000.
     pub jobs: usize,
-    /// How long a job is remembered that nobody reads, also one that is not finished, since its last reader left or since the
+    /// How long a job is remembered that nobody reads, also one that is not finished, since its last consumer left or since the
     /// dispatcher was started. Default: 7 days.
     pub age: Duration,
     /// How long blobs are kept that no job needs: longer than clients take from handing them in to opening a job. Default: 1 hour.

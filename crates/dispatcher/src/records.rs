@@ -71,13 +71,13 @@ pub(crate) struct JobRecord {
     /// Whose it is.
     #[serde(default)]
     pub(crate) tenant: String,
-    /// What its workers ask of readers; none of a job from when there were no tokens.
+    /// What its workers ask of consumers; none of a job from when there were no tokens.
     #[serde(default)]
     pub(crate) key: JobKey,
     /// What it may read; empty is everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sources: Vec<String>,
-    /// How its readers end epochs together.
+    /// How its consumers end epochs together.
     #[serde(default, skip_serializing_if = "is_apart")]
     pub(crate) ending: Ending,
     /// Where the last epochs ended for all, in the order in which that was known.
@@ -85,12 +85,12 @@ pub(crate) struct JobRecord {
     pub(crate) ends: Vec<EpochEnd>,
 }
 
-/// Where an epoch ended for all readers of a job.
+/// Where an epoch ended for all consumers of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochEnd {
     pub(crate) epoch: u64,
     pub(crate) steps: u64,
-    /// How many readers had one step more.
+    /// How many consumers had one step more.
     pub(crate) more: u32,
 }
 
@@ -126,7 +126,7 @@ impl JobRecord {
 }
 
 impl JobRecord {
-    /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
+    /// Says whether splits are source blocks of unknown length, each computed as its consumer takes it.
     pub(crate) fn is_streamed(&self) -> bool {
         serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
     }

@@ -51,7 +51,7 @@ impl Recovery {
         state.set_scaling(self.scaling);
         state.set_offers(self.offers.clone());
         state.set_retention(self.retention);
-        // A reader names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
+        // A consumer names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
         state.pass_job_numbers(uuid::Uuid::new_v4().as_u128() as u32);
         if self.with_keys {
             state.set_secret(uuid::Uuid::new_v4().into_bytes());

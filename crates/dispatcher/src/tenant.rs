@@ -17,7 +17,7 @@ pub(crate) struct Quota {
     /// Jobs that are neither finished nor cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jobs: Option<u32>,
-    /// Readers that are attached, over all its jobs.
+    /// Consumers that are attached, over all its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) consumers: Option<u32>,
     /// Consumers of its jobs that go on, attached or not.

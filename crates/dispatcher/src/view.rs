@@ -46,7 +46,7 @@ pub struct LedgerFigures {
 pub struct LeaderFigures {
     /// How many workers there are, and should be.
     pub scale: ScaleFigures,
-    /// Jobs, workers, readers, and what has happened.
+    /// Jobs, workers, consumers, and what has happened.
     pub state: StateFigures,
     /// What was written down.
     pub ledger: LedgerFigures,

@@ -61,7 +61,7 @@ async fn run(
             () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };
-        // A broken connection and an ended stream are the same here: the reader is gone.
+        // A broken connection and an ended stream are the same here: the consumer is gone.
         let Ok(Some(message)) = message else { break };
         let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
         if actor.send(Command::Input(input)).await.is_err() {

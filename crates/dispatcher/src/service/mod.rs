@@ -32,7 +32,7 @@ use crate::tenant::check_name;
 
 /// How long a session may take to say its first message.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
-/// Who may compute something: workers, and clients for readers of their own (see [`work::begin`]).
+/// Who may compute something: workers, and clients for consumers of their own (see [`work::begin`]).
 const COMPUTES: [Role; 2] = [Role::Worker, Role::Client];
 /// Progress events that may wait for a client.
 const PROGRESS_MAX: usize = 16;

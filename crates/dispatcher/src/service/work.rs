@@ -25,7 +25,7 @@ pub(super) async fn begin(
     };
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    // Whoever may read a job may compute for its reader; only a worker's token computes for others.
+    // Whoever may read a job may compute for its consumer; only a worker's token computes for others.
     if hello.only.is_none() {
         principal.must_be(Role::Worker).map_err(refuse)?;
     }

@@ -1,4 +1,4 @@
-//! What people see of the state, and its invariants: one place, for production, for tests and for the simulation.
+//! What people see of the state, and the checks of its invariants: for production, tests and the simulation.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use super::leases::consumer::Trouble;
 use super::{Job, State};
 use crate::records::{ConsumerKey, Grant, Ledger, Position, SplitKey};
 
-/// What a job may be.
+/// The states of a job.
 pub(super) const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", "finished", "cancelled"];
 
-/// Beyond this many leases the state is not checked as a whole: it would take longer than a peer should wait.
+/// Beyond this many leases the check is skipped: it would take longer than a peer should wait.
 const CHECKED_MAX: usize = 4096;
 
 impl State {
-    /// Lists the jobs of a tenant, or of all, the oldest first; of one name, or of every with the last of its decisions alone.
-    /// Keys are told to their tenant alone.
+    /// Lists the jobs of a tenant, or of all tenants, the oldest first. For one name all decisions are listed, for all
+    /// names only the last few. Keys are shown only to their tenant.
     pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
@@ -33,7 +33,7 @@ impl State {
         self.jobs.values().filter(seen).filter(named).map(status).collect()
     }
 
-    /// Returns what a job is: one of [`JOB_STATES`].
+    /// Returns the state of a job: one of [`JOB_STATES`].
     pub(super) fn job_state(&self, job: &Job) -> &'static str {
         let tenant = &job.record.tenant;
         let for_some =
@@ -79,8 +79,8 @@ impl State {
         }
     }
 
-    /// Lists the workers that compute for a tenant, or all. What a tenant sees of one that others use too says nothing of
-    /// them.
+    /// Lists the workers that compute for a tenant, or all. Of a worker that others use too, a tenant does not see
+    /// their share.
     pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {
         let is_own =
             |key: &SplitKey| tenant.is_none_or(|t| self.jobs.get(&key.0.0).is_some_and(|j| j.record.tenant == t));
@@ -106,7 +106,7 @@ impl State {
         self.workers.iter().filter(|(_, w)| seen(w)).map(status).collect()
     }
 
-    /// Checks the invariants of the module's documentation, where at most [`CHECKED_MAX`] splits are leased.
+    /// Checks the invariants of the module's documentation, if at most [`CHECKED_MAX`] splits are leased.
     ///
     /// # Errors
     /// Internal, naming the invariant that does not hold.
@@ -148,15 +148,15 @@ impl State {
         }
         ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())?;
         let strays = |(id, w): (&WorkerId, &super::Worker)| {
-            // One that has not said hello since a restart has not said whom it serves.
+            // A worker that did not say hello since a restart has not reported whom it serves.
             w.session.and_then(|_| w.leases.values().find(|key| !self.may_hold(*id, key.0)).copied())
         };
         let stray = self.workers.iter().find_map(strays);
         ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's or another reader's worker"))
     }
 
-    /// SP-10: nobody is forgotten who has a reader, leases or trouble. SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
-    /// waits for a worker that has nothing else to do, and that one for it.
+    /// Checks SP-10, and SP-5 except for splits that wait for another worker. While there is a suspect, SP-5 is not
+    /// checked: the suspect waits for a worker without other work, and that worker for it.
     ///
     /// # Errors
     /// Internal, naming a split that could be granted.
@@ -172,7 +172,7 @@ impl State {
             if !self.workers.iter().any(|(id, w)| w.has_room() && team.has(*id, w)) {
                 continue;
             }
-            // What may end workers, and what failed, waits for another worker.
+            // A split that may end workers, or that failed, waits for another worker.
             let untroubled = |t: &Trouble| t.avoid.is_none() && t.deaths.is_empty();
             let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(untroubled));
             ensure(waiting.is_none(), || format!("SP-5: {waiting:?} of {key:?} waits, and a worker has room"))?;
@@ -180,8 +180,8 @@ impl State {
         Ok(())
     }
 
-    /// SP-6: once everything is written, the ledger says what this state says. A frontier at the start may be unwritten,
-    /// and tokens that nobody ever heard of may be used again.
+    /// Checks SP-6, once everything is written: the ledger holds this state. A frontier at the start may be unwritten,
+    /// and tokens that nobody was told of may be used again.
     ///
     /// # Errors
     /// Internal, with both.
@@ -196,7 +196,7 @@ impl State {
         ensure(same && ours.next_token >= written.next_token, || format!("SP-6: {ours:?} was written as {written:?}"))
     }
 
-    /// Returns what a ledger that has kept up with this state holds.
+    /// Returns the ledger that this state should have written.
     pub(crate) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger { next_token: self.next_token, next_job: self.next_job, ..Ledger::default() };
         ledger.profiles = self.profiles.written().collect();
@@ -221,7 +221,7 @@ impl State {
     }
 }
 
-/// Returns what a worker is, to whom it holds so many leases.
+/// Returns the state of a worker that holds so many leases.
 pub(super) fn worker_state(worker: &super::Worker, leases: usize) -> &'static str {
     match worker {
         _ if worker.session.is_none() => "lost",
@@ -232,7 +232,7 @@ pub(super) fn worker_state(worker: &super::Worker, leases: usize) -> &'static st
     }
 }
 
-/// Makes an error of an invariant that does not hold.
+/// Returns an error if an invariant does not hold.
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::internal(what())) }
 }

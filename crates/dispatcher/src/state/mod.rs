@@ -1,20 +1,31 @@
-//! Every decision of the dispatcher, without I/O and without a clock: inputs and the time come in, effects go out.
+//! All decisions of the dispatcher, without I/O and without a clock: inputs and the time come in, effects come out.
 //!
-//! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
+//! - `leases`: which worker computes which split, and what happens when a lease goes wrong.
+//! - `jobs`: how jobs begin and end, whose they are, what the ledger keeps of them.
+//! - `load`: what workers and consumers report, summed up per job.
+//! - `scaling`: how many workers a job gets, its placement boundary, its local workers.
+//! - `fleet`: types of workers, and what jobs cost.
+//! - `tick`, `peers`, `inspect`, `figures`, `counts`, `limits`: the clock, workers' peers, what people and metrics see,
+//!   shared bounds.
 //!
-//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after every step of
-//! the property tests and of the simulation:
-//! SP-1 a split has at most one current token, or two of two workers while it is raced, and its workers know them;
-//! SP-2 tokens rise, for ever;
-//! SP-3 nothing before a consumer's frontier is leased;
+//! Effects are ordered: nobody may see what follows an [`Effect::Persist`] before that update is durable.
+//!
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after
+//! every step of the property tests and of the simulation:
+//! SP-1 a split has at most one current token, or two of two workers while it has a backup lease, and its workers know
+//!      them;
+//! SP-2 tokens only rise;
+//! SP-3 no split before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
-//! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
-//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race), losses, and what was
-//!      written of datasets;
-//! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
-//! SP-8 a worker that says nothing is noticed when its lease ends;
-//! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's;
-//! SP-10 a consumer that has a reader, leases or trouble is attended to.
+//! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted;
+//! SP-6 replaying the persisted updates gives the same jobs, frontiers, leases (without backup leases), skipped samples
+//!      and dataset profiles;
+//! SP-7 a skipped sample is durable before the consumer is told that it is recorded, and each worker that gets the
+//!      split later is told of it;
+//! SP-8 a silent worker is noticed when its lease ends;
+//! SP-9 a worker that serves one tenant holds nothing of another tenant's, and a local worker nothing of another
+//!      consumer's;
+//! SP-10 a consumer with a session, leases or trouble is in the set of active consumers.
 
 mod counts;
 mod figures;
@@ -62,28 +73,28 @@ use load::op_costs::OpCosts;
 use scaling::placement::Placement;
 use scaling::scale::Scale;
 
-/// One connection of a consumer or a worker. Never used twice.
+/// One connection of a consumer or a worker. A number is never used twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// A reader's session, as it begins to read a consumer.
+/// A process attaches to a consumer: the first message of its session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attachment {
     pub(crate) session: SessionId,
     pub(crate) tenant: Tenant,
     pub(crate) consumer: ConsumerKey,
     pub(crate) position: Position,
-    /// Whether the position comes from a saved state, or from the same reader before its connection broke.
+    /// Whether the position comes from a saved state, or from the same process before its connection broke.
     pub(crate) resume: bool,
-    /// Splits that may be assigned and not yet acknowledged.
+    /// How many splits may be assigned and not yet acknowledged.
     pub(crate) window: u32,
-    /// What a saved state says was left out.
+    /// The samples that a saved state lists as left out.
     pub(crate) skipped: Vec<LostSample>,
-    /// The key that the reader's local workers show; the default where it has none.
+    /// The key that the consumer's local workers must show; the default if it has none.
     pub(crate) local_key: JobKey,
 }
 
-/// What happens to the dispatcher.
+/// What the dispatcher is told.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Attach(Attachment),
@@ -123,11 +134,11 @@ pub(crate) enum Input {
         address: Arc<str>,
         threads: u32,
         held: Vec<Lease>,
-        /// For whom it computes; `None` is for everybody.
+        /// The tenant that it computes for; `None` for all tenants.
         serves: Option<Arc<str>>,
-        /// Which folder it keeps rows in; empty is none.
+        /// The folder where it caches rows; empty if it has none.
         place: Arc<str>,
-        /// Of a local worker: the one reader that it computes for.
+        /// Of a local worker: the one consumer that it computes for.
         only: Option<ConsumerKey>,
         local_key: JobKey,
         worker_type: WorkerType,
@@ -156,13 +167,13 @@ pub(crate) enum Input {
 /// What the dispatcher must do.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
-    /// Make it durable before any later effect is seen.
+    /// Make the update durable before any later effect is seen.
     Persist(Update),
-    /// Make it durable some time soon.
+    /// Make the update durable some time soon.
     Remember(Update),
-    /// Tell a consumer.
+    /// Send an event to a consumer.
     Consumer(SessionId, consumer_event::Event),
-    /// Tell a worker.
+    /// Send an event to a worker.
     Worker(SessionId, worker_event::Event),
     /// End a session with an error.
     End(SessionId, Error),
@@ -173,25 +184,26 @@ pub(crate) enum Effect {
 struct Job {
     record: Arc<JobRecord>,
     consumers: Vec<Consumer>,
-    /// Whether splits are of unknown length: computed as their reader takes them.
+    /// Whether splits are of unknown length: computed while their consumer takes them.
     streamed: bool,
     split_durations: SplitDurations,
-    /// Splits that a second worker got because the first was late, or had others to do, since this process began.
+    /// Splits that a second worker got since this process began, because the first one was late or had other splits to
+    /// compute.
     second_leases: u64,
-    /// What is measured, and what was decided on it.
+    /// The measured load, and what the policy decided on it.
     load: JobLoad,
     scale: Scale,
-    /// What each worker keeps of it, as JSON.
+    /// What each worker caches of it, as JSON.
     caching: BTreeMap<WorkerId, Arc<str>>,
-    /// What its ops cost, and where its splits are cut for that.
+    /// The cost of its ops, and the placement boundary that follows from it.
     op_costs: OpCosts,
     placement: Placement,
-    /// What workers computed for it.
+    /// What workers computed for it, and what that cost.
     cost: JobCost,
-    /// Who has the rows of its splits.
+    /// Which workers' caches have the rows of its splits.
     affinity: CacheAffinity,
     skipped: SkippedTally,
-    /// How far its readers are, where they end epochs together.
+    /// How far its consumers are, where they end epochs together.
     epoch_ends: EpochEnds,
 }
 
@@ -216,32 +228,32 @@ pub(crate) struct State {
     names: HashMap<(String, String), u64>,
     sharing: SharingGroups,
     workers: BTreeMap<WorkerId, Worker>,
-    /// Those that keep rows.
+    /// Workers that cache rows.
     keepers: BTreeSet<WorkerId>,
-    /// What the keys follow from that workers show each other, where they do.
+    /// The secret from which workers' keys for each other are derived; `None` where they need none.
     secret: Option<[u8; 16]>,
     consumer_sessions: HashMap<SessionId, ConsumerKey>,
-    /// The consumers that have a reader, leases or trouble: the others cost nothing (see `active_consumers`).
+    /// Consumers with a session, leases or trouble. The others cost nothing (see `leases::active`).
     active: BTreeSet<ConsumerKey>,
     worker_sessions: HashMap<SessionId, WorkerId>,
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
-    /// When it was last looked for splits that are late.
+    /// When late splits were last looked for.
     looked: Ticks,
-    /// Whether a worker has come that was given nothing yet, and when one took of what others hold.
+    /// Whether a worker has come that got nothing yet, and when such a worker last took splits of others.
     has_newcomer: bool,
     taken_in: Ticks,
-    /// When it was last looked whether the jobs have the workers that they need.
+    /// When the policy last looked at the jobs' load.
     scaled: Ticks,
-    /// Microseconds that workers said that they spent on jobs.
+    /// Microseconds that workers reported as spent on jobs.
     spent_us: u64,
-    /// What jobs on each dataset have shown.
+    /// What jobs on each dataset showed.
     profiles: DatasetProfiles,
     fleet: Fleet,
-    /// No worker is lost before this, but for those that say goodbye.
+    /// No worker is lost before this time, except those that say goodbye.
     expiry: Ticks,
-    /// Whether anything has happened since splits were last granted that could let more be.
+    /// Whether anything happened since the last grants that may allow more grants.
     changed: bool,
     counts: Counts,
 }
@@ -301,7 +313,7 @@ impl State {
         self.jobs.get_mut(&key.0)?.consumers.get_mut(key.1 as usize)
     }
 
-    /// Lets go of a lease that the consumer has already dropped, and takes it from its worker.
+    /// Releases a lease that the consumer has already dropped, and revokes it at its worker.
     fn revoke(&mut self, key: SplitKey, holder: Holder, out: &mut Vec<Effect>) {
         out.push(Effect::Remember(Update::Released(key)));
         self.revoke_from_worker(holder, out);
@@ -318,7 +330,7 @@ fn revoke_event(token: u64) -> worker_event::Event {
     worker_event::Event::Revoke(forebay_proto::Revoke { token })
 }
 
-/// `other_token` is the token of the other lease of a split that is raced, or 0.
+/// `other_token` is the token of the split's other lease, or 0 if there is none.
 fn assigned_event(position: Position, grant: &Grant, other_token: u64) -> consumer_event::Event {
     consumer_event::Event::Assigned(forebay_proto::Assigned {
         epoch: position.epoch,

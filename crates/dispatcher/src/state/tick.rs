@@ -1,4 +1,4 @@
-//! What time alone brings about: silent workers, readers that do not come back, splits that are late, numbers of workers.
+//! What time alone causes: silent workers and consumers are noticed, late splits get backups, the policy runs.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use forebay_policy::scaling::window;
 
 use super::{Effect, State};
 
-/// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
+/// Ticks come every 50 ms. A gap of this length means that this process was stopped, not that everyone else was silent.
 const STALL: Duration = Duration::from_millis(500);
-/// How often it is looked for splits that are late, and for those that wait where others have nothing to do.
+/// How often late splits, and splits that wait while workers are idle, are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
         self.drop_inactive();
     }
 
-    /// Ten thousand workers are not looked through before one of them may be lost.
+    /// Ten thousand workers are not scanned before one of them may be lost.
     fn tick_workers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let lease = self.timing.lease;
         let lost: Vec<_> = self.workers.iter().filter(|(_, w)| now >= w.expiry(lease)).map(|(id, _)| *id).collect();
@@ -66,7 +66,7 @@ impl State {
                     );
                 }
                 None if !consumer.leases().is_empty() && now - consumer.gone >= timeout => {
-                    // The workers' room goes to other jobs. When the reader returns, it is granted them again.
+                    // The workers' room goes to other jobs. A consumer that returns gets its splits granted again.
                     let dropped = consumer.release_everything();
                     self.revoke_all(key, dropped, out);
                 }
@@ -75,8 +75,8 @@ impl State {
         }
     }
 
-    /// This process was stopped for a while: nobody could make itself heard, so nobody was silent. What was heard since
-    /// it goes on needs no forgiving.
+    /// This process was stopped for a while and could hear nobody, so it counts nobody as silent. What it heard since
+    /// then needs no correction.
     fn forgive(&mut self, now: Ticks, gap: Duration) {
         for worker in self.workers.values_mut() {
             (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);

@@ -1,7 +1,8 @@
-//! Whose cost it is that workers do nothing: of the jobs that are read, by how many workers each wants. What there is while no job is read is
-//! nobody's.
+//! Charges idle worker time to the jobs that are being read, in proportion to the workers they want. While no job is
+//! read, it is charged to none.
 //!
-//! What a worker did is told a heartbeat later: until then it is taken for idle, so a busy one is charged for as much too much, once.
+//! Workers report their work one heartbeat late. Until then it counts as idle, so a busy worker's first interval is
+//! overcharged, once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use forebay_core::Ticks;
 
 use crate::state::{Job, State};
 
-/// Whom workers serve, their kind, and whether they may be taken back.
+/// The tenant that workers serve, their type, and whether they are spot workers.
 type Group = (Option<Arc<str>>, Arc<str>, bool);
 
 impl State {
-    /// Charges for the time since this was last done. Workers are summed up first: there may be thousands, and as many jobs.
+    /// Charges for the time since the last call. Workers are summed up first: there may be thousands of them, and as
+    /// many jobs.
     pub(in crate::state) fn charge_idle(&mut self, now: Ticks) {
         let mut idle: BTreeMap<Group, (f64, f64)> = BTreeMap::new();
         for worker in self.workers.values_mut().filter(|w| w.is_of_fleet()) {

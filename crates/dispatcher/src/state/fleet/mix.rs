@@ -1,8 +1,9 @@
-//! Which kinds of workers are wanted, where the dispatcher was told which can be started.
+//! Which types of workers are wanted, where the dispatcher was told which types can be started.
 //!
-//! The policy is `policy::fleet`; here it is fed: what jobs want in threads, what is there of each kind, and how fast threads of each kind
-//! are. Nothing of it is written down: a dispatcher that begins takes the workers that there are for the mix.
-//! Bounds: the offers; of a window, one entry for each job that workers of an offered kind spent time on, and kind.
+//! The policy is `policy::fleet`. This module feeds it: the threads that jobs want, the present workers of each type,
+//! and how fast threads of each type are. Nothing is persisted: a dispatcher that starts takes the present workers for
+//! the mix.
+//! Bounds: the offers; in a window, one entry for each job and each offered type that spent time on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +21,15 @@ use crate::state::State;
 use crate::state::leases::worker::Worker;
 use crate::state::load::job_load::Workforce;
 
-/// How long workers are watched for how fast they are.
+/// How long one measurement of workers' speed takes.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// The workers that there are.
+/// The present workers.
 #[derive(Debug, Default)]
 struct Present {
-    /// Of each offer.
+    /// By offer.
     types: Vec<u32>,
-    /// Of none, and their threads.
+    /// Workers of no offered type, and their threads.
     others: u32,
     others_threads: f64,
 }
@@ -40,7 +41,7 @@ pub(in crate::state) struct Fleet {
     paces: Vec<f64>,
     previous: Option<Previous>,
     wanted: Option<Vec<Wanted>>,
-    /// When the window began, and what workers of each kind did for each job in it.
+    /// When the window began, and what workers of each type did for each job in it.
     began: Ticks,
     window: BTreeMap<(u64, usize), Worked>,
 }
@@ -50,19 +51,19 @@ impl Fleet {
         Self { paces: vec![1.0; offers.len()], offers, ..Self::default() }
     }
 
-    /// Returns which offer a worker is of.
+    /// Returns the index of a worker's offer.
     fn offer_of(&self, worker: &Worker) -> Option<usize> {
         self.offers
             .iter()
             .position(|offer| offer.kind == worker.worker_type.name() && offer.spot == worker.worker_type.is_spot())
     }
 
-    /// Says whether it decides how many workers there are of each kind.
+    /// Says whether the dispatcher decides how many workers there are of each type.
     pub(in crate::state) fn decides(&self) -> bool {
         !self.offers.is_empty()
     }
 
-    /// Returns no workers, to add some to.
+    /// Returns an empty mix.
     pub(in crate::state) fn none(&self) -> Mix {
         Mix::none(self.offers.len())
     }
@@ -71,7 +72,8 @@ impl Fleet {
         mix.add(self.offer_of(worker), f64::from(worker.threads));
     }
 
-    /// Returns the part of these workers' time that jobs can count on that want so many units each; all of it where that is not known.
+    /// Returns the share of these workers' time that each job can count on, by how many units it wants; all of it where
+    /// that is unknown.
     pub(in crate::state) fn parts(&self, mix: &Mix, claims: &[(Claim, Option<&Unit>)]) -> Vec<f64> {
         let of = |(claim, unit): &(Claim, Option<&Unit>)| Need {
             threads: unit.map_or(mix.capacity(&self.paces), |unit| self.need(claim.wanted, unit)),
@@ -81,13 +83,13 @@ impl Fleet {
         parts(mix, &self.paces, &claims.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Returns the threads of pace 1 of so many units.
+    /// Returns so many units in threads of pace 1.
     fn need(&self, wanted: u32, unit: &Unit) -> f64 {
         f64::from(wanted) * unit.capacity(&self.paces)
     }
 
-    /// Returns who computes for a job that has a part of these workers' time, as it counts them, and what one of these is. `wants` is what it
-    /// wants, where kinds are decided on and that is known.
+    /// Returns the workforce of a job that has a `part` of these workers' time, in units that the job counts in, and
+    /// the unit. `wants` is what the job wants, where the dispatcher decides on types and that is known.
     pub(in crate::state) fn workforce(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Workforce, Unit) {
         let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
         let (workers, unit) = match wants.filter(|_| self.decides()) {
@@ -107,7 +109,7 @@ impl Fleet {
         }
     }
 
-    /// Learns from the window, and begins another one.
+    /// Updates the paces from the window, and begins another one.
     fn learn(&mut self) {
         let mut by_job: BTreeMap<u64, Vec<Worked>> = BTreeMap::new();
         for ((job, _), worked) in std::mem::take(&mut self.window) {
@@ -130,7 +132,7 @@ impl Fleet {
         present
     }
 
-    /// Decides, and says in the log what has changed.
+    /// Decides, and logs what changed.
     fn decide(&mut self, seen: &Observation) {
         let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
         let (wanted, next) = decide(&self.offers, seen, &before);
@@ -154,12 +156,12 @@ impl Fleet {
 }
 
 impl State {
-    /// Sets which kinds of workers can be started. What was decided before is forgotten.
+    /// Sets which types of workers can be started. Earlier decisions are forgotten.
     pub(crate) fn set_offers(&mut self, offers: Arc<[Offer]>) {
         self.fleet = Fleet::new(offers);
     }
 
-    /// Looks at what workers did, and decides on kinds where there are any.
+    /// Measures workers' speed, and decides on worker types if there are offers.
     pub(in crate::state) fn tick_fleet(&mut self, now: Ticks) {
         if !self.fleet.decides() {
             return;
@@ -175,12 +177,13 @@ impl State {
         self.fleet.decide(&Observation { at: now, need, others, there: present, paces, workers_max });
     }
 
-    /// Returns the workers that compute for more than one reader.
+    /// Returns the connected workers that are not local.
     pub(in crate::state) fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
         self.workers.values().filter(|w| w.is_of_fleet())
     }
 
-    /// Returns how many of each kind are wanted, for whoever starts them, and how many workers are of none.
+    /// Returns how many workers of each type are wanted, for the provisioner, and how many present workers are of no
+    /// offered type.
     pub(in crate::state) fn types_wanted(&self) -> (Vec<KindWanted>, u32) {
         let present = self.fleet.count(self.fleet_workers());
         let of = |(i, offer): (usize, &Offer)| {

@@ -1,8 +1,8 @@
-//! Kinds of workers: what they cost, and what jobs cost by what workers computed for them.
+//! Worker types, their prices, and the cost of each job.
 //!
-//! A job is charged for the time that threads spent on it, as a part of their worker, and for its part of the time in which workers did nothing
-//! (`fleet`). Kinds are names that workers say. Bounds: [`TYPES_MAX`] of a job, and as many labels; what is of a further one is counted as [`OTHERS`]. Sums begin with this
-//! process: nothing of them is written down.
+//! A job is charged for the time that threads spent on it, as a share of their worker, and for its share of idle time
+//! (see `idle_cost`). A type is a name that workers report. Bounds: at most [`TYPES_MAX`] types per job, and as many
+//! labels; further ones count as [`OTHERS`]. Totals are since process start and are not persisted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::state::{SessionId, State};
 
 const TYPES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 63;
-/// Of workers that do not say.
+/// The type of workers that report none.
 const UNNAMED: &str = "fleet";
-/// Those of readers.
+/// The type of local workers.
 const LOCAL: &str = "local";
-/// All that are too many to be told apart.
+/// All types beyond the first [`TYPES_MAX`].
 const OTHERS: &str = "others";
 
-/// Checks the name of a kind of workers; an empty one says nothing.
+/// Checks the name of a worker type; an empty name is allowed and means none.
 ///
 /// # Errors
-/// Invalid, saying what a name is.
+/// Invalid, with a hint on what names are allowed.
 pub fn check_worker_type(name: &str) -> Result<()> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && ![UNNAMED, LOCAL, OTHERS].contains(&name) {
@@ -36,10 +36,10 @@ pub fn check_worker_type(name: &str) -> Result<()> {
     Err(Error::invalid(format!("{name:?} is no kind of workers")).hint(hint))
 }
 
-/// Checks what a worker costs for an hour; 0 says nothing.
+/// Checks the price of a worker per hour; 0 means unknown.
 ///
 /// # Errors
-/// Invalid, saying what a price is.
+/// Invalid, with a hint on what prices are allowed.
 pub fn check_price(price: f64) -> Result<()> {
     if (0.0..=PRICE_MAX).contains(&price) {
         return Ok(());
@@ -47,20 +47,20 @@ pub fn check_price(price: f64) -> Result<()> {
     Err(Error::invalid(format!("{price} is no price of a worker")).hint(format!("use a number from 0 to {PRICE_MAX}")))
 }
 
-/// What a worker says that it is.
+/// The type that a worker reports.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WorkerType {
     name: Arc<str>,
-    /// For an hour; 0 is not known.
+    /// Per hour; 0 if unknown.
     price: f64,
     spot: bool,
 }
 
 impl WorkerType {
-    /// Takes what a worker says.
+    /// Takes what a worker reports.
     ///
     /// # Errors
-    /// [`check_worker_type`]'s and [`check_price`]'s.
+    /// Those of [`check_worker_type`] and [`check_price`].
     pub(crate) fn new(name: &str, price: f64, spot: bool) -> Result<Self> {
         check_worker_type(name)?;
         check_price(price)?;
@@ -80,11 +80,11 @@ impl WorkerType {
     }
 }
 
-/// What workers computed for a job, by kind and whether they may be taken back.
+/// What workers computed for a job, by type and whether they are spot workers.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct JobCost(BTreeMap<(Arc<str>, bool), Sums>);
 
-/// Seconds of workers, and what these cost.
+/// Seconds of workers, and their cost.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     worked: (f64, f64),
@@ -92,14 +92,14 @@ struct Sums {
 }
 
 impl JobCost {
-    /// A worker of so many threads spent time on it.
+    /// Adds the time that a worker spent on the job.
     pub(in crate::state) fn add(&mut self, worker: &Worker, spent: &Spent) {
         let seconds = spent.compute_us as f64 / 1e6 / f64::from(worker.threads.max(1));
         let sums = self.sums(worker.worker_type.name(), worker.worker_type.spot);
         sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.worker_type.price);
     }
 
-    /// Workers of a kind did nothing for so many seconds, which cost so much.
+    /// Adds idle seconds of workers of a type, and their cost.
     pub(in crate::state) fn add_idle(&mut self, kind: &str, spot: bool, seconds: f64, cost: f64) {
         let sums = self.sums(kind, spot);
         sums.idle = (sums.idle.0 + seconds, sums.idle.1 + cost);
@@ -125,7 +125,7 @@ impl JobCost {
     }
 }
 
-/// The labels of the kinds that there are: the first names, as they are sorted.
+/// The labels of the present types: the first names in sorted order.
 #[derive(Debug, Default)]
 pub(in crate::state) struct Labels(BTreeSet<Arc<str>>);
 
@@ -151,7 +151,7 @@ impl Labels {
 }
 
 impl State {
-    /// A worker has said what it is.
+    /// Notes the type that a worker reported.
     pub(in crate::state) fn note_worker_type(&mut self, session: SessionId, worker_type: WorkerType) {
         if let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) {
             worker.worker_type = worker_type;
@@ -159,8 +159,7 @@ impl State {
     }
 }
 
-/// Returns what is to be made small, with what the workers that there are say that they cost: the mean of those that do. Where none does,
-/// what was set holds.
+/// Returns the objective with the mean price that workers report. If none reports a price, the configured one holds.
 pub(in crate::state) fn priced<'a>(objective: Objective, workers: impl Iterator<Item = &'a Worker>) -> Objective {
     let prices = workers.map(|w| w.worker_type.price).filter(|price| *price > 0.0);
     let (sum, count) = prices.fold((0.0, 0u32), |(sum, count), price| (sum + price, count + 1));

@@ -1,12 +1,14 @@
-//! Readers of a job that end its epochs together: who has how many steps of an epoch, and what all of them may give out.
+//! Lets the consumers of a job end its epochs together: how many steps of an epoch each has, and how many all of them
+//! may give out.
 //!
-//! Where a reader's steps of an epoch end is a function of the job, so what one has said holds for whoever reads that consumer next. Readers
-//! say it again in each session; where an epoch ended for all is in the job's record before anybody is told, so that a reader which comes
-//! back later than the others ends it there, too. Nothing is decided here on how long somebody takes: a reader that waits is told, with its
-//! heartbeats, which others have no reader.
+//! How many steps a consumer has in an epoch is a function of the job, so what one process reported holds for the next
+//! process of that consumer. Each session reports it again. Where an epoch ended for all is persisted in the job's
+//! record before anyone is told, so a consumer that comes back later ends the epoch there, too. No time limit is
+//! decided here: a waiting consumer is told in heartbeats which others have no process.
 //!
-//! Bounds: of each consumer the epoch that it is in; of each reader one question; the ends of [`ENDS_MAX`] epochs; [`MISSING_MAX`] readers
-//! are named. A count that changes nothing for others costs the same however many readers there are.
+//! Bounds: of each consumer the epoch that it is in, and one question; the ends of [`ENDS_MAX`] epochs; [`MISSING_MAX`]
+//! missing consumers are named. A report that changes nothing for others costs the same however many consumers there
+//! are.
 
 use std::sync::Arc;
 
@@ -20,23 +22,23 @@ use crate::state::{Effect, Job, SessionId, State};
 
 /// Ends of epochs that a job's record keeps: the last ones.
 const ENDS_MAX: usize = 256;
-/// Readers that are named to one that waits for them.
+/// Missing consumers that are named to one that waits for them.
 const MISSING_MAX: usize = 8;
 
-/// How far the readers of a job are.
+/// How far the consumers of a job are.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct EpochEnds {
     ending: Ending,
     ranks: Vec<ConsumerSteps>,
-    /// What followed last from what was said, of which epoch, and how many consumers hold it there.
+    /// The last floor with its epoch, and how many consumers keep it from rising.
     known: Option<(u64, Floor, usize)>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct ConsumerSteps {
-    /// What was said last, and of which epoch.
+    /// The last report, and its epoch.
     told: Option<(u64, Count)>,
-    /// Who waits to hear that all have more steps of that epoch than these.
+    /// The session that waits for the floor of that epoch to rise above this number of steps.
     waits: Option<(SessionId, u64)>,
 }
 
@@ -56,17 +58,17 @@ impl EpochEnds {
         Self { ending: record.ending, ranks: vec![ConsumerSteps::default(); ranks], known: None }
     }
 
-    /// A reader is gone, or another one has come.
+    /// A consumer's session ended or was replaced.
     pub(in crate::state) fn detach(&mut self, consumer: u32) {
         if let Some(rank) = self.ranks.get_mut(consumer as usize) {
             rank.waits = None;
         }
     }
 
-    /// Takes what a reader says; returns what all may give out now, and whether that was known before.
+    /// Takes a consumer's report; returns the floor for all, and whether it was known before.
     ///
     /// # Errors
-    /// Data when it cannot be so after what was said before.
+    /// Data when the report contradicts an earlier one.
     fn take(&mut self, session: SessionId, consumer: usize, said: &Steps) -> Result<(Floor, bool), Error> {
         let epoch = said.epoch;
         let rank = &mut self.ranks[consumer];
@@ -97,7 +99,7 @@ impl EpochEnds {
         Ok((floor, false))
     }
 
-    /// Returns who is to be told of a floor, and lets them go.
+    /// Returns the sessions that wait for this floor, and removes them from the waiting ones.
     fn answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
         let waiting = self.ranks[who].iter_mut().filter(|rank| rank.count(epoch).is_some());
         let heard = |rank: &mut ConsumerSteps| {
@@ -109,13 +111,13 @@ impl EpochEnds {
 }
 
 impl Job {
-    /// Returns where an epoch ended for all, if it has.
+    /// Returns where an epoch ended for all, if it did.
     fn end_of(&self, epoch: u64) -> Option<Floor> {
         let end = self.record.ends.iter().find(|end| end.epoch == epoch)?;
         Some(Floor { steps: end.steps, over: true, more: end.more })
     }
 
-    /// Returns whom a reader waits for in vain.
+    /// Returns the consumers without a process, or in a later epoch, that keep this consumer waiting.
     pub(in crate::state) fn missing(&self, consumer: u32) -> Vec<Missing> {
         let rank = self.epoch_ends.ranks.get(consumer as usize).filter(|rank| rank.waits.is_some());
         let Some((epoch, _)) = rank.and_then(|rank| rank.told) else { return Vec::new() };
@@ -132,7 +134,7 @@ impl Job {
 }
 
 impl State {
-    /// A reader says how many steps of its epoch it has.
+    /// A consumer reports how many steps of its epoch it has.
     pub(in crate::state) fn steps(&mut self, now: Ticks, session: SessionId, said: &Steps, out: &mut Vec<Effect>) {
         let Some(key) = self.heard_consumer(now, session) else { return };
         let (epoch, consumer) = (said.epoch, key.1 as usize);
@@ -147,13 +149,13 @@ impl State {
         }
         let Some(job) = self.jobs.get_mut(&key.0) else { return };
         let told = FloorMessage { epoch, steps: floor.steps, over: floor.over, more: floor.more };
-        // What was known before, everybody else was told.
+        // A floor that was known before was already sent to the others.
         let who = if is_known { consumer..consumer + 1 } else { 0..job.epoch_ends.ranks.len() };
         let sessions = job.epoch_ends.answered(who, epoch, floor);
         out.extend(sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(told))));
     }
 
-    /// Writes down where an epoch ended, before anybody is told.
+    /// Persists where an epoch ended, before anyone is told.
     fn note_end(&mut self, key: ConsumerKey, epoch: u64, floor: Floor, out: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&key.0).filter(|job| job.end_of(epoch).is_none()) else { return };
         let mut record = (*job.record).clone();

@@ -1,4 +1,4 @@
-//! Jobs begin and end.
+//! Creates, finds and cancels jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,26 +21,27 @@ use crate::state::{Effect, Job, State};
 use crate::tenant::Quota;
 
 impl State {
-    /// Gives the next job a number that no other life of a ledger gave away.
+    /// Advances the next job number, so that no job gets a number which another copy of the ledger gave out.
     pub(crate) fn pass_job_numbers(&mut self, by: u32) {
         self.next_job = self.next_job.saturating_add(by.into());
     }
 
-    /// Returns the job of a tenant's name, unless it was cancelled: then the name is free.
+    /// Returns a tenant's job by name. The name of a cancelled job is free.
     pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
         let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
         (!record.cancelled).then_some(record)
     }
 
-    /// Returns what jobs were opened as.
+    /// Returns the records of all jobs.
     pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
         self.jobs.values().map(|job| job.record.clone()).collect()
     }
 
-    /// Begins a job with `splits` for each consumer's epoch; gives it its number. It must be within its tenant's quota.
+    /// Creates a job with `splits` for an epoch of each consumer, and gives it its number. The job must be within its
+    /// tenant's quota.
     ///
     /// # Errors
-    /// Conflict when the name is taken; Exhausted when it is one too many.
+    /// Conflict when the name is taken; Exhausted when the quota is used up.
     pub(crate) fn create(
         &mut self,
         now: Ticks,
@@ -95,10 +96,10 @@ impl State {
         );
     }
 
-    /// Ends a job for good.
+    /// Cancels a job for good.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; Closed when it was cancelled before.
+    /// NotFound when there is no job of that name; Closed when it was cancelled before.
     pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         self.changed = true;
         let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
@@ -124,7 +125,7 @@ pub(in crate::state) fn no_job_named(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`")
 }
 
-/// The whole name of a job.
+/// The key of a job by tenant and name.
 pub(in crate::state) fn whole(tenant: &str, name: &str) -> (String, String) {
     (tenant.to_owned(), name.to_owned())
 }

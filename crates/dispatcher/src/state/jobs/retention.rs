@@ -1,8 +1,12 @@
-//! Jobs leave: those that are over when there are many or after a while, and those that nobody has read for as long.
+//! Removes jobs: those that are over when there are too many of them or after a while, and those that nobody has read
+//! for as long.
 //!
-//! What was learned of their datasets stays, and so do the names: the next job may have one. A reader that comes back later opens its
-//! job anew, from its saved state. Bounds: of each tenant so many jobs that are over ([`Retention::jobs`]), as many that are not and that
-//! nobody has read for [`ABANDONED`], and those that were read within that. Invariant: what is read, or was a moment ago, stays.
+//! The profiles of their datasets stay, and their names are free for new jobs. A consumer that comes back later opens
+//! its job anew from its saved state.
+//!
+//! Bounds, for each tenant: [`Retention::jobs`] jobs that are over; as many that are not over and unread for
+//! [`ABANDONED`]; and those that were read within that time. Invariant: a job that is read, or was read a moment ago,
+//! stays.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +19,17 @@ use crate::records::Update;
 use crate::state::leases::consumer::Consumer;
 use crate::state::{Effect, Job, State};
 
-/// How long nobody has read a job that is not over and is one of too many: longer than readers are cut off, or being restarted.
+/// An unfinished job counts as abandoned when nobody has read it for this long: longer than a network failure or a
+/// restart of its consumers takes.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Job {
-    /// Says whether nothing more comes of it.
+    /// Says whether the job was cancelled or has finished.
     pub(in crate::state) fn is_over(&self) -> bool {
         self.record.cancelled || self.is_finished()
     }
 
-    /// Returns since when nobody reads it.
+    /// Returns since when nobody reads the job; `None` while it is read.
     pub(in crate::state) fn unread_since(&self) -> Option<Ticks> {
         let gone = |consumer: &Consumer| consumer.attached.is_none().then_some(consumer.gone);
         self.consumers.iter().map(gone).try_fold(Ticks(0), |last, gone| Some(last.max(gone?)))
@@ -32,12 +37,12 @@ impl Job {
 }
 
 impl State {
-    /// Says what is remembered of jobs that are over.
+    /// Sets how many jobs that are over are kept, and how long.
     pub(crate) fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;
     }
 
-    /// Removes the jobs whose time is up.
+    /// Removes the jobs that are due.
     pub(in crate::state) fn retire(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let (Retention { jobs: most, age, .. }, moment) = (self.retention, self.timing.consumer_timeout);
         let mut unread: BTreeMap<(&str, bool), Vec<(Ticks, u64)>> = BTreeMap::new();
@@ -64,7 +69,7 @@ impl State {
     /// Removes a job that is over.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; Conflict while it goes on, or is read.
+    /// NotFound when there is no job of that name; Conflict while the job is not over, or is read.
     pub(crate) fn forget_job(&mut self, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get(&id).ok_or_else(|| no_job_named(name))?;
@@ -80,7 +85,7 @@ impl State {
         Err(error.hint(hint))
     }
 
-    /// Removes a job with all that belongs to it.
+    /// Removes a job with everything that belongs to it.
     pub(in crate::state) fn remove_job(&mut self, id: u64, out: &mut Vec<Effect>) {
         let consumers = self.jobs.get(&id).map_or(0, |job| job.consumers.len() as u32);
         for key in (0..consumers).map(|index| (id, index)) {

@@ -1,5 +1,5 @@
-//! Samples that a consumer has left out: written down before it goes on without one that might not fail again, so that
-//! whoever computes the split later leaves out the very same.
+//! Records the samples that consumers left out. A consumer waits for the record of a sample whose failure may not
+//! repeat, so that every worker which computes the split later leaves out the same samples.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::records::{ConsumerKey, Position, SkippedKey, Update};
 use crate::state::leases::poison::WHOLE_SPLIT;
 use crate::state::{Effect, SessionId, State};
 
-/// Samples of one job that are written down. Beyond these, only those that might not fail again are: as many once more.
+/// Samples that are recorded for one job. Beyond these, only samples whose failure may not repeat are recorded: as many
+/// once more.
 const SKIPPED_MAX: u64 = 1 << 16;
-/// The most bytes that the errors of one job's samples take in the ledger. Of samples beyond these the kind of the error is kept, and
-/// not its text.
+/// The most bytes that the errors of one job's samples take in the ledger. Beyond these only the kind of an error is
+/// kept, not its text.
 const SKIPPED_TEXT_BYTES_MAX: u64 = 32 << 20;
 
-/// What a job has in the ledger of samples that were left out.
+/// What the skipped samples of a job take in the ledger.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state) struct SkippedTally {
     samples: u64,
@@ -39,10 +40,10 @@ impl State {
         out.push(Effect::Consumer(session, consumer_event::Event::Recorded(Recorded { number })));
     }
 
-    /// Writes down what was left out; what is known stays as it was.
+    /// Records skipped samples; samples that are known stay as they are.
     ///
     /// # Errors
-    /// Exhausted when the job has lost more than a ledger is for.
+    /// Exhausted when the job has more skipped samples than a ledger may hold.
     pub(in crate::state) fn record_skipped(
         &mut self,
         key: ConsumerKey,
@@ -72,7 +73,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a sample that was left out, or a split that is never tried again.
+    /// Adds a skipped sample, or a split that is never tried again.
     pub(in crate::state) fn add_skipped(&mut self, (key, at, sample, repetition): SkippedKey, error: Arc<str>) {
         let bytes = error.len() as u64;
         let is_new = self.consumer_mut(key).is_some_and(|c| c.skip((at, sample, repetition), error));
@@ -81,7 +82,7 @@ impl State {
         }
     }
 
-    /// Returns what is known to be lost of a split, for the worker that gets it.
+    /// Returns the recorded samples of a split, for the worker that gets it.
     pub(in crate::state) fn skipped_of(&self, lease: &Lease) -> Option<worker_event::Event> {
         let consumer = self.consumer((lease.job, lease.consumer))?;
         let at = Position::new(lease.epoch, lease.ordinal);
@@ -102,7 +103,7 @@ impl State {
 }
 
 impl SkippedTally {
-    /// Returns what is kept of an error that somebody sent as JSON.
+    /// Returns what the ledger keeps of an error that came as JSON.
     fn text(&self, json: &str) -> String {
         let json = Error::bound_json(json);
         if self.text_bytes + json.len() as u64 <= SKIPPED_TEXT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! What belongs to whom, and which workers may compute for whom.
+//! Which tenant owns what, tenants' quotas, and which workers may compute for a consumer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use crate::tenant::{Quota, Tenant, check_quota, check_room};
 /// The most bytes that the pipelines of one tenant's jobs take in the ledger.
 const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
-/// The workers that may be given splits of a consumer: its own local worker, whatever its tenant's quota, and those that
-/// compute for everybody; but for those that its job fills while it is held up there.
+/// The workers that may get splits of a consumer: its own local worker, whatever its tenant's quota, and the workers of
+/// its tenant or of all tenants, without those where the job is held up and holds its share.
 pub(in crate::state) struct Team<'a> {
     state: &'a State,
     key: ConsumerKey,
     tenant: &'a str,
-    /// Where its tenant has as many as it may: those.
+    /// The workers that the tenant's quota is used up by, if it is.
     only: Option<BTreeSet<WorkerId>>,
 }
 
@@ -33,14 +33,14 @@ impl Team<'_> {
         worker.computes_for(self.tenant, self.key) && within() && !fills()
     }
 
-    /// Says whether there is one beside its local worker.
+    /// Says whether there is a worker besides the consumer's local one.
     pub(in crate::state) fn has_others(&self, workers: &BTreeMap<WorkerId, Worker>) -> bool {
         workers.iter().any(|(id, w)| !w.is_local() && w.is_live() && self.has(*id, w))
     }
 }
 
 impl State {
-    /// Refuses a job that is another's as one that does not exist.
+    /// Refuses another tenant's job as if it did not exist.
     ///
     /// # Errors
     /// NotFound.
@@ -49,7 +49,7 @@ impl State {
         if owned { Ok(()) } else { Err(no_job(job)) }
     }
 
-    /// Refuses one more job.
+    /// Checks the quota for one more job.
     ///
     /// # Errors
     /// Exhausted.
@@ -66,10 +66,11 @@ impl State {
         Ok(())
     }
 
-    /// Makes room in the ledger for the pipeline of a new job: the tenant's jobs that are over are forgotten, the oldest first.
+    /// Makes room in the ledger for the pipeline of a new job: forgets the tenant's jobs that are over, the oldest
+    /// first.
     ///
     /// # Errors
-    /// Exhausted when jobs that go on leave no room; then no job is forgotten.
+    /// Exhausted when the other jobs leave no room; then no job is forgotten.
     pub(in crate::state) fn make_room(&mut self, record: &JobRecord, out: &mut Vec<Effect>) -> Result<()> {
         let others = self.of_tenant(&record.tenant).filter(|job| job.record.name != record.name);
         let (over, going_on): (Vec<_>, Vec<_>) = others.partition(|job| job.is_over() && job.unread_since().is_some());
@@ -95,7 +96,7 @@ impl State {
         Ok(())
     }
 
-    /// Refuses one more reader; one that takes the place of another is none.
+    /// Checks the quota for one more attached consumer. A process that takes over an attached consumer needs none.
     ///
     /// # Errors
     /// Exhausted.
@@ -108,7 +109,7 @@ impl State {
         check_quota(&tenant.name, "consumers that are attached", attached.count(), may)
     }
 
-    /// Returns who may compute for a consumer.
+    /// Returns the workers that may compute for a consumer.
     pub(in crate::state) fn team(&self, key: ConsumerKey) -> Team<'_> {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.attached?.workers_max);
@@ -122,7 +123,7 @@ impl State {
         Team { state: self, key, tenant, only }
     }
 
-    /// Says whether a worker computes for a consumer.
+    /// Says whether a worker may hold leases of a consumer.
     pub(in crate::state) fn may_hold(&self, id: WorkerId, key: ConsumerKey) -> bool {
         let (worker, job) = (self.workers.get(&id), self.jobs.get(&key.0));
         worker.zip(job).is_some_and(|(worker, job)| worker.computes_for(&job.record.tenant, key))

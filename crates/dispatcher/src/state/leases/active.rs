@@ -1,32 +1,33 @@
-//! The consumers that somebody has to look at: those with a reader, leases or trouble.
+//! The active consumers: those with a session, leases or trouble.
 //!
-//! A job may have 65,536 consumers of which none is read. What runs at each tick, heartbeat or grant looks at these alone, so that
-//! such a job costs nothing. A consumer comes in when a reader attaches, or with its leases from the ledger, and goes at a tick
-//! when nothing is left of it. Nothing is granted, and nobody accused, where there is no reader.
+//! A job may have 65,536 consumers of which none is read. Ticks, heartbeats and grants look at active consumers only,
+//! so such a job costs nothing. A consumer becomes active when a process attaches to it, or with its leases from the
+//! ledger. The next tick without anything left removes it. Without a session the dispatcher grants nothing and suspects
+//! no split.
 
 use super::consumer::Consumer;
 use crate::records::ConsumerKey;
 use crate::state::State;
 
 impl Consumer {
-    /// Says whether nothing is to be done for it.
+    /// Says whether nothing is to be done for this consumer.
     pub(in crate::state) fn is_inactive(&self) -> bool {
         self.attached.is_none() && self.leases().is_empty() && self.backups().is_empty() && self.trouble.is_empty()
     }
 }
 
 impl State {
-    /// Returns the consumers that somebody has to look at.
+    /// Returns the active consumers.
     pub(in crate::state) fn active_consumers(&self) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
         self.active.iter().filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
-    /// The same, of one job.
+    /// Returns the active consumers of one job.
     pub(in crate::state) fn active_consumers_of(&self, job: u64) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
         self.active.range((job, 0)..=(job, u32::MAX)).filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
-    /// Lets go of those that rest, and of those whose job is gone.
+    /// Removes the consumers that became inactive, and those whose job is gone.
     pub(in crate::state) fn drop_inactive(&mut self) {
         let jobs = &self.jobs;
         let consumer = |key: &ConsumerKey| jobs.get(&key.0)?.consumers.get(key.1 as usize);

@@ -1,14 +1,18 @@
-//! The worker that can compute a split for less than others.
+//! Cache affinity: prefers the worker that can compute a split for less than others.
 //!
-//! Without a shuffle a split has the same rows in every epoch: the worker that computed it in the epoch before has what `cache()` keeps of
-//! them, and the pages of their files. With a shuffle over windows of files that are read from front to back, the worker that read the
-//! window before it, of the same group of lanes, has the next bytes of its files on their way. With any other shuffle each split has rows from everywhere, and
-//! no worker has more of them than another.
+//! - Without a shuffle a split has the same rows in every epoch. The worker that computed it in the epoch before has
+//!   the cached rows and the pages of their files.
+//! - With a shuffle over windows of files that are read from front to back, the worker that read the previous window of
+//!   the same group of lanes has the next bytes in its read-ahead.
+//! - With any other shuffle a split has rows from everywhere, and no worker is preferred.
 //!
-//! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there
-//! is none, the first, to whoever has room, as ever. So no worker idles for it, and a split is passed over by a few others at most.
-//! Bounds: [`SPLITS_MAX`] splits of a job that is read are remembered; of one that nobody reads any more, and after a restart, none is.
-//! Nobody looks for those of a worker that is gone: they are found not to be there, and given to others with the splits.
+//! Affinity is a preference only; correctness does not depend on it. Of a consumer's next [`LOOKAHEAD`] splits the
+//! first one whose preferred worker has room is granted; if there is none, the first split goes to any worker with
+//! room. So no worker idles for affinity, and a split is passed over by a few others at most.
+//!
+//! Bounds: [`SPLITS_MAX`] splits of a job that is being read. Nothing is kept of a job that is no longer read, or
+//! across a restart. Entries of dead workers are not purged; they are skipped at lookup and overwritten by the next
+//! grant.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +23,23 @@ use super::consumer::Consumer;
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::State;
 
-/// Splits of a reader, from the first that is free on, of which one may be granted before those in front of it.
+/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
 pub(in crate::state) const LOOKAHEAD: u128 = 16;
 /// Splits of a job whose workers are remembered.
 const SPLITS_MAX: usize = 1 << 16;
 
-/// The workers of a job's splits.
+/// The preferred workers of a job's splits.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct CacheAffinity {
     key: AffinityKey,
-    /// By consumer, and by what the kind says of a split.
+    /// By consumer, and by the key of a split.
     of: BTreeMap<(u32, u64), WorkerId>,
 }
 
-/// What the splits of one home have in common.
+/// What splits with the same preferred worker have in common.
 #[derive(Debug, Clone, Copy, Default)]
 enum AffinityKey {
-    /// Nothing.
+    /// Nothing: no worker is preferred.
     #[default]
     None,
     /// The ordinal: all epochs have the same order.
@@ -48,7 +52,7 @@ impl AffinityKey {
     fn of(record: &JobRecord) -> Self {
         let Ok(graph) = Graph::from_json(&record.graph) else { return AffinityKey::None };
         if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })) {
-            // What the second epoch would find, of a job that has one.
+            // Caches help from the second epoch on; a job of one epoch has none.
             return if record.epochs == 1 { AffinityKey::None } else { AffinityKey::Ordinal };
         }
         let groups = |plan: EpochPlan| plan.lane_layout().filter(|layout| layout.groups() > 1);
@@ -74,7 +78,7 @@ impl CacheAffinity {
         Self { key: AffinityKey::of(record), of: BTreeMap::new() }
     }
 
-    /// Notes who was given a split.
+    /// Notes which worker got a split.
     pub(in crate::state) fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
         let Some(split) = self.key.of_split(consumer, position.ordinal) else { return };
         if self.of.len() < SPLITS_MAX || self.of.contains_key(&split) {
@@ -82,7 +86,7 @@ impl CacheAffinity {
         }
     }
 
-    /// Nobody reads the job any more.
+    /// Forgets everything: the job is no longer read.
     pub(in crate::state) fn clear(&mut self) {
         self.of.clear();
     }
@@ -92,8 +96,8 @@ impl CacheAffinity {
         self.of.len()
     }
 
-    /// Returns the first of the next splits of a consumer whose worker may have it, and that one. A group of lanes that no worker reads goes
-    /// before the windows behind it, or its windows would be passed over until they are late.
+    /// Returns the first of a consumer's next splits whose preferred worker may have it, with that worker. The search
+    /// ends at the first window of a group that no live worker reads: passing it over would make its windows late.
     pub(in crate::state) fn first<W>(
         &self,
         index: u32,
@@ -104,7 +108,7 @@ impl CacheAffinity {
         if self.of.is_empty() {
             return None;
         }
-        // What is left of an epoch goes before the next one.
+        // The rest of an epoch goes before the next epoch.
         let first = consumer.free().next()?;
         let is_near =
             |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
@@ -118,7 +122,7 @@ impl CacheAffinity {
 }
 
 impl State {
-    /// Notes who was given a split.
+    /// Notes which worker got a split.
     pub(in crate::state) fn note_affinity(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
         self.jobs.get_mut(&key.0).into_iter().for_each(|job| job.affinity.note(key.1, position, worker));
     }

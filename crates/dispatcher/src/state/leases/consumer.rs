@@ -1,7 +1,7 @@
-//! One consumer's splits: where it has got to, what is leased above that, and what comes next.
+//! One consumer's splits: its frontier, the leases above it, and the split to grant next.
 //!
-//! Epochs follow each other without a gap: the split after the last of an epoch is the first of the next. Arithmetic
-//! only; who gets a split is decided in `grant`.
+//! Epochs follow each other without a gap: the split after the last one of an epoch is the first one of the next epoch.
+//! This module is arithmetic only; `grant` decides which worker gets a split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use crate::records::Position;
 use crate::state::SessionId;
 use crate::state::scaling::local_workers::LocalThreads;
 
-/// The most splits that a consumer may ask to have ahead.
+/// The most splits that a consumer may ask to have ahead of its frontier.
 const WINDOW_MAX: u32 = 4096;
-/// Positions beyond these are nonsense, and would overflow.
+/// Larger positions are nonsense, and arithmetic on them would overflow.
 const EPOCH_MAX: u64 = 1 << 48;
 const ORDINAL_MAX: u64 = 1 << 62;
-/// The longest that a worker that could not be reached is left out.
+/// The longest time for which a consumer gets no splits from a worker that it could not reach.
 const UNREACHED_MAX: Duration = Duration::from_secs(60);
-/// Epochs that may be ended ahead of the frontier.
+/// The most epochs that a consumer may end ahead of its frontier.
 const ENDED_MAX: usize = 4096;
 
-/// Who holds a split.
+/// The worker that holds a split, and the token of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::state) struct Holder {
     pub(in crate::state) token: u64,
     pub(in crate::state) worker: WorkerId,
 }
 
-/// Who holds a split when one worker has let go of it.
+/// What is left of a split's leases after one worker dropped its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::state) enum AfterDrop {
-    /// It was not that worker's.
+    /// The worker did not hold the split under this token.
     NotHeld,
-    /// Nobody: it may be granted again.
+    /// No lease is left: the split may be granted again.
     Free,
-    /// The other one that raced for it.
+    /// The other of two leases is left: the split was backed up.
     HeldBy(Holder),
 }
 
 /// What went wrong with a split so far.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct Trouble {
-    /// Times that the consumer could not fetch it.
+    /// How often the consumer could not fetch the split.
     pub(in crate::state) failures: u32,
-    /// Times that a worker answered, and refused.
+    /// How often a worker answered the fetch, and refused it.
     pub(in crate::state) refusals: u32,
-    /// Since when the consumer can fetch it from no worker.
+    /// Since when the consumer can reach no worker for this split.
     pub(in crate::state) unreached: Option<Ticks>,
-    /// The workers that were lost while they were at it, and have not come back.
+    /// Workers that were lost while they computed the split, and did not come back.
     pub(in crate::state) deaths: Vec<Death>,
-    /// The worker it failed at last, and when.
+    /// The worker where the split failed last, and when.
     pub(in crate::state) avoid: Option<(WorkerId, Ticks)>,
 }
 
@@ -66,30 +66,31 @@ pub(in crate::state) struct Death {
     pub(in crate::state) at: Ticks,
 }
 
-/// A worker that the reader could not reach.
+/// A worker that the consumer could not reach.
 #[derive(Debug, Clone, Copy)]
 struct Unreached {
     times: u32,
-    /// When it is worth another try.
+    /// When the dispatcher grants from this worker again.
     until: Ticks,
 }
 
 impl Trouble {
-    /// Says whether it has ended as many workers as it may, if they are dead: nobody gets it until that is known.
+    /// Says whether the split may have ended as many workers as are allowed. It is not granted until it is known
+    /// whether these are dead.
     pub(in crate::state) fn is_held(&self) -> bool {
         self.deaths.len() >= DEATHS_MAX
     }
 
-    /// Says whether it may be what ends workers: one death is an accident.
+    /// Says whether the split may end workers. A single death is taken for an accident.
     pub(in crate::state) fn is_suspect(&self) -> bool {
         self.deaths.len() > 1
     }
 }
 
-/// A sample of a split: its number, and which time round.
+/// A sample of a split: its position, its number, and which repetition of it.
 pub(in crate::state) type SkippedSample = (Position, u64, u64);
 
-/// A reader that is connected.
+/// The session of the process that reads a consumer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::state) struct ConsumerSession {
     pub(in crate::state) session: SessionId,
@@ -97,34 +98,34 @@ pub(in crate::state) struct ConsumerSession {
     pub(in crate::state) heard: Ticks,
     /// How many workers may compute for its tenant.
     pub(in crate::state) workers_max: Option<u32>,
-    /// Since when it waits for rows, if it does.
+    /// Since when the process waits for rows; `None` while it does not.
     pub(in crate::state) waits_since: Option<Ticks>,
-    /// What its local workers show; none where it has none.
+    /// The key that its local workers must show; the default if it has none.
     pub(in crate::state) local_key: JobKey,
 }
 
 #[derive(Debug, Clone)]
 pub(in crate::state) struct Consumer {
-    /// Splits of an epoch; `None` is without end.
+    /// Splits in an epoch; `None` if an epoch has no end.
     splits: Option<u64>,
-    /// 0 is without end.
+    /// 0 if the job has no end.
     epochs: u64,
     frontier: Position,
     leases: BTreeMap<Position, Holder>,
-    /// Of splits that are raced, the second lease.
+    /// The second leases of splits that were backed up.
     backups: BTreeMap<Position, Holder>,
-    /// Epochs of which no more is needed.
+    /// Epochs that the consumer ended early.
     ended: BTreeSet<u64>,
     /// Every split from the frontier to here is leased.
     cursor: Position,
     pub(in crate::state) trouble: BTreeMap<Position, Trouble>,
     unreached: BTreeMap<WorkerId, Unreached>,
-    /// Samples that were left out, and their errors.
+    /// Samples that the consumer left out, and their errors.
     skipped: BTreeMap<SkippedSample, Arc<str>>,
     pub(in crate::state) attached: Option<ConsumerSession>,
-    /// How many threads of its machine compute for it.
+    /// How many local threads compute for it.
     pub(in crate::state) local: LocalThreads,
-    /// When the reader was lost.
+    /// When its last session ended.
     pub(in crate::state) gone: Ticks,
 }
 
@@ -159,13 +160,13 @@ impl Consumer {
         &self.backups
     }
 
-    /// Returns who holds a split under a token.
+    /// Returns the holder of a split under a token.
     pub(in crate::state) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
         let holders = [self.leases.get(&p), self.backups.get(&p)];
         holders.into_iter().flatten().find(|holder| holder.token == token).copied()
     }
 
-    /// Returns who else holds a split that is held under a token.
+    /// Returns the holder of the other lease of a split.
     pub(in crate::state) fn other_holder(&self, p: Position, token: u64) -> Option<Holder> {
         let (first, second) = (self.leases.get(&p)?, self.backups.get(&p)?);
         if first.token == token { Some(*second) } else { Some(*first).filter(|_| second.token == token) }
@@ -175,12 +176,12 @@ impl Consumer {
         &self.skipped
     }
 
-    /// Returns why a split is never tried again, if it is not.
+    /// Returns the error of a split that is never tried again.
     pub(in crate::state) fn poison(&self, p: Position) -> Option<&str> {
         self.skipped.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
     }
 
-    /// Adds a sample that was left out; false when it was known.
+    /// Adds a sample that was left out; returns false if it was known.
     pub(in crate::state) fn skip(&mut self, sample: SkippedSample, error: Arc<str>) -> bool {
         let is_new = !self.skipped.contains_key(&sample);
         self.skipped.entry(sample).or_insert(error);
@@ -199,7 +200,7 @@ impl Consumer {
         (self.epochs > 0).then(|| Position::new(self.epochs, 0))
     }
 
-    /// Checks a position that came from outside, and writes the end of an epoch as the start of the next.
+    /// Checks a position from outside. The end of an epoch becomes the start of the next one.
     pub(in crate::state) fn check(&self, p: Position) -> Result<Position> {
         let splits_max = self.splits.unwrap_or(ORDINAL_MAX);
         let end = self.end().unwrap_or(Position::new(EPOCH_MAX, 0));
@@ -211,8 +212,9 @@ impl Consumer {
         Ok(self.normal(p))
     }
 
-    /// Returns where a reader begins that says what it wants first. What it has is not yet consumed: the last split is, once it is
-    /// acknowledged, so that no job is over while its reader may have to begin anew.
+    /// Returns the frontier for a process that attaches at `p`. Attaching at the end of the job acknowledges nothing:
+    /// the last split counts as consumed only once it is acknowledged. Otherwise the job would be over while its
+    /// process may have to begin anew.
     pub(in crate::state) fn begins(&self, p: Position) -> Position {
         if self.is_finished() || self.end().is_none_or(|end| p < end) {
             return p;
@@ -228,7 +230,7 @@ impl Consumer {
         }
     }
 
-    /// Returns the first split that is wanted from `p` on.
+    /// Returns the first split from `p` on that the consumer still wants.
     fn wanted_from(&self, p: Position) -> Option<Position> {
         if self.splits == Some(0) {
             return None;
@@ -244,7 +246,7 @@ impl Consumer {
         Position::new(p.epoch, p.ordinal + 1)
     }
 
-    /// A number for each place, rising by one from split to split.
+    /// Numbers all splits of all epochs consecutively.
     fn index(&self, p: Position) -> u128 {
         let splits = self.splits.map_or(1 << 64, u128::from);
         u128::from(p.epoch) * splits + u128::from(p.ordinal)
@@ -264,7 +266,7 @@ impl Consumer {
         self.attached.map_or(0, |r| u128::from(r.window))
     }
 
-    /// Returns the splits that may be granted now, the first first. At most a window of them.
+    /// Returns the splits that may be granted now, in order: at most a window of them.
     pub(in crate::state) fn free(&self) -> impl Iterator<Item = Position> {
         let mut at = self.wanted_from(self.cursor);
         std::iter::from_fn(move || {
@@ -285,19 +287,19 @@ impl Consumer {
         }
     }
 
-    /// Leases a split a second time.
+    /// Leases a split to a second worker.
     pub(in crate::state) fn lease_backup(&mut self, p: Position, holder: Holder) {
         self.backups.insert(p, holder);
     }
 
-    /// Lets go of a split; returns who held it.
+    /// Releases a split; returns its holders.
     pub(in crate::state) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
         let Some(first) = self.leases.remove(&p) else { return Vec::new() };
         self.cursor = self.cursor.min(p);
         std::iter::once(first).chain(self.backups.remove(&p)).map(|holder| (p, holder)).collect()
     }
 
-    /// Lets go of splits; returns who held them.
+    /// Releases splits; returns their holders.
     pub(in crate::state) fn release_all(
         &mut self,
         splits: impl IntoIterator<Item = Position>,
@@ -305,13 +307,13 @@ impl Consumer {
         splits.into_iter().flat_map(|p| self.release(p)).collect()
     }
 
-    /// Lets go of everything that is leased; returns who held it.
+    /// Releases everything that is leased; returns the holders.
     pub(in crate::state) fn release_everything(&mut self) -> Vec<(Position, Holder)> {
         let places: Vec<_> = self.leases.keys().copied().collect();
         self.release_all(places)
     }
 
-    /// One worker lets go of a split.
+    /// One worker drops its lease of a split.
     pub(in crate::state) fn drop_lease(&mut self, p: Position, token: u64) -> AfterDrop {
         match (self.leases.get(&p).copied(), self.backups.get(&p).copied()) {
             (Some(first), Some(second)) if second.token == token => {
@@ -333,7 +335,7 @@ impl Consumer {
         }
     }
 
-    /// Moves the frontier; returns the leases that are no longer wanted: those before it.
+    /// Moves the frontier; returns the leases before it, which are no longer wanted.
     pub(in crate::state) fn move_to(&mut self, p: Position) -> Vec<(Position, Holder)> {
         self.cursor = if p < self.frontier { p } else { self.cursor.max(p) };
         self.frontier = p;
@@ -346,8 +348,8 @@ impl Consumer {
         dropped.into_iter().chain(raced).collect()
     }
 
-    /// A reader begins, at the frontier; returns the leases outside of its window. What an earlier one said of epochs
-    /// that it needed no more of, and of splits that it could not fetch, is forgotten.
+    /// A process attaches at the frontier; returns the leases outside its window. The epochs that an earlier process
+    /// ended and the fetches that failed for it are forgotten.
     pub(in crate::state) fn attach(&mut self, attached: ConsumerSession) -> Vec<(Position, Holder)> {
         self.attached = Some(ConsumerSession { window: attached.window.clamp(1, WINDOW_MAX), ..attached });
         self.local = LocalThreads::default();
@@ -359,19 +361,19 @@ impl Consumer {
         self.release_all(outside)
     }
 
-    /// Returns the splits that are leased and of which a sample is lost that might not fail again. Whoever holds such a split may have it
-    /// from before that was written down, and would give the sample to a reader that begins anew.
+    /// Returns the leased splits with a recorded sample whose failure may not repeat. Their workers may have computed
+    /// them before that was recorded, and would send the sample to a process that begins anew.
     pub(in crate::state) fn leased_with_accidents(&self) -> Vec<Position> {
         let of = |p: &Position| self.skipped.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
         let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
         self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
     }
 
-    /// The reader could not reach a worker: it is given none of its splits for a while, `first` and then twice as long
-    /// each time.
+    /// Notes that the consumer could not reach a worker. It gets no splits from this worker for the time `first`, and
+    /// for twice as long each further time.
     pub(in crate::state) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
         let was = self.unreached.get(&worker).copied().unwrap_or(Unreached { times: 0, until: now });
-        // The splits of one connection are reported one by one, and break together.
+        // The consumer reports the splits of a broken connection one by one: they count as one failure.
         if now < was.until {
             return;
         }
@@ -380,22 +382,22 @@ impl Consumer {
         self.unreached.insert(worker, Unreached { times: times + 1, until: now + pause });
     }
 
-    /// Says whether the reader could not reach a worker a while ago.
+    /// Says whether the consumer currently avoids a worker that it could not reach.
     pub(in crate::state) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
         self.unreached.get(&worker).is_some_and(|u| now < u.until)
     }
 
-    /// Says whether there is a worker that is left out.
+    /// Says whether the consumer currently avoids any worker.
     pub(in crate::state) fn waits_for_others(&self, now: Ticks) -> bool {
         self.unreached.values().any(|u| now < u.until)
     }
 
-    /// A worker is gone: its number does not come again.
+    /// Forgets a worker that is gone. Worker ids are not used again.
     pub(in crate::state) fn forget_worker(&mut self, worker: WorkerId) {
         self.unreached.remove(&worker);
     }
 
-    /// Nothing more of `epoch` is wanted; returns its leases.
+    /// Ends an epoch early; returns its leases.
     pub(in crate::state) fn end_epoch(&mut self, epoch: u64) -> Vec<(Position, Holder)> {
         if epoch < self.frontier.epoch || epoch >= EPOCH_MAX || self.ended.len() >= ENDED_MAX {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What consumers say: where they read, what they have consumed, what they could not fetch.
+//! Messages of consumers: attach, acknowledge, end an epoch, unreachable, heartbeat, and the end of a session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::state::{Attachment, Effect, SessionId, State};
 /// A split that workers refused this often is not tried again.
 const REFUSALS_MAX: u32 = 4;
 
-/// A reader that could fetch a split from no worker for as long is told so: as long as readers wait for a dispatcher.
+/// A consumer that reaches no worker for a split for this long gets an error. Consumers wait as long for a dispatcher.
 const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
 impl State {
@@ -61,7 +61,8 @@ impl State {
         self.consumer_sessions.insert(session, key);
         self.active.insert(key);
         out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
-        // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
+        // The consumer's position wins, forwards and backwards: only the consumer knows what its training step has
+        // seen.
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let (workers_max, waits_since) = (tenant.quota.workers, None);
@@ -77,7 +78,7 @@ impl State {
         Ok(())
     }
 
-    /// Tells a reader everything that is leased to it.
+    /// Sends all leases of a consumer to it again.
     fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
         let Some(consumer) = self.consumer(key) else { return };
         for position in consumer.leases().keys() {
@@ -85,7 +86,7 @@ impl State {
         }
     }
 
-    /// Moves a frontier, forwards or backwards, and says so to the workers that held what is now consumed.
+    /// Moves a frontier, forwards or backwards, and tells the workers whose leases it passed.
     fn advance(&mut self, now: Ticks, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
         let heartbeat = self.timing.heartbeat;
         let Some(consumer) = self.consumer_mut(key) else { return };
@@ -93,7 +94,7 @@ impl State {
             return;
         }
         let forwards = to > consumer.frontier();
-        // Which of two has finished a split is not known here.
+        // Of a split with two leases it is unknown here which worker finished it.
         let backed_up: Vec<_> = consumer.backups().keys().copied().collect();
         let consumed = consumer.move_to(to);
         let finished = consumer.is_finished();
@@ -106,7 +107,7 @@ impl State {
             if let Some(worker) = self.workers.get_mut(&holder.worker) {
                 worker.leases.remove(&holder.token);
                 holders.extend(worker.session);
-                // What it has finished before was noted then.
+                // The duration of a split that the worker had finished before was noted then.
                 let is_news = forwards && !worker.finished.contains(&holder.token) && !backed_up.contains(&position);
                 if let Some(took) = worker.split_duration(now, holder.token, heartbeat).filter(|_| is_news) {
                     self.note_duration((key, position), holder, took);
@@ -123,7 +124,7 @@ impl State {
         }
     }
 
-    /// Lets every worker forget a job.
+    /// Tells every worker to forget a job.
     pub(in crate::state) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
         for worker in self.workers.values_mut() {
             if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
@@ -132,14 +133,14 @@ impl State {
         }
     }
 
-    /// Returns whose session it is, if it still is one, and notes that it lives.
+    /// Returns the consumer of a session that is still open, and notes that it is alive.
     pub(in crate::state) fn heard_consumer(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
         let key = *self.consumer_sessions.get(&session)?;
         self.consumer_mut(key)?.attached.as_mut()?.heard = now;
         Some(key)
     }
 
-    /// Ends a reader's session with an error.
+    /// Ends a consumer's session with an error.
     pub(in crate::state) fn end_consumer(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
         let Some(attached) = self.consumer_mut(key).and_then(|c| c.attached) else { return };
         self.consumer_gone(now, attached.session);
@@ -150,7 +151,7 @@ impl State {
         let Some(key) = self.heard_consumer(now, session) else { return };
         let Some(consumer) = self.consumer(key) else { return };
         match consumer.check(position) {
-            // An old ack says nothing new; only a new session moves back.
+            // An old acknowledgement is ignored; only a new session moves the frontier back.
             Ok(position) if position > consumer.frontier() => {
                 let epochs = position.epoch - consumer.frontier().epoch;
                 if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
@@ -183,7 +184,7 @@ impl State {
         let Some(key) = self.heard_consumer(now, session) else { return };
         let Some(consumer) = self.consumer_mut(key) else { return };
         let Some(holder) = consumer.holder(position, token) else {
-            // It speaks of an older lease: perhaps it never heard of this one.
+            // The message is about an older lease; the consumer may not have heard of the current one.
             return self.send_assignments((key, position), out);
         };
         if let Some(worker) = self.workers.get_mut(&holder.worker) {
@@ -195,7 +196,7 @@ impl State {
         }
         let Some(consumer) = self.consumer_mut(key) else { return };
         if consumer.backups().contains_key(&position) {
-            // The other worker has it, too.
+            // The other worker holds the split, too.
             if error.get(UNREACHED).is_some() {
                 consumer.set_unreached(now, holder.worker, lease);
             }
@@ -207,7 +208,7 @@ impl State {
         trouble.failures += 1;
         trouble.avoid = Some((holder.worker, now));
         let failures = trouble.failures;
-        // What lies between a reader and its workers may pass, as a dispatcher comes back. What a worker says stays so.
+        // A network failure may pass, and so may a dispatcher's restart. A worker's refusal will not.
         let may_pass = error.get(UNREACHED).is_some() && error.kind() == ErrorKind::Unavailable;
         let is_hopeless = if may_pass {
             let since = *trouble.unreached.get_or_insert(now);

@@ -1,11 +1,15 @@
-//! Who gets what: splits in their order, consumers in turn, workers by how little they hold.
+//! The scheduler: splits in order, consumers by fair share, workers by least load.
 //!
-//! Fair: of the readers that could use a split, the one with the fewest leases for what its job weighs is served first, so a slow
-//! reader cannot take the workers from a fast one. Jobs of a higher priority come before all of a lower one: they get the room of workers
-//! as splits of others end, and nothing that was granted is taken back. Deterministic: ties go by number. A split that failed at a worker waits a
-//! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
-//! for longer and longer, while there are others. One that is slow comes after all others (see `race`). Where a worker has the rows of
-//! one of the next splits from the epoch before, it gets that one (see `affinity`).
+//! Among the consumers that could use a split, the one with the fewest leases for its job's weight is served first, so
+//! a slow consumer cannot take the workers from a fast one. A job of a higher priority comes before all jobs of a lower
+//! one: it gets the workers' room as other splits end, and no granted lease is taken back. Ties go by number, so the
+//! schedule is deterministic.
+//!
+//! - A split that failed at a worker waits a little for another worker, or for that worker to recover.
+//! - A worker that a consumer cannot reach gets none of its splits for longer and longer, while there are other
+//!   workers.
+//! - A slow worker comes after all others (see `speculation`).
+//! - A worker whose caches hold the rows of one of the next splits gets that split (see `affinity`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -21,13 +25,13 @@ use crate::state::Job;
 use crate::state::jobs::tenants::Team;
 use crate::state::{Effect, State, assigned_event};
 
-/// Half the pause before a split is tried again at the only worker there is; each next one is twice as long.
+/// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);
 
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// What a consumer has, for what its job weighs: the least first, among those of one priority.
+/// A consumer's leases relative to its job's weight. The scheduler serves the smallest share of the highest priority.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     priority: u32,
@@ -42,7 +46,7 @@ impl Share {
 }
 
 impl Ord for Share {
-    /// The higher priority first, then by leases / weight. Of equals, who weighs more is served first.
+    /// The higher priority first, then the smaller leases / weight. Among equals the larger weight is served first.
     fn cmp(&self, other: &Self) -> Ordering {
         let (ours, theirs) = (self.leases * u64::from(other.weight), other.leases * u64::from(self.weight));
         let by_weight = ours.cmp(&theirs).then(other.weight.cmp(&self.weight));
@@ -64,11 +68,11 @@ impl PartialEq for Share {
 
 impl Eq for Share {}
 
-/// Workers with room, those that hold least first.
+/// Workers with room, by load.
 type Room = BTreeSet<(usize, WorkerId)>;
 
 impl State {
-    /// Grants splits until workers or readers have no more room. Costs nothing after heartbeats alone, of which ten
+    /// Grants splits until workers or consumers have no more room. After heartbeats alone it returns at once: ten
     /// thousand workers send as many a second.
     pub(crate) fn schedule(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         if !std::mem::take(&mut self.changed) {
@@ -103,7 +107,7 @@ impl State {
         }
     }
 
-    /// Returns the consumers that are read, in the order in which they are served.
+    /// Returns the consumers with a session, in the order in which they are served.
     fn ready(&self) -> BTreeSet<(Share, ConsumerKey)> {
         let of_job = |(id, job): (&u64, &Job)| {
             let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));
@@ -127,7 +131,7 @@ impl State {
     ) -> Option<(Position, (usize, WorkerId))> {
         let (consumer, team) = (self.consumer(key)?, self.team(key));
         let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
-        // Where it can reach nobody, any may be worth a try.
+        // A consumer that can reach no worker may try any.
         let some = self.workers.iter().any(|(id, w)| w.is_live() && team.has(*id, w) && reachable(*id));
         let is_of_team = |id: &WorkerId| self.workers.get(id).is_some_and(|w| team.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_of_team(id) && (reachable(*id) || !some)).collect();
@@ -152,8 +156,8 @@ impl State {
         })
     }
 
-    /// Returns the worker that must not get a split now, because it failed there: another may have room soon, or it may
-    /// be better there after a pause.
+    /// Returns the worker that must not get this split now because the split failed there: another worker may have room
+    /// soon, or this one may recover after a pause.
     fn avoided(&self, now: Ticks, trouble: &Trouble, team: &Team<'_>) -> Option<WorkerId> {
         let (worker, at) = trouble.avoid?;
         let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && team.has(*id, w));
@@ -162,7 +166,8 @@ impl State {
         (now - at < pause).then_some(worker)
     }
 
-    /// Leases a split; one that is leased already is raced. Returns whether the worker has room for more.
+    /// Leases a split; a split that is leased already gets a backup lease. Returns whether the worker has room for
+    /// more.
     pub(in crate::state) fn grant(
         &mut self,
         now: Ticks,

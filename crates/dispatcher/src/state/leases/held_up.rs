@@ -1,9 +1,9 @@
-//! Jobs that hold places of a worker and bring nothing, because what they read hangs there.
+//! Jobs that are held up: they occupy a worker and make no progress because their source hangs there.
 //!
-//! A worker says which these are (`forebay_worker`), and their splits take no room from others. So that they do not take all that
-//! it asks for on top, such a job is given more only while it has fewer splits under way there than the worker has threads, and a
-//! tenant of which [`JOBS_MAX`] hang there no job that has none there. Nothing that was granted is taken back: a job goes on where it
-//! is once its source answers, and other workers race what is late meanwhile.
+//! The worker reports them, and their splits take no room from other jobs. To keep such a job from taking all further
+//! room, it gets more splits only while it has fewer unfinished ones there than the worker has threads. Once
+//! [`JOBS_MAX`] jobs of a tenant hang at a worker, the tenant's jobs without a split there get none. No lease is taken
+//! back: a job continues once its source answers, and meanwhile other workers run backups of its late splits.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,14 @@ use super::worker::Worker;
 use crate::records::ConsumerKey;
 use crate::state::{SessionId, State};
 
-/// Jobs of one tenant that may hang at a worker before it is given no others of that tenant: each has a thread there.
+/// Jobs of one tenant that may hang at a worker before the tenant's other jobs get no split there: each occupies a
+/// thread.
 pub(in crate::state) const JOBS_MAX: usize = 64;
-/// Jobs that a worker may say are held up.
+/// The most held-up jobs that a worker may report.
 const TOLD_MAX: usize = 4096;
 
 impl State {
-    /// Notes what a worker says of jobs that are held up there.
+    /// Notes which jobs a worker reports as held up.
     pub(in crate::state) fn note_held_up(&mut self, session: SessionId, said: &[u64]) {
         let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
         let held_up: BTreeSet<u64> = said.iter().copied().take(TOLD_MAX).collect();
@@ -27,7 +28,8 @@ impl State {
         }
     }
 
-    /// Says whether a consumer's job holds as much of a worker as it may, because it or others of its tenant are held up there.
+    /// Says whether a consumer's job may get no more of a worker, because the job or others of its tenant are held up
+    /// there.
     pub(in crate::state) fn fills(&self, tenant: &str, key: ConsumerKey, worker: &Worker) -> bool {
         if worker.held_up.is_empty() {
             return false;

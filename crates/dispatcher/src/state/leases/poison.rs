@@ -1,16 +1,18 @@
-//! Splits that end the workers that compute them.
+//! Poison splits: splits that end the workers that compute them.
 //!
-//! A worker that dies is not asked why, so every split that it was at is suspected. One death is an accident, and costs
-//! nothing but a new lease. From the second on a split is computed by itself, by a worker that works on nothing else, so
-//! that the next death has one cause only; and after [`DEATHS_MAX`] it is never tried again: that is written down, its
-//! reader is told which rows it holds and who died of it, and the other jobs have their workers back.
+//! Why a worker died is unknown, so every split that it was computing is suspected. A single death is an accident, and
+//! costs a new lease only. From the second death on, a split is computed alone, by a worker without other work, so that
+//! the next death has one cause only. After [`DEATHS_MAX`] deaths it is never tried again: the ledger records that, the
+//! consumer is told which rows the split holds and which workers died, and the other jobs have their workers back.
 //!
-//! Whoever is lost is not dead yet: a network may have been cut. A worker that comes back acquits what it was at, and a
-//! split is convicted only when all have stayed away for [`Timing::presumed_dead`](crate::Timing); nobody gets it meanwhile.
+//! A lost worker may not be dead: the network may be broken. A worker that comes back acquits its splits. A split is
+//! convicted only after all its workers have stayed away for [`Timing::presumed_dead`](crate::Timing); it is not
+//! granted meanwhile.
 //!
-//! A reader notices a death before the dispatcher does: what it cannot fetch is suspected at once, and acquitted when
-//! the worker is heard of a heartbeat later. Else a split and those that were beside it would go from worker to worker
-//! together, faster than these are known to be lost, and all would be convicted for what one of them did.
+//! A consumer notices a death before the dispatcher does. A split that it cannot fetch is suspected at once, and
+//! acquitted if the worker sends something a heartbeat later. Otherwise a poison split and its neighbours would move
+//! from worker to worker together, faster than lost workers are noticed, and all of them would be convicted for what
+//! one of them did.
 
 use std::collections::BTreeSet;
 
@@ -24,13 +26,13 @@ use crate::state::{Effect, State};
 
 /// Workers that a split may end.
 pub(in crate::state) const DEATHS_MAX: usize = 3;
-/// What the ledger calls a split as a whole, among samples that were left out.
+/// The sample number that stands for a whole split among the skipped samples of the ledger.
 pub(crate) const WHOLE_SPLIT: u64 = u64::MAX;
 /// Rows that an error names.
 const NAMED_MAX: usize = 16;
 
 impl State {
-    /// A worker was lost while it was at a split, or looks so to a reader.
+    /// A worker was lost while it computed a split, or a consumer could not fetch the split from it.
     pub(in crate::state) fn accuse(&mut self, key: SplitKey, death: Death) {
         if let Some(consumer) = self.consumer_mut(key.0) {
             let deaths = &mut consumer.trouble.entry(key.1).or_default().deaths;
@@ -41,7 +43,7 @@ impl State {
         }
     }
 
-    /// A worker is there: nothing has ended it.
+    /// A worker is alive: removes it from the deaths of all splits.
     pub(in crate::state) fn acquit(&mut self, worker: WorkerId) {
         for trouble in self.jobs.values_mut().flat_map(|j| &mut j.consumers).flat_map(|c| c.trouble.values_mut()) {
             let before = trouble.deaths.len();
@@ -50,7 +52,7 @@ impl State {
         }
     }
 
-    /// Gives up the splits that have ended as many workers as they may.
+    /// Gives up the splits that ended [`DEATHS_MAX`] workers.
     pub(in crate::state) fn convict(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let certain = self.timing.presumed_dead;
         let is_dead = |death: &Death| now - death.at >= certain;
@@ -81,7 +83,7 @@ impl State {
         self.end_at_poison(now, key.0, out);
     }
 
-    /// Ends a reader that has everything before a split that is never tried again.
+    /// Ends the session of a consumer whose frontier is a split that is never tried again.
     pub(in crate::state) fn end_at_poison(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
         if let Some(error) = self.consumer(key).and_then(|c| c.poison(c.frontier())) {
             let error = Error::from_json(error);
@@ -89,14 +91,14 @@ impl State {
         }
     }
 
-    /// Says whether a reader waits for a split that may be what ends workers.
+    /// Says whether a consumer with a session waits for a suspect.
     pub(in crate::state) fn has_suspects(&self) -> bool {
         let mut consumers = self.active_consumers().filter(|(_, c)| c.attached.is_some());
         consumers.any(|(_, c)| c.trouble.values().any(Trouble::is_suspect))
     }
 
-    /// Returns the workers that get nothing now: those that are at a suspect, and, while one waits, the worker that is to
-    /// have nothing else to do for it.
+    /// Returns the workers that get no other splits now: those that compute a suspect, and, while a suspect waits, the
+    /// worker that is kept free for it.
     pub(in crate::state) fn reserved(&self) -> BTreeSet<WorkerId> {
         if !self.has_suspects() {
             return BTreeSet::new();
@@ -112,14 +114,15 @@ impl State {
         if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
             let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
             let others = self.workers.iter().filter(|(id, w)| fits(id, w));
-            // What ends workers is tried on a trainer's machine only where there is no other.
+            // A suspect runs on a trainer's host only if there is no other worker.
             let least = others.min_by_key(|(id, w)| (w.is_local(), w.unfinished().count(), **id)).map(|(id, _)| *id);
             reserved.extend(least);
         }
         reserved
     }
 
-    /// Lets a worker that is kept for a suspect go of what is held up there: it would never have nothing else to do.
+    /// Releases the splits of held-up jobs at a worker that is kept for a suspect: it would never become free
+    /// otherwise.
     pub(in crate::state) fn make_way(&mut self, out: &mut Vec<Effect>) {
         let is_suspect = |key: &SplitKey| self.is_suspect(key.0, key.1);
         let waits = |w: &&Worker| w.at_work().next().is_none() && !w.unfinished().any(is_suspect);
@@ -136,8 +139,8 @@ impl State {
         }
     }
 
-    /// Says whether a worker may be given a split: a suspect goes to one that has nothing else to do, and nothing else to
-    /// one that is kept for it.
+    /// Says whether a worker may get a split. A suspect needs a worker without other work; a reserved worker gets
+    /// nothing else.
     pub(in crate::state) fn may_take(&self, id: WorkerId, is_suspect: bool, reserved: &BTreeSet<WorkerId>) -> bool {
         let idle = || self.workers.get(&id).is_some_and(|w| w.unfinished().next().is_none());
         if is_suspect { idle() } else { !reserved.contains(&id) }

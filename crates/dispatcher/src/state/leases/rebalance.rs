@@ -1,12 +1,13 @@
-//! Splits that wait at one worker while another has nothing to do go to that one.
+//! Moves splits that wait at one worker to another worker that is idle.
 //!
-//! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds that
-//! leaves the end of an epoch uneven: one worker has three to go, and others are done. And a worker that comes would make
-//! what is needed only after all that others hold: it takes some of that first. A split moves when the wait that it is
-//! spared is worth it (see `pace`); short splits never move. The one that is needed first moves, as readers get all in order.
+//! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds,
+//! that leaves the end of an epoch uneven: one worker has three to go while others are done. And a new worker would
+//! compute only what comes after all that others hold; instead it takes some of their splits first. A split moves if
+//! the wait that it is spared is worth it (see `stragglers`); short splits never move. The split that is needed first
+//! moves first, as consumers take them in order.
 //!
-//! Invariants: what a worker is at stays there, as far as heartbeats tell, and so does what it was at a moment ago and gave way; a worker that takes a split had none to work
-//! on, so a split cannot go back and forth.
+//! Invariants: a split that its worker computes stays there, as far as heartbeats tell, and so does a split that was
+//! preempted a moment ago. A worker that takes a split had no work, so a split cannot go back and forth.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use super::worker::Worker;
 use crate::records::SplitKey;
 use crate::state::{Effect, State};
 
-/// How often it is looked for what one that comes could take, at most: ten thousand may come at a time.
+/// The shortest time between two rebalances for new workers: ten thousand may come at a time.
 const TAKE_IN_EVERY: Duration = Duration::from_millis(10);
 
 impl State {
-    /// A worker has come that holds nothing: before it is given what comes after all that others hold, it takes of that.
+    /// A worker without leases has come: it takes splits that others hold before it gets later ones.
     pub(in crate::state) fn take_in(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.has_newcomer) && now - self.taken_in >= TAKE_IN_EVERY {
             self.taken_in = now;
@@ -29,8 +30,8 @@ impl State {
         }
     }
 
-    /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted, every now and
-    /// then, and as a worker comes.
+    /// Gives each idle worker a split that waits elsewhere. Runs before anything is granted, periodically and when a
+    /// worker comes.
     pub(in crate::state) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let is_idle = |w: &Worker| w.has_room() && !w.slow && w.at_work().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
@@ -54,8 +55,9 @@ impl State {
         }
     }
 
-    /// Returns the first split that waits at a worker, and how many others each of its threads has before the last, if that
-    /// takes long. The last split, where the first may have been begun since it was heard of.
+    /// Returns the first split that waits at a worker, and how many rounds of its threads come before the last one, if
+    /// moving is worth it. Returns the last waiting split instead if the first one may have begun since the last
+    /// heartbeat.
     fn waits(&self, now: Ticks, worker: &Worker) -> Option<(u32, SplitKey)> {
         let turns = worker.run_order(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
         let (at, waiting) = turns.split_at(turns.len().min(worker.threads.max(1) as usize));
@@ -69,7 +71,7 @@ impl State {
         let key = *worker.leases.get(token)?;
         let consumer = self.consumer(key.0)?;
         let alone = !worker.begun.contains_key(token) && !consumer.backups().contains_key(&key.1);
-        // What is done of it is lost where it goes to another worker.
+        // Moving a preempted split would lose its progress.
         let gives_way = worker
             .gives_way_for(now, *token)
             .is_some_and(|since| job.split_durations.median().is_none_or(|m| since < m));

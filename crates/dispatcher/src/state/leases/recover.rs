@@ -1,7 +1,7 @@
-//! The state after a restart: what was written, and nobody connected.
+//! The state after a restart: what the ledger holds, and no sessions.
 //!
-//! Workers may still hold their leases and consumers may still be fetching them, so leases stay as they are until
-//! their workers have had the time to say hello. Races are over: they were only a shortcut.
+//! Workers may still hold their leases and consumers may still fetch from them, so leases stay until the workers had
+//! time to say hello. Backup leases are gone: they were an optimisation.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ use crate::state::load::dataset_profile::DatasetProfiles;
 use crate::state::{Effect, State};
 
 impl State {
-    /// Returns the state that a ledger describes; `splits` says how many splits each consumer's epoch has. Effects are
-    /// what must be put right in the ledger.
+    /// Returns the state that a ledger describes; `splits` returns how many splits an epoch of each consumer has. `out`
+    /// receives corrections of the ledger.
     ///
     /// # Errors
-    /// What `splits` returns, naming the job.
+    /// The error of `splits`, with the job's name.
     pub(crate) fn recover(
         timing: Timing,
         now: Ticks,
@@ -43,7 +43,7 @@ impl State {
             consumer_sessions: HashMap::new(),
             active: Default::default(),
             worker_sessions: HashMap::new(),
-            // 0 is what a message without a token says.
+            // 0 means "no token" in a message.
             next_token: ledger.next_token.max(1),
             next_job: ledger.next_job.max(1),
             ticked: now,

@@ -1,9 +1,11 @@
-//! Jobs with the same samples, read at the same time: a split that one of them has is given to the same worker for the others,
-//! which computes it once for all (`worker::window`).
+//! Sharing groups: jobs with the same samples that are read at the same time. If one of them has a split leased, the
+//! others get a lease of it at the same worker, which computes it once for all (`forebay_worker`).
 //!
-//! A preference, and nothing depends on it: such a lease is like any other, but that it is granted whether the worker has room or
-//! not. There is at most one for each job and split, within each reader's window. Bounds: [`LEASES_MAX`]; and [`RECENT_MAX`] splits
-//! of a stream are remembered, so a job that is further behind than that is given what any job is given.
+//! Sharing is a preference only; correctness does not depend on it. Such a lease is like any other, but it is granted
+//! whether or not the worker has room. There is at most one for each job and split, within the consumer's window.
+//!
+//! Bounds: [`LEASES_MAX`]; and [`RECENT_MAX`] splits of a group are remembered, so a job that is further behind shares
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -13,35 +15,35 @@ use forebay_proto::Stream;
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::{Effect, State};
 
-/// Splits of a stream whose worker is remembered.
+/// Splits of a group whose worker is remembered.
 const RECENT_MAX: usize = 4096;
-/// A worker that holds so many splits is given no more without having room: half of what it holds at the most.
+/// A worker with this many leases gets no more without room: half of the most that it may hold.
 const LEASES_MAX: usize = 512;
 
-/// A split of a stream: of a consumer.
+/// A split of a group: the consumer's index and the position.
 type ConsumerSplit = (u32, Position);
 
-/// The jobs of each stream.
+/// The groups of jobs with the same samples.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct SharingGroups {
     numbers: HashMap<Stream, u64>,
     groups: BTreeMap<u64, Group>,
-    /// The stream of each job.
+    /// The group of each job.
     of: HashMap<u64, u64>,
     next: u64,
 }
 
-/// Those of one.
+/// The jobs of one group.
 #[derive(Debug, Clone, Default)]
 struct Group {
     jobs: BTreeSet<u64>,
-    /// Who was given a split last, and the splits in that order.
+    /// The worker that got each split last, and the splits in that order.
     given: BTreeMap<ConsumerSplit, WorkerId>,
     order: VecDeque<ConsumerSplit>,
 }
 
 impl SharingGroups {
-    /// Takes a job in. Splits that are computed as their reader takes them are no others'.
+    /// Adds a job. A job whose splits are computed while its consumer takes them shares nothing.
     pub(in crate::state) fn add(&mut self, record: &JobRecord) {
         if record.is_streamed() {
             return;
@@ -53,7 +55,7 @@ impl SharingGroups {
         self.of.insert(record.id, number);
     }
 
-    /// Forgets a job.
+    /// Removes a job.
     pub(in crate::state) fn remove(&mut self, job: u64) {
         let Some(number) = self.of.remove(&job) else { return };
         let Some(of) = self.groups.get_mut(&number) else { return };
@@ -64,7 +66,7 @@ impl SharingGroups {
         }
     }
 
-    /// Returns the streams that several jobs have.
+    /// Returns the groups of several jobs.
     fn shared_groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values().filter(|of| of.jobs.len() > 1)
     }
@@ -73,7 +75,7 @@ impl SharingGroups {
         self.groups.get(self.of.get(&job)?).filter(|of| of.jobs.len() > 1)
     }
 
-    /// Notes who was given a split.
+    /// Notes which worker got a split.
     pub(in crate::state) fn note(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
         let of = self.of.get(&key.0).and_then(|number| self.groups.get_mut(number));
         let Some(of) = of.filter(|of| of.jobs.len() > 1) else { return };
@@ -88,7 +90,7 @@ impl SharingGroups {
 }
 
 impl State {
-    /// Grants to jobs what others of their stream were given, at the same workers.
+    /// Grants each job the splits that others of its group have leased, at the same workers.
     pub(in crate::state) fn join_sharing_groups(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let of_job = |job: &u64| {
             let consumers = self.jobs.get(job).map_or(0, |job| job.consumers.len() as u32);
@@ -100,7 +102,7 @@ impl State {
         self.join(now, &consumers, out);
     }
 
-    /// As [`State::join_sharing_groups`], after a grant to a reader. Says whether anything was granted.
+    /// Does the same for one group, after a grant to one of its consumers. Says whether anything was granted.
     pub(in crate::state) fn join_group_of(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) -> bool {
         let others = self.sharing.of(key.0).map(|of| of.jobs.iter().map(|job| (*job, key.1)).collect());
         let consumers: Vec<ConsumerKey> = others.unwrap_or_default();
@@ -110,7 +112,7 @@ impl State {
     fn join(&mut self, now: Ticks, consumers: &[ConsumerKey], out: &mut Vec<Effect>) -> bool {
         let mut granted = false;
         for key in consumers {
-            // Each may be the last that its tenant may have.
+            // Each grant may use up the tenant's quota.
             while let Some((position, worker)) = self.held_by_group(now, *key) {
                 self.grant(now, *key, position, worker, out);
                 granted = true;
@@ -119,7 +121,7 @@ impl State {
         granted
     }
 
-    /// Returns the first split that a reader waits for and another of its stream was given, and who has it.
+    /// Returns the first free split of a consumer that its group has at a worker, and that worker.
     fn held_by_group(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, WorkerId)> {
         let (consumer, of) = self.consumer(key).filter(|c| c.attached.is_some()).zip(self.sharing.of(key.0))?;
         let team = self.team(key);

@@ -1,12 +1,13 @@
-//! Races: a split that is late is given to a second worker, too, and the reader takes each chunk from whoever has it first.
+//! Speculative execution: a late split is leased to a second worker, too, and the consumer takes each chunk from the
+//! first that has it.
 //!
-//! Both leases have tokens of their own, and both are good until one worker has finished, has let go, or the split is
-//! consumed. The first lease stays the one that the ledger knows: of a race only the token is durable, so a dispatcher
-//! that comes back has never heard of it, takes the second copy from its worker, and may begin another one. When to race
-//! is decided in `pace`.
+//! Both leases have tokens of their own. Both are valid until one worker has finished or dropped the split, or the
+//! split is consumed. The ledger records the first lease, and of the backup lease only its token. A dispatcher that
+//! restarts knows nothing of the backup: it revokes it when the second worker says hello, and may grant another one.
+//! `stragglers` decides which splits are late.
 //!
-//! Whoever was late is slow until it finishes a split like the others: what waits there goes to the others at once, and
-//! it is given one split at a time, after all of them (`Worker::is_slow`).
+//! A worker that was late is slow until it finishes a split in the usual time: the splits that wait there go to other
+//! workers at once, and it gets one split at a time, after all other workers.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ use crate::records::{Grant, Position, SplitKey, Update};
 use crate::state::{Effect, State, assigned_event, revoke_event};
 
 impl State {
-    /// Begins races for splits that are late. Called before anything is granted, so that the room that is left by then
-    /// is room that nothing else wants.
+    /// Grants backup leases of late splits. The caller runs this before it grants anything, so it uses room that
+    /// nothing else wanted.
     pub(in crate::state) fn speculate(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let mut idle: Vec<_> =
             self.workers.iter().filter(|(_, w)| w.has_room() && !w.slow).map(|(id, _)| *id).collect();
@@ -28,7 +29,7 @@ impl State {
         }
         let reserved = self.reserved();
         idle.retain(|id| !reserved.contains(id));
-        // The one with the most room is likely to be the first to begin; a local one may have to give way.
+        // The worker with the most credit is likely to start first; a local worker may have to yield its threads.
         idle.sort_by_key(|id| self.workers.get(id).map(|w| (w.is_local(), std::cmp::Reverse(w.credit()))));
         let consumers = || self.active_consumers().map(|(_, consumer)| consumer);
         let (leases, backups) =
@@ -42,17 +43,17 @@ impl State {
         }
     }
 
-    /// Returns the splits that are under way and may be raced.
+    /// Returns the running splits that may get a backup.
     fn running_splits(&self, now: Ticks) -> Vec<RunningSplit<SplitKey>> {
         let mut running_splits = Vec::new();
         for (id, job) in &self.jobs {
-            // A split of unknown length is as slow as its reader.
+            // A split of unknown length is as slow as its consumer.
             let late_after =
                 [false, true].map(|is_slow| job.split_durations.late_after(is_slow).filter(|_| !job.streamed));
             let [Some(late), Some(late_if_slow)] = late_after else { continue };
             for (key, consumer) in self.active_consumers_of(*id) {
                 let Some(attached) = consumer.attached else { continue };
-                // One that was held when a worker was lost is not tried on two at a time.
+                // A split that was held when a worker was lost is not tried on two workers at a time.
                 let may = |p: &Position| {
                     let lost = consumer.trouble.get(p).is_some_and(|t| !t.deaths.is_empty());
                     !lost && !consumer.backups().contains_key(p)
@@ -60,7 +61,7 @@ impl State {
                 let leases = consumer.leases().iter().filter(|(p, _)| may(p));
                 running_splits.extend(leases.filter_map(|(p, holder)| {
                     let worker = self.workers.get(&holder.worker)?;
-                    // One that waits behind others is not late by itself.
+                    // A split that waits behind others is not late by itself.
                     let begun = worker.begun.get(&holder.token).filter(|_| !worker.finished.contains(&holder.token))?;
                     Some(RunningSplit {
                         split: (key, *p),
@@ -75,7 +76,7 @@ impl State {
         running_splits
     }
 
-    /// Says whether a worker may be given a split that another one has.
+    /// Says whether a worker may get a split that another one holds.
     pub(in crate::state) fn may_back_up(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
         let is_of_team = self.workers.get(&id).is_some_and(|worker| self.team(key.0).has(id, worker));
         is_of_team
@@ -87,7 +88,7 @@ impl State {
             })
     }
 
-    /// The worker that is late with a split is slow: what it has not begun goes to others.
+    /// Marks the worker of a late split as slow: the splits that it has not begun go to others.
     fn mark_slow(&mut self, key: SplitKey, out: &mut Vec<Effect>) {
         let Some(holder) = self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).copied() else { return };
         let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
@@ -95,7 +96,7 @@ impl State {
         self.release_unstarted(holder.worker, out);
     }
 
-    /// What a worker holds and has not begun goes to others.
+    /// Releases the splits that a worker holds and has not begun.
     pub(in crate::state) fn release_unstarted(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get(&id) else { return };
         let waiting = worker.leases.iter().filter(|(token, _)| !worker.finished.contains(token));
@@ -113,7 +114,7 @@ impl State {
         }
     }
 
-    /// A split goes to a second worker. The first may have begun with it since its last heartbeat.
+    /// Counts a split that goes to a second worker. The first one may have begun it since its last heartbeat.
     pub(in crate::state) fn count_second_lease(&mut self, key: SplitKey) {
         self.counts.splits_raced += 1;
         if let Some(job) = self.jobs.get_mut(&key.0.0) {
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// A worker has finished a split: that ends its race, and says how fast splits are.
+    /// A worker has finished a split: revokes the other lease of the split, and notes its duration.
     pub(in crate::state) fn has_finished(&mut self, now: Ticks, id: WorkerId, token: u64, out: &mut Vec<Effect>) {
         let Some(key) = self.workers.get(&id).and_then(|w| w.leases.get(&token)).copied() else { return };
         let Some(holder) = self.consumer(key.0).and_then(|c| c.holder(key.1, token)) else { return };
@@ -130,7 +131,7 @@ impl State {
         }
         let loser = self.consumer(key.0).and_then(|c| c.other_holder(key.1, token));
         if let Some(loser) = loser {
-            // Whoever lost may have room now.
+            // The other worker may have room now.
             self.changed = true;
             self.drop_lease(key, loser.token, out);
             self.revoke_from_worker(loser, out);
@@ -149,7 +150,7 @@ impl State {
         job.split_durations.note(took);
     }
 
-    /// A worker does not hold a split any more: another one does where it was raced, and else it is free.
+    /// A worker no longer holds a split: the other lease remains if there is one, else the split is free.
     pub(in crate::state) fn drop_lease(&mut self, key: SplitKey, token: u64, out: &mut Vec<Effect>) {
         match self.consumer_mut(key.0).map_or(AfterDrop::NotHeld, |c| c.drop_lease(key.1, token)) {
             AfterDrop::NotHeld => {}
@@ -164,7 +165,7 @@ impl State {
         }
     }
 
-    /// Takes a lease from its worker.
+    /// Revokes a lease at its worker.
     pub(in crate::state) fn revoke_from_worker(&mut self, holder: Holder, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
         worker.leases.remove(&holder.token);
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Tells a reader who holds a split.
+    /// Tells a consumer which workers hold a split.
     pub(in crate::state) fn send_assignments(&self, key: SplitKey, out: &mut Vec<Effect>) {
         let Some((consumer, attached)) = self.consumer(key.0).and_then(|c| Some((c, c.attached?))) else { return };
         let Some(first) = consumer.leases().get(&key.1).copied() else { return };

@@ -1,4 +1,4 @@
-//! One worker: its session, the room it said it has, and the leases it holds.
+//! One worker: its session, its credit, and the leases that it holds.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use crate::state::fleet::worker_types::WorkerType;
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;
-/// What one lease counts in [`Worker::load`].
+/// What one lease adds to [`Worker::load`].
 pub(in crate::state) const LOAD_OF_ONE: usize = 2;
-/// More than the leases of any worker count.
+/// Added to the load of a slow worker: more than the leases of any worker add up to.
 const SLOW_LOAD: usize = 1 << 32;
 
 #[derive(Debug, Clone)]
@@ -24,49 +24,50 @@ pub(in crate::state) struct Worker {
     pub(in crate::state) address: Arc<str>,
     pub(in crate::state) threads: u32,
     pub(in crate::state) session: Option<SessionId>,
-    /// When it last said anything; without a session, when that was lost.
+    /// When the worker's last message came; without a session, when the session ended.
     pub(in crate::state) heard: Ticks,
-    /// When a heartbeat of it was last answered, or it was welcomed.
+    /// When the dispatcher last answered a heartbeat, or the hello.
     pub(in crate::state) answered: Ticks,
-    /// Without a session: when its leases go to others.
+    /// Without a session: when its leases go to other workers.
     pub(in crate::state) until: Ticks,
-    /// Splits that it has asked for and not been given.
+    /// Splits that the worker asked for and did not get yet.
     credit: u32,
     pub(in crate::state) leaving: bool,
     /// By token.
     pub(in crate::state) leases: BTreeMap<u64, SplitKey>,
-    /// When it began with the splits that it is at, by token: see [`Worker::note_begun`].
+    /// When the worker began the splits that it computes now, by token: see [`Worker::note_begun`].
     pub(in crate::state) begun: BTreeMap<u64, Ticks>,
-    /// Since when those that it had begun with give way to others, by token: its threads first finish the parts that they are at.
+    /// When a split that it had begun was preempted by one of a higher priority, by token. Its threads first finish
+    /// their morsels.
     gave_way: BTreeMap<u64, Ticks>,
-    /// Jobs whose definition this session has been sent.
+    /// Jobs whose definition this session was sent.
     pub(in crate::state) jobs: BTreeSet<u64>,
     pub(in crate::state) splits_done: u64,
     pub(in crate::state) rows_done: u64,
     pub(in crate::state) rows_shared: u64,
-    /// Tokens of leases that it has said it does not work on any more.
+    /// Tokens of leases that the worker reported as finished.
     pub(in crate::state) finished: BTreeSet<u64>,
-    /// Jobs that it has said bring nothing there: see `held_up`. It says so again after its connection broke.
+    /// Jobs that the worker reported as held up: see `held_up`. It reports them again in a new session.
     pub(in crate::state) held_up: BTreeSet<u64>,
-    /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
+    /// Unfinished splits that their consumer could not fetch, and when: the worker may have died of one of them.
     failed: Vec<(SplitKey, Ticks)>,
-    /// The tenant that it computes for; `None` is for everybody.
+    /// The tenant that the worker computes for; `None` for all tenants.
     pub(in crate::state) serves: Option<Arc<str>>,
-    /// Of a local worker: the only reader that it computes for, on whose machine it is.
+    /// Of a local worker: the only consumer that it computes for. It runs on that consumer's host.
     pub(in crate::state) only: Option<ConsumerKey>,
-    /// What it shows for that.
+    /// The key that a local worker shows to prove that its consumer started it.
     pub(in crate::state) local_key: JobKey,
-    /// Whether it was late with a split, and has not finished one like the others since.
+    /// Whether the worker was late with a split, and has not finished one in the usual time since.
     pub(in crate::state) slow: bool,
-    /// Which folder it keeps rows in; empty is none.
+    /// The folder where the worker caches rows; empty if it has none.
     pub(in crate::state) place: Arc<str>,
-    /// Why nothing is written to its cache folder; empty where it is, or there is none.
+    /// Why the worker writes nothing to its cache folder; empty if it writes there or has no folder.
     pub(in crate::state) disk_off: String,
     pub(in crate::state) worker_type: WorkerType,
     /// The peers that this session was told of.
     pub(in crate::state) peers_sent: Option<Vec<Arc<str>>>,
-    /// Since when nobody was charged for what it did not do, and microseconds that its threads have spent and that are not yet taken from
-    /// their time: what it did is told a heartbeat later.
+    /// Start of the unbilled idle interval, and busy microseconds that were reported but not yet subtracted from it:
+    /// reports lag one heartbeat.
     idle_since: Ticks,
     unbilled_us: u64,
 }
@@ -113,12 +114,12 @@ impl Worker {
         self.jobs.clear();
     }
 
-    /// Its threads spent so many microseconds.
+    /// Notes that the worker's threads were busy for so many microseconds.
     pub(in crate::state) fn note_spent(&mut self, micros: u64) {
         self.unbilled_us = self.unbilled_us.saturating_add(micros);
     }
 
-    /// Returns the seconds that it did nothing since it was last asked, as a part of all its threads, if any.
+    /// Returns the worker's idle seconds since the last call, averaged over its threads; `None` if there were none.
     pub(in crate::state) fn idle(&mut self, now: Ticks) -> Option<f64> {
         let all = ((now - self.idle_since).as_micros() as u64).saturating_mul(self.threads.into());
         self.idle_since = now;
@@ -127,23 +128,23 @@ impl Worker {
         (idle > 0).then(|| idle as f64 / 1e6 / f64::from(self.threads.max(1)))
     }
 
-    /// Returns the splits that it may be working on.
+    /// Returns the splits that the worker has not reported as finished.
     pub(in crate::state) fn unfinished(&self) -> impl Iterator<Item = &SplitKey> {
         self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
     }
 
-    /// Returns those of them that bring something, as far as it has said.
+    /// Returns the unfinished splits of jobs that are not held up at this worker.
     pub(in crate::state) fn at_work(&self) -> impl Iterator<Item = &SplitKey> {
         self.unfinished().filter(|key| !self.held_up.contains(&key.0.0))
     }
 
-    /// Returns when it is lost, if nothing is heard of it until then.
+    /// Returns when the worker is lost unless it sends something before.
     pub(in crate::state) fn expiry(&self, lease: Duration) -> Ticks {
         if self.session.is_some() { self.heard + lease } else { self.until }
     }
 
-    /// Notes that a lease of it ended because its reader could not fetch the split. Readers often notice a death first.
-    /// Returns whether it may have died of it.
+    /// Notes that a lease ended because its consumer could not fetch the split: consumers often notice a death first.
+    /// Returns whether the worker may have died of this split.
     pub(in crate::state) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) -> bool {
         self.failed.retain(|(_, at)| now - *at <= lease);
         let unfinished = !self.finished.contains(&token);
@@ -153,13 +154,13 @@ impl Worker {
         unfinished
     }
 
-    /// Says whether a reader failed to fetch from it, and it is heard of all the same: what was heard within a heartbeat
-    /// may have been said before.
+    /// Says whether the worker was heard of after a consumer failed to fetch from it. A message within one heartbeat of
+    /// the failure may be older than the failure.
     pub(in crate::state) fn has_outlived(&self, now: Ticks, heartbeat: Duration) -> bool {
         self.failed.last().is_some_and(|(_, at)| now - *at > heartbeat)
     }
 
-    /// Returns the splits that it may have died of.
+    /// Returns the splits that the worker may have died of.
     pub(in crate::state) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
         let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
         self.unfinished().chain(failed).copied().collect()
@@ -169,7 +170,7 @@ impl Worker {
         self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
-    /// Says whether it may be given splits of a reader of this tenant.
+    /// Says whether the worker may get splits of this consumer of this tenant.
     pub(in crate::state) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
         self.serves(tenant) && self.only.is_none_or(|only| only == key)
     }
@@ -178,13 +179,13 @@ impl Worker {
         self.only.is_some()
     }
 
-    /// Says whether it is a local worker whose machine has no core to spare now.
+    /// Says whether this is a local worker without threads: its host has no core to spare now.
     fn is_paused(&self) -> bool {
         self.is_local() && self.threads == 0
     }
 
-    /// Lists the leases that it may be working on, in the order in which it does: the highest priority first, then the oldest, and
-    /// behind these what is held up.
+    /// Lists the unfinished leases in the order in which the worker computes them: the highest priority first, then the
+    /// oldest, and those of held-up jobs last.
     pub(in crate::state) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
         let unfinished = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
         let mut order: Vec<_> =
@@ -193,8 +194,8 @@ impl Worker {
         order.into_iter().map(|(_, priority, token)| (priority, token)).collect()
     }
 
-    /// Says whether a lease waits that it was just given: it is at as many that come first as it has threads. Looks at these alone, as it
-    /// is asked with each grant.
+    /// Says whether a lease that was just granted must wait, because the worker is busy with as many leases that come
+    /// first as it has threads. Each grant calls this, so it looks at the begun leases only.
     pub(in crate::state) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
         let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
@@ -202,8 +203,8 @@ impl Worker {
         at.filter(|at| **at < token && of(at) >= of(&token)).count() >= self.threads.max(1) as usize
     }
 
-    /// Notes the splits that it is at now: the first in turn, as many as it has threads. Others wait, also those that it had begun with
-    /// before some of a higher priority came: nothing is held against it while they do.
+    /// Notes the splits that the worker computes now: the first in its order, as many as it has threads. The others
+    /// wait, also those that were preempted by a higher priority: their waiting time does not count as late.
     pub(in crate::state) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
         let order = self.run_order(priority);
         let highest = order.first().map_or(0, |(priority, _)| *priority);
@@ -221,14 +222,14 @@ impl Worker {
         }
     }
 
-    /// Returns how long it took for a split that is done, as far as `heartbeat`s tell; `None` of one that gave way meanwhile.
+    /// Returns how long a finished split took, as far as the `heartbeat`s tell; `None` if it was preempted in between.
     pub(in crate::state) fn split_duration(&self, now: Ticks, token: u64, heartbeat: Duration) -> Option<Duration> {
-        // One that nobody saw it begin took less than a heartbeat.
+        // A split whose start no heartbeat showed took less than a heartbeat.
         let took = || self.begun.get(&token).map_or(heartbeat, |begun| now - *begun);
         (!self.gave_way.contains_key(&token)).then(took)
     }
 
-    /// Returns for how long a split that it had begun with has given way.
+    /// Returns for how long a begun split has been preempted.
     pub(in crate::state) fn gives_way_for(&self, now: Ticks, token: u64) -> Option<Duration> {
         self.gave_way.get(&token).map(|since| now - *since)
     }
@@ -237,23 +238,23 @@ impl Worker {
         self.session.is_some() && !self.leaving
     }
 
-    /// Says whether it computes for more than one reader.
+    /// Says whether the worker is connected and serves more than one consumer.
     pub(in crate::state) fn is_of_fleet(&self) -> bool {
         self.is_live() && !self.is_local()
     }
 
-    /// Says whether it may be given a split. One that is slow has one at a time; a local one that rests has none.
+    /// Says whether the worker may get a split. A slow worker gets one at a time; a paused local worker gets none.
     pub(in crate::state) fn has_room(&self) -> bool {
         self.is_live() && self.credit > 0 && !self.is_paused() && !(self.slow && self.at_work().next().is_some())
     }
 
-    /// Splits that it has asked for and not been given.
+    /// Splits that the worker asked for and did not get yet.
     pub(in crate::state) fn credit(&self) -> u32 {
         self.credit
     }
 
-    /// Returns how much it holds, to give more to whoever holds least: of equals, a local one comes behind the others, and
-    /// one that is slow behind all.
+    /// Returns the worker's load: the scheduler prefers the least. Among equals a local worker comes after the others,
+    /// and a slow worker comes after all.
     pub(in crate::state) fn load(&self) -> usize {
         LOAD_OF_ONE * self.leases.len() + usize::from(self.is_local()) + if self.slow { SLOW_LOAD } else { 0 }
     }

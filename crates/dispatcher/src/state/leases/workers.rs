@@ -1,7 +1,6 @@
-//! What workers say: that they are there, what they hold, how much room they have.
+//! Messages of workers: hello, want, heartbeat, leave, and the end of a session.
 //!
-//! A worker that was silent or lost is not trusted with what it held: whoever came back with a token that is not the
-//! a current one is told so, lease by lease.
+//! A returning worker is told to revoke each lease whose token is no longer current.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::worker::Worker;
 use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
 use crate::state::{Effect, SessionId, State, revoke_event};
 
-/// What is kept of why a worker's cache folder is not written to.
+/// The longest reason that is kept for a cache folder that a worker does not write to.
 const DISK_OFF_CHARS_MAX: usize = 300;
 
 impl State {
@@ -72,7 +71,7 @@ impl State {
         self.keep_only(id, &kept, moved, out);
     }
 
-    /// After a hello: leases that the worker does not hold (it never heard of them) go to others.
+    /// After a hello: leases that the worker does not hold, because it never heard of them, go to other workers.
     fn keep_only(&mut self, id: WorkerId, kept: &BTreeSet<u64>, moved: bool, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let address = worker.address.clone();
@@ -84,7 +83,7 @@ impl State {
         }
         for (token, key) in same.into_iter().filter(|_| moved) {
             self.send_assignments(key, out);
-            // The ledger knows of the first lease of a split only.
+            // The ledger records only the first lease of a split.
             if self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).is_some_and(|first| first.token == token) {
                 let grant = Grant { token, worker: id, address: address.clone() };
                 out.push(Effect::Remember(Update::Grant(key, grant)));
@@ -92,7 +91,7 @@ impl State {
         }
     }
 
-    /// Returns whose session it is, if it still is one, and notes that it lives.
+    /// Returns the worker of a session that is still open, and notes that it is alive.
     fn heard_worker(&mut self, now: Ticks, session: SessionId) -> Option<&mut Worker> {
         let worker = self.workers.get_mut(self.worker_sessions.get(&session)?)?;
         worker.heard = now;
@@ -113,7 +112,7 @@ impl State {
         said: &WorkerHeartbeat,
         out: &mut Vec<Effect>,
     ) {
-        // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
+        // A worker gives the dispatcher up after a lease of silence. Answering each heartbeat would double their cost.
         let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
         let Some(worker) = self.heard_worker(now, session) else {
             self.counts.worker_heartbeats_refused += 1;
@@ -143,17 +142,17 @@ impl State {
             self.note_begun(now, id);
             new.into_iter().for_each(|token| self.has_finished(now, id, token, out));
         }
-        // A suspect waits for a worker that has nothing else to do; one that is slow has one split at a time.
+        // A suspect split waits for a worker without other work, and a slow worker gets one split at a time.
         self.changed |= has_changed && (was_slow || self.has_suspects());
     }
 
-    /// Notes the splits that a worker is at now.
+    /// Notes the splits that a worker computes now.
     pub(in crate::state) fn note_begun(&mut self, now: Ticks, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.note_begun(now, |key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
     }
 
-    /// Notes what a worker is at, once it was given a lease.
+    /// Notes the splits that a worker computes, after it got a lease.
     pub(in crate::state) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
         let priority = |key: &SplitKey| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority);
         if !self.workers.get(&id).is_some_and(|worker| worker.must_wait(token, priority)) {
@@ -178,7 +177,7 @@ impl State {
         }
     }
 
-    /// A worker is lost: its leases go to others, under new tokens.
+    /// A worker is lost: its leases go to other workers, under new tokens.
     pub(in crate::state) fn lose_worker(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.remove(&id) else { return };
         self.counts.workers_lost += u64::from(!worker.leaving);
@@ -196,7 +195,7 @@ impl State {
             self.drop_lease(key, token, out);
         }
         for key in suspects {
-            // Without a reader nothing is granted, and nobody could be told.
+            // A consumer without a session gets no grants, and could not be told of the error.
             if self.consumer(key.0).is_some_and(|c| c.attached.is_some() && key.1 >= c.frontier()) {
                 self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }

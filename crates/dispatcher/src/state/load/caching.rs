@@ -1,6 +1,7 @@
-//! What workers keep of jobs with `cache()` or `autocache()`, as they said it last: for people. Nothing is decided on it here.
+//! What workers cache of jobs with `cache()` or `autocache()`, as last reported: for people. Nothing is decided on it
+//! here.
 //!
-//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each job and worker that is connected.
+//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each job and connected worker.
 
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use forebay_proto::{Caching, WorkerCaching};
 
 use crate::state::{Job, SessionId, State};
 
-/// The longest text that is taken.
+/// The longest text that is accepted.
 const JSON_BYTES_MAX: usize = 64 << 10;
 
 impl State {
-    /// Takes what a worker says of jobs that it computes for.
+    /// Takes a worker's reports on jobs that it computes for.
     pub(in crate::state) fn note_caching(&mut self, session: SessionId, said: &[Caching]) {
         let Some(id) = self.worker_sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get(&id) else { return };
@@ -26,7 +27,7 @@ impl State {
         }
     }
 
-    /// A worker is gone, and with it what it kept in memory.
+    /// Forgets what a lost worker cached in memory.
     pub(in crate::state) fn forget_caching(&mut self, id: WorkerId) {
         for job in self.jobs.values_mut() {
             job.caching.remove(&id);
@@ -35,7 +36,7 @@ impl State {
 }
 
 impl Job {
-    /// Returns what workers keep of it.
+    /// Returns what workers cache of the job.
     pub(in crate::state) fn caching(&self) -> Vec<WorkerCaching> {
         let told = |(id, json): (&WorkerId, &Arc<str>)| WorkerCaching {
             worker: format!("{:032x}", id.0),

@@ -1,9 +1,13 @@
-//! What jobs on a dataset have shown, for its tenant's next ones: what its ops cost, what a trainer took for a row, where its jobs
-//! came to rest, and how often it was read. It belongs to no job and is in the ledger, so it outlives jobs and this process.
+//! Profiles of datasets, for the next jobs on them: what ops cost, how long a trainer took per row, with how many
+//! workers jobs were steady, and how often the dataset was read. A profile belongs to no job and is in the ledger, so
+//! it outlives jobs and this process.
 //!
-//! It changes with every heartbeat and is written seldom: a first time soon, and then once in [`WRITE_EVERY`] while it changes;
-//! [`SOON`] after a reader has left, by when its workers have said the rest; and when this process ends in peace.
-//! Bounds: [`DATASETS_MAX`] datasets, the longest unheard of goes; [`STEADY_STATES_MAX`] places of rest of each; and of its ops what `ops` says.
+//! It changes with every heartbeat and is written seldom: soon after its first change, then once in [`WRITE_EVERY`]
+//! while it changes, [`SOON`] after a consumer has left (its workers have reported the rest by then), and when this
+//! process stops in order.
+//!
+//! Bounds: [`DATASETS_MAX`] datasets, of which the least recently used goes; [`STEADY_STATES_MAX`] steady states of
+//! each; the bounds of `op_costs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,31 +24,31 @@ use crate::state::{Effect, State};
 
 /// Datasets that are remembered.
 pub(in crate::state) const DATASETS_MAX: usize = 128;
-/// Places of rest of one dataset: of each number of consumers, and of each aim, the last.
+/// Steady states of one dataset: the last one for each number of consumers and each objective.
 pub(in crate::state) const STEADY_STATES_MAX: usize = 8;
-/// How often one dataset is written while jobs on it run.
+/// How often a profile is written while jobs on its dataset run.
 pub(in crate::state) const WRITE_EVERY: Duration = Duration::from_secs(60);
-/// When it is written that is worth not waiting for that long. It is written no more often than this.
+/// How soon a first or a last change is written. No profile is written more often than this.
 const SOON: Duration = Duration::from_secs(2);
 
-/// All datasets; what was heard of last is at the end.
+/// All profiles; the most recently used is at the end.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct DatasetProfiles {
     profiles: VecDeque<DatasetProfile>,
     next_number: u64,
 }
 
-/// One of them.
+/// The profile of one dataset.
 #[derive(Debug, Clone)]
 struct DatasetProfile {
     tenant: String,
     dataset: String,
     ops: OpCosts,
     steady_states: VecDeque<SteadyStateRecord>,
-    /// Seconds of a trainer for a row.
+    /// Seconds that a trainer takes per row.
     step: Option<f64>,
     epochs_read: f64,
-    /// As it was written, whether there is more, and when that is written.
+    /// The profile as last written, whether it changed since, and when it is written next.
     written: Option<Arc<ProfileRecord>>,
     is_dirty: bool,
     due: Ticks,
@@ -85,7 +89,7 @@ impl DatasetProfiles {
         Self { profiles: records.into_iter().map(DatasetProfile::of).collect(), next_number }
     }
 
-    /// Returns what is known of a job's dataset, of which there is more now.
+    /// Returns the profile of a job's dataset to change it, and marks it as changed and as most recently used.
     fn touch(&mut self, now: Ticks, job: &JobRecord, out: &mut Vec<Effect>) -> &mut DatasetProfile {
         let profile =
             self.profiles.iter().position(|profile| profile.is_of(job)).and_then(|at| self.profiles.remove(at));
@@ -115,12 +119,12 @@ impl DatasetProfiles {
         self.profiles.iter().rev().find(|profile| profile.is_of(job))
     }
 
-    /// Returns what ops of the jobs on a job's dataset did.
+    /// Returns the op costs of all jobs on a job's dataset.
     pub(in crate::state) fn ops(&self, job: &JobRecord) -> Option<&OpCosts> {
         self.profile(job).map(|profile| &profile.ops)
     }
 
-    /// Ops of a job did more.
+    /// Adds op costs that a job reported.
     pub(in crate::state) fn add_ops(
         &mut self,
         now: Ticks,
@@ -132,37 +136,37 @@ impl DatasetProfiles {
         self.touch(now, job, out).ops.take(now, at, said);
     }
 
-    /// A consumer of a job has read so many epochs more.
+    /// Adds epochs that a consumer of a job has read.
     pub(in crate::state) fn add_epochs(&mut self, now: Ticks, job: &JobRecord, epochs: u64, out: &mut Vec<Effect>) {
         self.touch(now, job, out).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
     }
 
     /// Returns how many whole epochs of a job's dataset were read.
     pub(in crate::state) fn epochs_read(&self, job: &JobRecord) -> u32 {
-        // Thirds may add up to less than one.
+        // Three thirds may add up to slightly less than one.
         self.profile(job).map_or(0, |profile| (profile.epochs_read + 1e-6) as u32)
     }
 
-    /// Returns where a job with as many consumers, on the same samples and with the same aim, came to rest last.
+    /// Returns the last steady state of a job with as many consumers, on the same samples and with the same objective.
     pub(in crate::state) fn steady_state(&self, job: &JobRecord, objective: &Objective) -> Option<Rest> {
         let objective = objective.to_string();
         let is_alike = |r: &&SteadyStateRecord| (r.consumers, &r.objective) == (job.consumers, &objective);
         self.profile(job)?.steady_states.iter().find(is_alike).map(|r| r.state)
     }
 
-    /// Returns seconds that a trainer of such a job took for a row.
+    /// Returns the seconds that a trainer of such a job took per row.
     pub(in crate::state) fn step(&self, job: &JobRecord) -> Option<f64> {
         self.profile(job)?.step
     }
 
-    /// A trainer takes so many seconds for a row.
+    /// Notes the seconds that a trainer takes per row.
     pub(in crate::state) fn note_step(&mut self, now: Ticks, job: &JobRecord, step: f64, out: &mut Vec<Effect>) {
         if step.is_finite() && step > 0.0 {
             self.touch(now, job, out).step = Some(step);
         }
     }
 
-    /// A job is at rest.
+    /// Notes that a job is steady.
     pub(in crate::state) fn note_steady_state(
         &mut self,
         now: Ticks,
@@ -183,14 +187,14 @@ impl DatasetProfiles {
         steady_states.push_back(SteadyStateRecord { consumers, objective, state });
     }
 
-    /// A reader of a job has left: what is known is written once all of it is told.
+    /// A consumer of a job has left: writes the profile once the job's workers have reported the rest.
     pub(in crate::state) fn write_soon(&mut self, now: Ticks, job: &JobRecord) {
         if let Some(profile) = self.profiles.iter_mut().find(|profile| profile.is_of(job)) {
             profile.due = profile.due.min(now + SOON);
         }
     }
 
-    /// Writes what is due.
+    /// Writes the profiles that are due.
     pub(in crate::state) fn write(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         self.write_if(|profile| now >= profile.due, now + WRITE_EVERY, out);
     }
@@ -204,14 +208,14 @@ impl DatasetProfiles {
         }
     }
 
-    /// Returns what was written.
+    /// Returns the profiles as they were written.
     pub(in crate::state) fn written(&self) -> impl Iterator<Item = (DatasetKey, Arc<ProfileRecord>)> {
         self.profiles.iter().filter_map(|profile| profile.written.as_ref()).map(|record| (record.key(), record.clone()))
     }
 }
 
 impl State {
-    /// Writes what is left of what was learned, at the end.
+    /// Writes all changed profiles when this process stops.
     pub(crate) fn write_profiles(&mut self, out: &mut Vec<Effect>) {
         let never = Ticks(u64::MAX);
         self.profiles.write_if(|_| true, never, out);

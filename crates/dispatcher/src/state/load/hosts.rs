@@ -1,8 +1,8 @@
-//! The machines of a job's readers, where they say what these have to spare: to a policy, one with the cores of all of them. Readers on
-//! one machine have the same cores idle, which count once, and threads of their own.
+//! What the hosts of a job's consumers have to spare, combined to one host for the policy. Consumers on the same host
+//! report the same idle cores, which count once; each of them has threads of its own.
 //!
-//! What workers send is finished by the readers' own processes. What a batch takes workers is measured as a whole; by how much that
-//! would be more or less with another cut, the figures of ops say. Pure.
+//! Consumers' processes run the ops behind the placement boundary. The time of a batch on workers is measured as a
+//! whole; the op costs tell how it would change with another boundary. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::state::scaling::placement::BoundaryCosts;
 /// Thousandths of a core, or of the time.
 const MILLI: f64 = 1000.0;
 
-/// What one reader's machine had to spare in a window: sums over the times that it was said.
+/// The spare capacity that one consumer reported in a window: sums over its reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state) struct SpareCapacity {
-    /// What nobody had, and what the reader's threads had that compute.
+    /// Idle cores, and cores that the consumer's compute threads used.
     idle: u64,
     own: u64,
     pressure: u64,
     reports: u64,
-    /// As it was said last: all that the reader may use, whose they are, and whether it asks for threads.
+    /// As last reported: the cores that the consumer may use, the id of its host, and whether it asks for threads.
     limit_millicores: u32,
     machine: u64,
     asks: bool,
@@ -46,7 +46,7 @@ impl SpareCapacity {
         self.reports > 0
     }
 
-    /// Says whether somebody is to decide how many threads compute beside it.
+    /// Says whether the policy decides how many local threads compute for this consumer.
     pub(in crate::state) fn asks(&self) -> bool {
         self.asks
     }
@@ -59,46 +59,47 @@ impl SpareCapacity {
 /// Batches that were made in a window.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::state) struct BatchesMade {
-    /// A second, by threads at readers whose number is decided on, and by workers.
+    /// Batches per second, by local threads whose number the policy decides, and by workers.
     pub(in crate::state) local: f64,
     pub(in crate::state) remote: f64,
-    /// Rows of one.
+    /// Rows in a batch.
     pub(in crate::state) rows: f64,
-    /// What one takes workers: seconds of one thread. `None` while that is not known.
+    /// Seconds of one worker thread for a batch; `None` while that is unknown.
     pub(in crate::state) compute: Option<f64>,
 }
 
-/// What it takes to send a byte of rows.
+/// The CPU cost of sending a byte of rows.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::state) struct SendCost(Wire);
 
 impl SendCost {
-    /// Of a row's bytes, so many came over a network, of which each takes both sides as many seconds; the others were lent.
+    /// Of `row_bytes`, the part `received` came over a network, at these seconds per byte for each end; the rest was
+    /// lent in shared memory.
     pub(in crate::state) fn new(received: f64, row_bytes: f64, [send, receive]: [f64; 2]) -> Self {
         let share = if row_bytes > 0.0 { (received / row_bytes).min(1.0) } else { 0.0 };
         Self(Wire { send: send * share, receive: receive * share, bandwidth: None })
     }
 
-    /// Returns seconds of a worker's thread for so many bytes.
+    /// Returns the seconds of a worker's thread for so many bytes.
     pub(in crate::state) fn by_worker(&self, bytes: f64) -> f64 {
         self.0.send * bytes
     }
 }
 
-/// One machine with cores of its own, as all readers on it say: cores.
+/// The cores of one host, as all consumers on it report them.
 #[derive(Debug, Clone, Copy, Default)]
 struct HostCores {
     limit: f64,
-    /// Of each reader, added up; they all mean the same ones.
+    /// Sum over all consumers, which all report the same idle cores.
     idle: f64,
     consumers: f64,
-    /// Of all of their threads.
+    /// Sum over the compute threads of all consumers.
     own: f64,
     asks: bool,
 }
 
 impl HostCores {
-    /// Returns the machines, each of them once.
+    /// Returns the hosts, each of them once.
     fn of(consumers: &[SpareCapacity]) -> Vec<Self> {
         let (mut shared, mut alone): (BTreeMap<u64, Self>, Vec<Self>) = Default::default();
         for capacity in consumers.iter().filter(|capacity| capacity.is_reported()) {
@@ -127,14 +128,14 @@ impl HostCores {
         (self.idle / self.consumers + self.own).min(self.limit)
     }
 
-    /// Returns how many threads there may be.
+    /// Returns how many local threads there may be on this host.
     fn threads(&self) -> u32 {
         if self.asks { (self.limit as u32).max(1) } else { 0 }
     }
 }
 
-/// Returns the machines as one. `None` where there is nothing to say of them, nothing to choose, and nothing that a policy could not
-/// take for granted.
+/// Returns all hosts as one. `None` where there is nothing to tell a policy: no host is reported, there is no other
+/// boundary, and the objective is time.
 pub(in crate::state) fn combined(
     consumers: &[SpareCapacity],
     made: &BatchesMade,

@@ -1,7 +1,7 @@
-//! What the readers of one job take and its workers compute, window by window: what a policy decides on.
+//! What the consumers of one job take and what its workers compute, window by window: the input of the scaling policy.
 //!
-//! Pure, as the state is. How long a window is, `policy::scaling::window` says. Nothing of it is written down: after a
-//! restart it is measured again.
+//! Pure. `policy::scaling::window` says how long a window is. Nothing is persisted: after a restart it is measured
+//! again.
 //! Bounds: one sum for each consumer of the job.
 
 use std::collections::BTreeMap;
@@ -16,83 +16,83 @@ use super::network_cost::EndpointCost;
 use crate::state::limits::REPORTED_MAX;
 use crate::state::scaling::placement::BoundaryCosts;
 
-/// Milliseconds of a step that took less than can be seen.
+/// The duration, in milliseconds, of a step that was too short to measure.
 const STEP_MIN_MS: f64 = 0.5;
-/// What is left to be made by workers of what is asked for, at least: a share of it.
+/// The least share of the demand that remains for workers.
 const REST_MIN: f64 = 0.01;
 
-/// What one reader said in a window.
+/// What one consumer reported in a window.
 #[derive(Debug, Clone, Copy, Default)]
 struct ConsumerLoad {
     waited_ms: u64,
     step_ms: u64,
     batches: u64,
     rows: u64,
-    /// Of each heartbeat, the splits that were ahead, and the heartbeats.
+    /// The sum over heartbeats of the splits that were buffered ahead, and the number of heartbeats.
     ahead: (u64, u64),
-    /// Of its machine, where it says so.
+    /// What its host has to spare, if it reports that.
     spare_capacity: SpareCapacity,
-    /// What its local worker computed.
+    /// Rows that its local worker computed.
     local_rows: u64,
     /// Bytes that came over a network.
     received: u64,
 }
 
-/// Who computes for a job.
+/// The workers and threads that compute for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(in crate::state) struct Workforce {
-    /// As the job counts them.
+    /// Workers, in the units that the job counts in.
     pub(in crate::state) workers: u32,
-    /// Threads of one.
+    /// Threads of one such worker.
     pub(in crate::state) each: f64,
-    /// Those of all workers that there are.
+    /// Threads of all workers.
     pub(in crate::state) threads: f64,
-    /// Those beside readers that ask for some.
+    /// Local threads of consumers that ask for some.
     pub(in crate::state) local: u32,
 }
 
-/// One job's figures.
+/// The load of one job.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct JobLoad {
-    /// When the window began, and what all workers had spent on all jobs by then, in microseconds.
+    /// When the window began, and the microseconds that all workers had spent on all jobs by then.
     began: Ticks,
     spent_before: u64,
     consumers: BTreeMap<u32, ConsumerLoad>,
     compute_us: u64,
     rows: u64,
-    /// What local workers' threads took, which wait whenever they give way.
+    /// Microseconds of local threads, including the time for which they yielded to the trainer.
     local_us: u64,
-    /// The fewest workers in the window, and whether there were others.
+    /// The fewest workers in the window, and whether their number changed.
     workforce: Option<Workforce>,
     unsteady: bool,
-    /// Seconds of one thread for a row, and rows for a batch, as last known. While only local workers computed, which run all
-    /// ops, what a row costs them.
+    /// Seconds of one thread per row, and rows per batch, as last known. If only local workers computed, which run all
+    /// ops, the cost of all ops.
     row_cost: Option<RowCost>,
     batch_rows: Option<f64>,
     /// Threads of a worker, as last seen.
     threads: Option<f64>,
     /// Bytes of a row that came over a network, as last known.
     row_received: Option<f64>,
-    /// What a byte takes that does, workers and readers.
+    /// The CPU cost of a byte over the network, at workers and at consumers.
     network: [EndpointCost; 2],
 }
 
-/// What a row takes one thread, in seconds.
+/// Seconds of one thread per row.
 #[derive(Debug, Clone, Copy)]
 enum RowCost {
-    /// Of a worker, which runs the ops before the cut.
+    /// On a worker, which runs the ops before the placement boundary.
     OfWorkers(f64),
-    /// Of a local one, which runs all.
+    /// On a local worker, which runs all ops.
     Whole(f64),
 }
 
 impl JobLoad {
-    /// Begins the first window. `spent` is what all workers have spent on all jobs, in microseconds.
+    /// Begins the first window. `spent` is the microseconds that all workers have spent on all jobs.
     pub(in crate::state) fn new(now: Ticks, spent: u64) -> Self {
         Self { began: now, spent_before: spent, ..Self::default() }
     }
 
-    /// Begins another window: what was said so far is of something else.
+    /// Begins another window and drops this one's sums, which no longer apply.
     pub(in crate::state) fn restart(&mut self, now: Ticks, spent: u64) {
         let Self { row_cost, batch_rows, threads, row_received, network, .. } = *self;
         *self = Self { row_cost, batch_rows, threads, row_received, network, ..Self::new(now, spent) };
@@ -119,19 +119,19 @@ impl JobLoad {
         self.rows = self.rows.saturating_add(spent.rows);
     }
 
-    /// A worker says what it sent over a network.
+    /// Takes a worker's report of what it sent over a network.
     pub(in crate::state) fn send(&mut self, sent: &Sent) {
         self.network[0].add(sent.bytes, sent.nanos);
     }
 
-    /// The local worker of a reader says what it spent.
+    /// Takes a report of a consumer's local worker on the time that it spent.
     pub(in crate::state) fn spend_local(&mut self, consumer: u32, spent: &Spent) {
         let load = self.consumers.entry(consumer).or_default();
         load.local_rows = load.local_rows.saturating_add(spent.rows);
         self.local_us = self.local_us.saturating_add(spent.compute_us);
     }
 
-    /// Notes who computes now.
+    /// Notes which workers compute for the job now.
     pub(in crate::state) fn note_workforce(&mut self, workforce: Workforce) {
         let least = *self.workforce.get_or_insert(workforce);
         self.unsteady |= least != workforce;
@@ -142,7 +142,7 @@ impl JobLoad {
         });
     }
 
-    /// Splits are cut elsewhere from now on: some of this window come as they were.
+    /// The placement boundary moved: some splits of this window still have the old one.
     pub(in crate::state) fn note_boundary_moved(&mut self) {
         self.unsteady = true;
     }
@@ -152,9 +152,9 @@ impl JobLoad {
         self.batch_rows.filter(|rows| *rows > 0.0)
     }
 
-    /// Ends the window, if it has lasted long enough, and begins the next one. `workers` is how many of those there are it can
-    /// count on, where others share them; `spent` is what all workers have spent on all jobs, `costs` says what rows cost wherever
-    /// splits are cut.
+    /// Ends the window if it has lasted long enough, and begins the next one. `workers` is how many workers the job can
+    /// count on where jobs share them; `spent` is the microseconds that all workers have spent on all jobs; `costs`
+    /// returns the cost of rows at each placement boundary.
     pub(in crate::state) fn end(
         &mut self,
         now: Ticks,
@@ -170,7 +170,8 @@ impl JobLoad {
         self.learn(workforce, batches);
         let seconds = lasted.as_secs_f64();
         let all_threads = workforce.threads * seconds * 1e6;
-        // Threads whose number the user set are not decided on: what they make need not be made by anybody else.
+        // The policy does not decide on threads whose number the user set: their batches need not be made by anyone
+        // else.
         let [local, set] = [true, false].map(|is_asked| self.made_locally(is_asked) / seconds);
         let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
         let (costs, rows) = (costs(), self.batch_rows().unwrap_or(0.0));
@@ -206,7 +207,7 @@ impl JobLoad {
         Some(seen)
     }
 
-    /// Keeps what does not change from window to window, for one that does not say.
+    /// Keeps the figures that hold beyond the window, for windows that lack them.
     fn learn(&mut self, workforce: Workforce, batches: u64) {
         if workforce.workers > 0 {
             self.threads = Some(workforce.each);
@@ -226,7 +227,7 @@ impl JobLoad {
         }
     }
 
-    /// Returns the batches that local workers made, of readers that ask for threads, or of the others.
+    /// Returns the batches that local workers made, for consumers that ask for threads or for the others.
     fn made_locally(&self, is_asked: bool) -> f64 {
         let made = self.consumers.values().filter(|t| t.spare_capacity.asks() == is_asked);
         let rows = made.map(|t| t.local_rows).fold(0, u64::saturating_add) as f64;
@@ -237,7 +238,8 @@ impl JobLoad {
         self.consumers.values().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Each reader's batches, by the time that it did not wait. One that took none and waited for none takes less than one.
+    /// Sums up each consumer's batches by the time that it did not wait. A consumer that took none and did not wait
+    /// demands less than one.
     fn demand(&self, seconds: f64) -> Option<f64> {
         let of = |t: &ConsumerLoad| match t.batches {
             0 if t.step_ms > t.waited_ms => 1.0 / seconds,
@@ -265,7 +267,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { min: 1, max: 8 };
 
-    /// A pipeline that is cut nowhere.
+    /// A pipeline without a choice of boundaries.
     fn whole() -> BoundaryCosts {
         Placement::default().costs(&[])
     }
@@ -293,7 +295,7 @@ mod tests {
     fn a_window_says_what_is_asked_for_and_what_a_batch_costs() {
         let mut load = JobLoad::default();
         load.note_workforce(workforce(2, 8.0));
-        // Two readers: one steps for 50 ms, the other for 25; both wait for half of the time.
+        // Two consumers: one steps for 50 ms, the other for 25; both wait for half of the time.
         for _ in 0..4 {
             load.add(0, &said(250, 250, 5));
             load.add(1, &said(250, 250, 10));
@@ -307,7 +309,8 @@ mod tests {
             "{seen:?}"
         );
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
-        // What a batch costs is known from before; that the number of workers was another is said.
+        // The cost of a batch is known from before; the window is marked as unsteady because the number of workers
+        // changed.
         load.note_workforce(workforce(3, 12.0));
         load.note_workforce(workforce(1, 4.0));
         load.add(0, &said(0, 6000, 3));

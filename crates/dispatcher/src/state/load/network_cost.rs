@@ -1,31 +1,34 @@
-//! What it takes to send a byte of a job's rows over a network, on one side of it, as those who sent or received told it.
+//! The CPU cost of sending or receiving a byte of a job's rows over a network, as the processes at that end reported
+//! it.
 //!
-//! With TLS that is more than in the clear, and small messages take more than large ones: so it is measured, for each job. It is the median of the last few windows, each of [`WINDOW_BYTES`], so that a machine that was busy once says little.
-//! Pure. Bounds: [`WINDOWS`] figures.
+//! TLS costs more than plain connections, and small messages cost more than large ones, so the cost is measured for
+//! each job. It is the median of the last few windows of [`WINDOW_BYTES`], so a host that was busy once has little
+//! effect. Pure. Bounds: [`WINDOWS`] figures.
 
-/// Seconds of a core until that is measured: what the plain connection was measured to take.
+/// Seconds of a core per byte before the first window ends: measured on a plain connection.
 const BYTE_SECONDS_DEFAULT: f64 = 0.5e-9;
-/// Bytes after which it is: a window.
+/// Bytes in a window.
 pub(in crate::state) const WINDOW_BYTES: u64 = 16 << 20;
-/// Figures that are kept: an odd number has one in the middle.
+/// Windows that are kept: an odd number has one in the middle.
 const WINDOWS: usize = 5;
-/// More than any process says between two heartbeats is nonsense, and would overflow.
+/// The most bytes or nanoseconds that a process may report between two heartbeats: more is nonsense, and sums would
+/// overflow.
 const SAID_MAX: u64 = 1 << 48;
-/// Seconds of a core for a byte; more is nonsense, too.
+/// The most seconds of a core per byte: more is nonsense, too.
 const BYTE_SECONDS_MAX: f64 = 1e-6;
 
-/// One side.
+/// The cost at one end: at workers, or at consumers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state) struct EndpointCost {
     bytes: u64,
     nanos: u64,
-    /// Seconds for a byte in each of the last windows, and how many there were.
+    /// Seconds per byte in each of the last windows, and how many windows there were.
     recent: [f64; WINDOWS],
     windows: usize,
 }
 
 impl EndpointCost {
-    /// So many bytes took so much of threads' time.
+    /// Adds bytes, and the nanoseconds of threads that they took.
     pub(in crate::state) fn add(&mut self, bytes: u64, nanos: u64) {
         self.bytes += bytes.min(SAID_MAX);
         self.nanos += nanos.min(SAID_MAX);
@@ -35,7 +38,7 @@ impl EndpointCost {
         }
     }
 
-    /// Returns seconds of a core for a byte.
+    /// Returns the seconds of a core per byte.
     pub(in crate::state) fn of_byte(&self) -> f64 {
         let mut sorted = self.recent;
         let known = &mut sorted[..self.windows.min(WINDOWS)];

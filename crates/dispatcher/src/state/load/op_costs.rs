@@ -1,10 +1,11 @@
-//! What each op of a job costs, as workers and readers said it, and of jobs with the same pipeline before it: for people, and for
-//! the policy that decides on workers and on the cut (see `cuts`).
+//! What each op of a job costs, as workers and consumers report it: for people, and for the policy that decides on
+//! workers and on the placement boundary (see `placement`).
 //!
-//! What a row costs is the median of the last few windows, so that a storage that stalled once, or a thread that had no core, is
-//! not taken for the op. Kept for each dataset of a tenant, too (see `learned`): a second job of a pipeline begins with what the first
-//! one showed.
-//! Bounds: [`OPS_MAX`] ops of a job, of which [`WINDOWS`] figures are kept; [`WRITTEN_MAX`] ops of a dataset are written down.
+//! The cost of a row is the median of the last few windows, so a storage that stalled once, or a thread without a core,
+//! does not distort it. The costs are also kept for each dataset of a tenant (see `dataset_profile`): a second job with
+//! the same pipeline begins with them.
+//!
+//! Bounds: [`OPS_MAX`] ops of a job, with [`WINDOWS`] figures each; [`WRITTEN_MAX`] ops of a dataset are persisted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,17 +18,17 @@ use crate::records::{At, OpRecord};
 use crate::state::limits::WORKER_SHARE_MIN;
 use crate::state::{Effect, Job, SessionId, State};
 
-/// Ops of one job, each counted once for each place where it runs.
+/// Ops of one job, counted once for each side that runs them.
 pub(in crate::state) const OPS_MAX: usize = 256;
 /// Ops that are fused in one.
 const PLACES_MAX: usize = 64;
-/// Figures of a row's cost that are kept, and how long each is gathered.
+/// Windows that are kept of a row's cost, and how long one lasts.
 const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Ops of a dataset that are written down, with one median for all their windows: of more, the costliest. A record has some 2 KiB
-/// for ten ops, and 70 at the very most.
+/// Ops of a dataset that are persisted, with one median for all their windows; of more ops, the costliest. A record
+/// takes some 2 KiB for ten ops, and 70 KiB at most.
 pub(in crate::state) const WRITTEN_MAX: usize = 64;
-/// More than any process says between two heartbeats is nonsense, and would overflow.
+/// The most that a process may report between two heartbeats: more is nonsense, and sums would overflow.
 const SAID_MAX: u64 = 1 << 48;
 
 impl At {
@@ -40,7 +41,7 @@ impl At {
     }
 }
 
-/// The ops of a job, or of all jobs of a dataset.
+/// The ops of a job, or of all jobs on a dataset.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), Figures>);
 
@@ -48,9 +49,9 @@ pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), Figures>);
 #[derive(Debug, Clone, Default)]
 struct Figures {
     all: OpSums,
-    /// Since when, and what since then.
+    /// When the window began, and the sums since then.
     window: Option<(Ticks, OpSums)>,
-    /// Nanoseconds of a row in each of the last windows.
+    /// Nanoseconds per row in each of the last windows.
     rows_ns: VecDeque<f64>,
 }
 
@@ -74,7 +75,8 @@ impl Figures {
         Self { all: record.sums, window: None, rows_ns }
     }
 
-    /// Returns what a row takes lately: the median of the last windows, or all there is before the first has ended.
+    /// Returns the recent cost of a row: the median of the last windows, or the mean of everything before the first
+    /// window has ended.
     fn row_ns(&self) -> f64 {
         let mut sorted: Vec<_> = self.rows_ns.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
@@ -85,7 +87,7 @@ impl Figures {
         }
     }
 
-    /// Returns bytes of a row that comes out.
+    /// Returns the bytes of a row that comes out.
     fn bytes_out(&self) -> f64 {
         self.all.of_row(self.all.bytes_out) * self.all.rows_in as f64 / self.all.rows_out.max(1) as f64
     }
@@ -113,7 +115,7 @@ impl OpCosts {
         Self(records.iter().map(|op| ((op.at, op.places.clone()), Figures::of(op))).collect())
     }
 
-    /// Returns what is written down of them.
+    /// Returns what is persisted of the ops.
     pub(in crate::state) fn records(&self) -> Vec<OpRecord> {
         let record = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
             let (at, places) = (*at, places.clone());
@@ -127,18 +129,19 @@ impl OpCosts {
         ops
     }
 
-    /// Lists the pieces of work of which something was timed.
+    /// Lists the ops with timed samples.
     fn timed(&self) -> impl Iterator<Item = (At, &[u32], &Figures)> {
         self.0.iter().filter(|(_, figures)| figures.all.timed > 0).map(|((at, places), f)| (*at, &**places, f))
     }
 
-    /// Returns nanoseconds of a row that the op at a place takes where it runs by itself: at readers, or else at workers.
+    /// Returns the nanoseconds per row of an op that runs unfused: at consumers, or else at workers.
     pub(in crate::state) fn row_ns(&self, place: u32) -> Option<f64> {
         let at = |side: At| self.timed().find(|(at, places, _)| *at == side && **places == [place]);
         at(At::Consumer).or_else(|| at(At::Workers)).map(|(_, _, figures)| figures.row_ns())
     }
 
-    /// Returns bytes of a row between two ops, as the one before it or the one behind it showed them. `None` is what reads.
+    /// Returns the bytes of a row between two ops, as measured by the op before or by the op behind. `None` stands for
+    /// reading.
     pub(in crate::state) fn bytes_between(&self, before: Option<u32>, behind: Option<u32>) -> Option<f64> {
         let made = self.timed().find(|(_, places, f)| places.last().copied() == before && f.all.rows_out > 0);
         let taken = || self.timed().find(|(_, places, _)| behind.is_some() && places.first().copied() == behind);
@@ -146,9 +149,9 @@ impl OpCosts {
         made.or_else(|| taken().map(|(_, _, figures)| figures.all.of_row(figures.all.bytes_in)))
     }
 
-    /// Returns seconds that a row which workers sent took their threads up to the op at `last` (`None` is what reads), through which
-    /// every row went, whatever ops are fused with it. What they ran of the ops behind it is left out: of each, its place and what it
-    /// takes.
+    /// Returns the seconds of worker threads per sent row, up to and including the op at `last` (`None` stands for
+    /// reading). Every row passes that op, whatever ops are fused with it. `behind` gives the place and the cost of the
+    /// ops behind it, which are subtracted.
     pub(in crate::state) fn worker_row(&self, last: Option<u32>, behind: &BTreeMap<u32, f64>) -> Option<f64> {
         let before = |places: &[u32], row: f64| match places {
             [_, ..] if places.iter().all(|place| behind.contains_key(place)) => 0.0,
@@ -170,21 +173,22 @@ impl OpCosts {
         }
     }
 
-    /// Lists them in the order in which they run; `graph` knows their names.
+    /// Lists the ops in the order in which they run; `graph` knows their names.
     fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
         let named = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
             let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
             (Named::of(graph, order, &places), *at, figures.clone())
         };
         let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(named).collect();
-        // What the workers leave to a reader comes later.
+        // The consumer runs its ops after the workers.
         ops.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         ops.into_iter().map(|(named, at, figures)| figures.status(named, at, earlier)).collect()
     }
 }
 
 impl State {
-    /// A worker says what ops did. What one says of another tenant's job, or of another reader's, is not taken.
+    /// Takes a worker's report of op costs. A report on another tenant's job, or by another consumer's local worker, is
+    /// ignored.
     pub(in crate::state) fn note_op_costs(
         &mut self,
         now: Ticks,
@@ -207,7 +211,7 @@ impl State {
         }
     }
 
-    /// A reader says what ops did in its own process.
+    /// Takes a consumer's report of the ops that its process ran.
     pub(in crate::state) fn note_consumer_ops(
         &mut self,
         now: Ticks,
@@ -220,7 +224,8 @@ impl State {
         self.profiles.add_ops(now, &job.record, At::Consumer, said, out);
     }
 
-    /// Returns what the ops of a job cost; of one that has not done anything since this process began, what they did earlier.
+    /// Returns the op costs of a job. If it reported nothing since this process began, returns those of earlier jobs on
+    /// its dataset.
     pub(in crate::state) fn ops(&self, job: &Job) -> Vec<OpStatus> {
         let read = || {
             let graph = Graph::from_json(&job.record.graph).ok()?;

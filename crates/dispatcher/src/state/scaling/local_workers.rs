@@ -1,13 +1,18 @@
-//! Local workers: each computes for one reader alone, on that reader's machine, with cores that the trainer leaves idle.
+//! Local workers: each computes for one consumer alone, on that consumer's host, with cores that the trainer leaves
+//! idle.
 //!
-//! Such a worker is like any other, and its loss is any worker's loss. What differs: it is given splits of its reader only, which
-//! vouches for it with a key that both say,
-//! whatever the tenant's quota; it is not among the workers that are counted, wanted and paid for; what its threads took says
-//! nothing of others, because they give way to the trainer; a split that may end workers is tried there last; and the number of
-//! its threads changes while it runs. With none it rests: it is given nothing, and what waits there goes to others.
+//! A local worker is like any other, and so is its loss, with these differences:
+//! - It gets splits of its consumer only. Both show the same key, which proves that the consumer started it. The
+//!   tenant's quota does not apply.
+//! - It is not counted among the workers that are there, wanted and paid for.
+//! - The time of its threads is not used to estimate other workers, because they yield to the trainer.
+//! - It gets a split that may end workers only if there is no other worker.
+//! - The number of its threads changes while it runs. Without threads it is paused: it gets nothing, and its waiting
+//!   splits go to others.
 //!
-//! How many threads it has says the user, or, where the reader asks for that, the policy that decides on workers, too (`scale`): for
-//! all readers of a job together, dealt by what each can spare. What is short *now*, each reader looks itself; it may have fewer.
+//! The thread count is set by the user or, with `local="auto"`, by the scaling policy (`scale`): for all consumers of a
+//! job together, dealt by what each host can spare. Each consumer watches for a shortage itself, and may use fewer
+//! threads.
 
 use std::collections::HashMap;
 
@@ -22,18 +27,18 @@ use crate::state::leases::worker::Worker;
 use crate::state::limits::MILLICORES_MAX;
 use crate::state::{Effect, Job, SessionId, State};
 
-/// How many threads a reader's local worker should have.
+/// How many threads a consumer's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state) struct LocalThreads {
-    /// What its machine has to spare; `None` where it does not ask for threads.
+    /// What its host has to spare; `None` if the consumer asks for no threads.
     spare: Option<Spare>,
-    /// `None` while nothing is decided.
+    /// `None` before the first decision.
     wanted: Option<u32>,
 }
 
 impl LocalThreads {
-    /// Takes a heartbeat; returns the threads that are wanted. `is_alone` says that nobody else computes for this reader: then
-    /// it waits for no decision.
+    /// Takes a heartbeat; returns the wanted threads. If no other worker computes for this consumer (`is_alone`), it
+    /// does not wait for a decision.
     pub(in crate::state) fn take_heartbeat(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
         let Some(spare) = said.spare.filter(|spare| spare.asks) else {
             *self = Self::default();
@@ -53,7 +58,7 @@ impl LocalThreads {
 }
 
 impl Job {
-    /// Deals threads to the readers that ask for some, by what each has to spare. Those on one machine share what that has.
+    /// Deals threads to the consumers that ask for some, by what each has to spare. Consumers on one host share that.
     pub(in crate::state) fn deal_threads(&mut self, threads: u32) {
         let asking = || self.consumers.iter().filter_map(|c| c.local.spare);
         let mut per_host: HashMap<u64, u32> = HashMap::new();
@@ -71,7 +76,7 @@ impl Job {
 }
 
 impl State {
-    /// Refuses a local worker of a reader that there is not, or that is another tenant's.
+    /// Checks that the consumer of a local worker exists and is the tenant's own.
     ///
     /// # Errors
     /// NotFound.
@@ -81,8 +86,8 @@ impl State {
         if own && self.consumer(key).is_some() { Ok(()) } else { Err(no_job(key.0)) }
     }
 
-    /// Says whether a local worker shows the key that its reader says: then it was started by that one. Whoever has a token of the
-    /// tenant may say that it computes for a reader, and is given nothing.
+    /// Says whether a local worker shows the key of its consumer, which proves that the consumer started it. Anyone
+    /// with a token of the tenant may claim to compute for a consumer; without the key he gets nothing.
     pub(in crate::state) fn is_started_by_its_consumer(&self, worker: &Worker) -> bool {
         let attached = worker.only.and_then(|key| self.consumer(key)?.attached);
         attached.is_some_and(|attached| {
@@ -90,13 +95,13 @@ impl State {
         })
     }
 
-    /// Says whether a session is of a local worker that its reader did not start.
+    /// Says whether a session belongs to a local worker that its consumer did not start.
     pub(in crate::state) fn is_foreign(&self, session: SessionId) -> bool {
         let worker = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id));
         worker.is_some_and(|worker| worker.is_local() && !self.is_started_by_its_consumer(worker))
     }
 
-    /// Another reader has come: what local workers hold that an earlier one started goes to others.
+    /// Another process attached to a consumer: releases the leases of local workers that the previous process started.
     pub(in crate::state) fn revoke_from_foreign(&mut self, key: ConsumerKey, out: &mut Vec<Effect>) {
         let foreign = self.workers.iter().filter(|(_, w)| w.only == Some(key) && !self.is_started_by_its_consumer(w));
         let leases = |(id, w): (&WorkerId, &Worker)| {
@@ -110,7 +115,7 @@ impl State {
         }
     }
 
-    /// A local worker computes with so many threads from now on.
+    /// Sets how many threads a local worker computes with.
     pub(in crate::state) fn set_threads(
         &mut self,
         now: Ticks,
@@ -127,7 +132,7 @@ impl State {
         }
     }
 
-    /// Returns the threads that compute for each reader on its machine.
+    /// Returns the local threads that compute for each consumer.
     pub(in crate::state) fn local_threads(&self) -> HashMap<ConsumerKey, u32> {
         let mut threads = HashMap::new();
         for worker in self.workers.values().filter(|w| w.is_live() && self.is_started_by_its_consumer(w)) {

@@ -1,9 +1,10 @@
-//! Where a job's splits are cut in two, the ops behind it being run by its readers, and what that costs on both sides.
+//! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it. And the cost of
+//! each boundary on both sides.
 //!
-//! The places are the pipeline's own (`plan::cut`), the policy chooses among them, and a lease says which it was when it was granted.
-//! A chunk says itself which ops have run on it, so nobody has to agree on the cut: it may change from one lease to the
-//! next, and nothing of it is written down. A local worker runs all ops: it gives way to the trainer, and readers do not.
-//! Pure.
+//! The pipeline defines the legal boundaries (`plan::cut`), the policy chooses one, and a lease names the one that held
+//! when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change from
+//! one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
+//! consumer's process does not. Pure.
 
 use std::sync::Arc;
 
@@ -18,35 +19,35 @@ use crate::state::limits::WORKER_SHARE_MIN;
 use crate::state::load::op_costs::OpCosts;
 use crate::state::{Job, State};
 
-/// Seconds for each byte that goes in or out of an op of which nothing is known, but that it costs about as much as copying.
+/// Seconds per byte in or out of an op of unknown cost: about the cost of copying.
 const COPY_BYTE_SECONDS: f64 = 0.25e-9;
-/// Row ops that a worker is told to run, where it is to run all.
+/// `ops_on_worker` of a worker that runs all row ops.
 const ALL: u32 = u32::MAX;
 
-/// A place where splits may be cut.
+/// A legal boundary.
 #[derive(Debug, Clone)]
 struct Boundary {
-    /// Row ops before it.
+    /// How many row ops come before it.
     ops: u32,
-    /// The places in the graph of the op before it and of the one behind it.
+    /// The places in the graph of the op before it and of the op behind it.
     before: Option<u32>,
     behind: Option<u32>,
-    /// The name of the one behind it.
+    /// The name of the op behind it.
     name: &'static str,
-    /// Bytes of a row there, as far as its columns say.
+    /// Bytes of a row there, as far as its columns tell.
     row_bytes: f64,
 }
 
-/// The places of a job, the earliest first, and which it is.
+/// The legal boundaries of a job, the earliest first, and the index of the current one.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct Placement {
     boundaries: Vec<Boundary>,
     at: usize,
-    /// Rows of a batch, where it has any.
+    /// Rows of a batch, if the pipeline makes batches.
     pub(in crate::state) batch: Option<usize>,
 }
 
-/// What a row costs: seconds of a thread, and bytes, at each place.
+/// The cost of a row at each boundary, and the index of the current one.
 #[derive(Debug, Clone)]
 pub(in crate::state) struct BoundaryCosts {
     rows: Vec<RowCost>,
@@ -55,15 +56,15 @@ pub(in crate::state) struct BoundaryCosts {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct RowCost {
-    /// Of workers, more than where it is cut now.
+    /// Seconds of worker threads beyond those at the current boundary.
     more: f64,
-    /// Of the reader's process.
+    /// Seconds of the consumer's process.
     after: f64,
     bytes: f64,
 }
 
 impl Placement {
-    /// Finds the places of a job. One whose graph cannot be read has none, and nothing is decided.
+    /// Finds the boundaries of a job. If its graph cannot be read there are none, and nothing is decided.
     pub(in crate::state) fn of(record: &JobRecord) -> Self {
         let read = || {
             let stages = Stages::in_parts(&Graph::from_json(&record.graph).ok()?, record.deal().parts()).ok()?;
@@ -87,36 +88,36 @@ impl Placement {
         read().unwrap_or_default()
     }
 
-    /// Returns how many row ops a worker is told to run.
+    /// Returns how many row ops a worker is told to run; `None` if there is no choice.
     pub(in crate::state) fn ops_on_worker(&self, is_local: bool) -> Option<u32> {
         let boundary = self.boundaries.get(self.at).filter(|_| self.boundaries.len() > 1)?;
         Some(if is_local { ALL } else { boundary.ops })
     }
 
-    /// Cuts there from now on; the first place is 1. Returns whether it was another one.
+    /// Sets the boundary by its number, from 1 on. Returns whether it changed.
     pub(in crate::state) fn set(&mut self, cut: u32) -> bool {
         let at = (cut.max(1) as usize).min(self.boundaries.len().max(1)) - 1;
         std::mem::replace(&mut self.at, at) != at
     }
 
-    /// Returns the number of row ops before a place, where there is more than one.
+    /// Returns the number of row ops before a boundary; `None` if there is no choice.
     pub(in crate::state) fn ops_before(&self, cut: u32) -> Option<u32> {
         let last = self.boundaries.len().checked_sub(1).filter(|last| *last > 0)?;
         self.boundaries.get((cut.max(1) as usize - 1).min(last)).map(|boundary| boundary.ops)
     }
 
-    /// Returns what a row takes workers that run the ops before the cut, in seconds of a thread, as some jobs' ops show it: wherever
-    /// the splits of these were cut.
+    /// Returns the worker seconds per row at the current boundary, estimated from the op costs of jobs that may have
+    /// had another boundary.
     pub(in crate::state) fn worker_row(&self, ops: &OpCosts, costs: &BoundaryCosts) -> Option<f64> {
         let taken = self.boundaries.iter().zip(costs.rows.windows(2));
         let behind =
             taken.filter_map(|(boundary, rows)| Some((boundary.behind?, rows[0].after - rows[1].after))).collect();
-        // What workers run wherever it is cut ends with this; `None` is what reads.
+        // The last op that workers run at every boundary; `None` stands for reading.
         let last = self.boundaries.first().and_then(|boundary| boundary.before);
         Some(ops.worker_row(last, &behind)? - costs.rows.first()?.more)
     }
 
-    /// Returns what rows cost, as the first of some jobs' ops that says anything of an op shows it.
+    /// Returns the cost of rows at each boundary. For each op, the first of `shown` that has figures of it counts.
     pub(in crate::state) fn costs(&self, shown: &[&OpCosts]) -> BoundaryCosts {
         let between =
             |boundary: &Boundary| shown.iter().find_map(|ops| ops.bytes_between(boundary.before, boundary.behind));
@@ -139,7 +140,7 @@ impl Placement {
         BoundaryCosts { rows: if rows.is_empty() { vec![RowCost::default()] } else { rows }, at: self.at }
     }
 
-    /// Says which ops readers run, and what travels so; nothing where there is nothing to choose.
+    /// Says which ops consumers run, and the bytes of a row that travels; empty if there is no choice.
     pub(in crate::state) fn describe(&self, costs: &BoundaryCosts) -> String {
         if self.boundaries.len() < 2 {
             return String::new();
@@ -169,22 +170,23 @@ fn kib(bytes: f64) -> String {
 }
 
 impl BoundaryCosts {
-    /// Returns how many places there are.
+    /// Returns the number of boundaries.
     pub(in crate::state) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns the number of the place where it is cut; the first is 1.
+    /// Returns the number of the current boundary, from 1 on.
     pub(in crate::state) fn current_number(&self) -> u32 {
         self.at as u32 + 1
     }
 
-    /// Returns what a row takes the reader's process where it is cut: seconds, and bytes.
+    /// Returns the cost of a row at the current boundary: seconds of the consumer's process, and bytes.
     pub(in crate::state) fn current(&self) -> (f64, f64) {
         self.rows.get(self.at).map_or((0.0, 0.0), |row| (row.after, row.bytes))
     }
 
-    /// Returns what a batch of so many rows takes, of which workers spend `compute` seconds of one thread.
+    /// Returns the cost of a batch of so many rows at each boundary; at the current one workers spend `compute` seconds
+    /// of one thread.
     pub(in crate::state) fn of_batch(&self, rows: f64, compute: f64) -> Arc<[Cut]> {
         let of = |row: &RowCost| Cut {
             before: (compute + row.more * rows).max(compute * WORKER_SHARE_MIN),
@@ -196,14 +198,14 @@ impl BoundaryCosts {
 }
 
 impl State {
-    /// Returns what the rows of a job cost, as its own ops show it, and where they do not, those of earlier jobs on its dataset.
+    /// Returns the row costs of a job, from its own ops, and where they lack figures from earlier jobs on its dataset.
     pub(in crate::state) fn boundary_costs(&self, job: &Job) -> BoundaryCosts {
         let shown: Vec<_> = std::iter::once(&job.op_costs).chain(self.profiles.ops(&job.record)).collect();
         job.placement.costs(&shown)
     }
 
-    /// Decides where a job is cut, as its policy may, and nothing else of it: for the simulation. Returns how many row ops workers are
-    /// told to run.
+    /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns how many
+    /// row ops workers are told to run.
     pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
         let id = *self.names.get(&whole(tenant, name))?;
         let workers = self.jobs.get(&id)?.scale.wanted().unwrap_or(1);

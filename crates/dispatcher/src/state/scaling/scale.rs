@@ -1,7 +1,8 @@
-//! How many workers each job gets, and the pool: runs the policy on each window of each job, and keeps what it decided.
+//! How many workers each job, and all jobs together, want: runs the policy on each window of each job, and keeps its
+//! decisions.
 //!
-//! Nothing here starts or ends a worker, or gives a split to another one: it says what is wanted, and why. Bounds: the last
-//! [`DECISIONS_MAX`] decisions of a job; one that says the same as the one before is not kept.
+//! This module starts and ends no workers and moves no splits; it says how many workers are wanted, and why. Bounds:
+//! the last [`DECISIONS_MAX`] decisions of a job; a decision that says the same as the previous one is not kept.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,29 +24,29 @@ use crate::state::{Effect, Job, SessionId, State};
 
 /// Decisions of a job that are kept.
 const DECISIONS_MAX: usize = 64;
-/// Decisions of each job in a list of all of them.
+/// Decisions of each job in a list of all jobs.
 const LISTED_MAX: usize = 4;
 
-/// What the policy has made of a job.
+/// The policy's state and decisions for one job.
 #[derive(Debug, Clone)]
 pub(in crate::state) struct Scale {
     previous: Previous,
-    /// `None` while nothing is decided.
+    /// `None` before the first decision.
     wanted: Option<u32>,
-    /// What it counts as a worker, of those that are wanted and of those that there are. Where kinds are decided on, these are not the same
-    /// machines.
+    /// What counts as one worker, among the wanted workers and among the present ones. They differ where the dispatcher
+    /// decides on worker types.
     unit: Unit,
     counted: Unit,
     decisions: VecDeque<KeptDecision>,
 }
 
-/// A decision, when it was made, and what was wanted before.
+/// A decision, when it was made, and how many workers were wanted before.
 #[derive(Debug, Clone)]
 struct KeptDecision {
     at: Ticks,
     before: u32,
     decision: Decision,
-    /// Which ops readers run with it, in words.
+    /// Which ops consumers run with it, in words.
     boundary: String,
 }
 
@@ -69,13 +70,13 @@ impl Scale {
         self.decisions.is_empty()
     }
 
-    /// Begins with what another job showed, and what counts as a worker.
+    /// Begins with what another job showed, and with what counts as a worker.
     pub(in crate::state) fn begin(&mut self, previous: Previous, unit: Unit) {
         (self.previous, self.counted) = (previous, unit);
     }
 
     fn keep(&mut self, at: Ticks, before: u32, decision: Decision, boundary: String) {
-        // The same number of other workers, while these are replaced, is the same need.
+        // While workers are replaced by others of another type, an equal number is the same need.
         if self.wanted != Some(decision.workers) {
             (self.wanted, self.unit) = (Some(decision.workers), self.counted.clone());
         }
@@ -96,7 +97,7 @@ impl Scale {
             before: kept.before,
             workers: kept.decision.workers,
             reason: kept.decision.to_string(),
-            // Finite numbers and names: they serialise.
+            // Finite numbers and names always serialise.
             json: serde_json::to_string(&kept.decision).unwrap_or_default(),
             cut: kept.boundary.clone(),
         };
@@ -105,13 +106,13 @@ impl Scale {
 }
 
 impl State {
-    /// Sets who decides. What was decided before is forgotten.
+    /// Sets the policy. Earlier decisions are forgotten.
     pub(crate) fn set_scaling(&mut self, scaling: Scaling) {
         self.scaling = scaling;
         self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
     }
 
-    /// A worker says what it spent. What one says of another tenant's job is not taken.
+    /// Takes a worker's report of the time that it spent. A report on another tenant's job is ignored.
     pub(in crate::state) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
         let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
         for &Spent { job, compute_us, rows } in spent {
@@ -127,14 +128,15 @@ impl State {
                     job.cost.add(worker, spent);
                     self.spent_us = self.spent_us.saturating_add(spent.compute_us);
                 }
-                // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
+                // A local thread yields to the trainer, so its time tells nothing of the fleet's workers.
                 Some((id, consumer)) if id == spent.job => job.load.spend_local(consumer, spent),
                 Some(_) => {}
             }
         }
     }
 
-    /// A worker says what it sent to readers. What one says of another tenant's job, or of what is sent within a machine, is not taken.
+    /// Takes a worker's report of what it sent to consumers. Reports on another tenant's job, or on data sent within a
+    /// host, are ignored.
     pub(in crate::state) fn note_sent(&mut self, session: SessionId, sent: &[Sent]) {
         let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
         for sent in sent.iter().filter(|_| !worker.is_local()) {
@@ -144,7 +146,7 @@ impl State {
         }
     }
 
-    /// Looks at the windows of all jobs that are read.
+    /// Runs the policy on all jobs that are read.
     pub(in crate::state) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let tenant_mixes = self.tenant_mixes();
         let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
@@ -193,14 +195,14 @@ impl State {
         }
     }
 
-    /// Keeps a decision, and cuts the job's splits where it says from now on.
+    /// Keeps a decision, and sets the job's placement boundary.
     pub(in crate::state) fn decided(&mut self, now: Ticks, id: u64, before: u32, decision: Decision) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let moved = decision.cut.is_some_and(|cut| job.placement.set(cut));
         if moved {
             job.load.note_boundary_moved();
         }
-        // A policy counts places, people count ops.
+        // A policy numbers boundaries; people count ops.
         let decision = Decision { cut: decision.cut.and_then(|cut| job.placement.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
         let boundary = job.placement.describe(&self.boundary_costs(job));
@@ -211,7 +213,7 @@ impl State {
         job.scale.keep(now, before, decision, boundary);
     }
 
-    /// Returns the jobs that are read, or were a moment ago.
+    /// Returns the jobs that are read, or were read a moment ago.
     pub(in crate::state) fn going_on(&self, now: Ticks) -> impl Iterator<Item = &Job> {
         let timeout = self.timing.consumer_timeout;
         self.jobs.values().filter(move |job| {
@@ -220,13 +222,14 @@ impl State {
         })
     }
 
-    /// Returns what the jobs want together. Unknown for as long as that of one is: after a restart, too.
+    /// Returns how many workers all jobs together want. Unknown while it is unknown for one of them, so after a
+    /// restart, too.
     pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
         let jobs = self.going_on(now);
         let mut sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
         let (workers_max, (kinds, others)) = (self.scaling.workers_max, self.types_wanted());
         if !kinds.is_empty() {
-            // Of larger ones it takes fewer.
+            // Fewer workers suffice if they are larger.
             sum = kinds.iter().try_fold(others, |sum, kind| Some(sum.saturating_add(kind.wanted?)));
         }
         GetScaleResponse {
@@ -238,7 +241,8 @@ impl State {
         }
     }
 
-    /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
+    /// Counts the workers by the tenant that they serve, without local workers: these serve one consumer, and nobody
+    /// starts or ends them for the jobs.
     pub(in crate::state) fn tenant_mixes(&self) -> TenantMixes {
         let mut tenant_mixes = TenantMixes::new();
         for worker in self.fleet_workers() {
@@ -248,8 +252,8 @@ impl State {
         tenant_mixes
     }
 
-    /// Returns what each job that is read can count on. What is there for all is no job's own: with all of it, none would ever see that it
-    /// has what it wanted.
+    /// Returns the portion of the workers that each job can count on. If each job counted all of them, none would ever
+    /// find that it has what it wanted.
     fn portions(&self, tenant_mixes: &TenantMixes) -> Vec<Portion> {
         let read: Vec<_> = self.jobs.values().filter(|job| job.is_read()).collect();
         let claims = read.iter().map(|job| claim(job, tenant_mixes));
@@ -268,10 +272,10 @@ impl State {
     }
 }
 
-/// Workers, by whom they serve.
+/// Workers by the tenant that they serve.
 pub(in crate::state) type TenantMixes = HashMap<Option<Arc<str>>, Mix>;
 
-/// What a job can count on of the workers that compute for it: so many, and so much of their time.
+/// What a job can count on of the workers that compute for it: a number of workers, and a share of their time.
 #[derive(Debug, Clone, Copy)]
 struct Portion {
     workers: u32,
@@ -282,8 +286,8 @@ impl Portion {
     const ALL: Self = Self { workers: u32::MAX, part: 1.0 };
 }
 
-/// Returns what is to be made small for a job: each of its readers has a machine that costs, and workers cost what those say that may
-/// compute for it.
+/// Returns the objective for a job: each of its consumers has a host that costs, and workers cost what those report
+/// that may compute for it.
 pub(in crate::state) fn objective_of(
     job: &Job,
     objective: Objective,
@@ -293,7 +297,7 @@ pub(in crate::state) fn objective_of(
     priced(objective.with_trainers(job.consumers.len() as u32), workers.values().filter(own))
 }
 
-/// Returns the workers that may compute for a tenant: its own, and those for everybody.
+/// Returns the workers that may compute for a tenant: its own, and those for all tenants.
 pub(in crate::state) fn mix_of(tenant_mixes: &TenantMixes, tenant: &str) -> Mix {
     let own = tenant_mixes.iter().filter(|(serves, _)| serves.as_deref().is_none_or(|serves| serves == tenant));
     own.map(|(_, mix)| mix.clone())
@@ -304,7 +308,7 @@ pub(in crate::state) fn mix_of(tenant_mixes: &TenantMixes, tenant: &str) -> Mix 
         .unwrap_or_default()
 }
 
-/// What a job would have: what is wanted for it, or all that there is while that is not known.
+/// Returns a job's claim: the workers that it wants, or all present ones while that is unknown.
 fn claim(job: &Job, tenant_mixes: &TenantMixes) -> Claim {
     let all = || mix_of(tenant_mixes, &job.record.tenant).workers;
     let JobRecord { priority, weight, .. } = *job.record;

@@ -1,5 +1,5 @@
-//! What a job begins with, before anything of it is measured: where the last one on its samples came to rest; or, where none did, what
-//! follows from what ops of such jobs cost and from what a trainer took for a row. The policy confirms either.
+//! The first decision on a job, before anything of it is measured: the steady state of the last job on its samples or,
+//! if there is none, the solution for known op costs and a known trainer speed. The policy then confirms it.
 
 use forebay_core::Ticks;
 use forebay_policy::placement::{Finishing, Model, Wire};
@@ -10,8 +10,8 @@ use crate::options::Scaling;
 use crate::state::{Job, State};
 
 impl State {
-    /// A job of which nothing was decided yet begins. Not before it is read, or just opened: of jobs that nobody comes back to after a
-    /// restart nothing is wanted.
+    /// Makes the first decision on a job when it is opened or first read. A job that nobody returns to after a restart
+    /// wants no workers.
     pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
         let Scaling { policy, objective, .. } = self.scaling;
         let Some(job) = self.jobs.get(&id).filter(|job| job.scale.is_new()) else { return };
@@ -23,8 +23,8 @@ impl State {
         self.decided(now, id, decision.workers, decision);
     }
 
-    /// Solves for a job with what others on its dataset showed. `None` where that is not enough, or no worker says how many threads
-    /// it has.
+    /// Solves for a job with its dataset's profile. `None` if the profile lacks figures, or no worker reports its
+    /// threads.
     fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
         let Scaling { policy, workers_max, .. } = self.scaling;
         let ops = self.profiles.ops(&job.record)?;

@@ -82,14 +82,14 @@ fn a_job_begins_where_one_came_to_rest_under_the_dispatcher_before() {
     let twin = world.state.list_jobs(world.now, None, "twin").remove(0);
     let told: Vec<_> = twin.decisions.iter().map(|d| &*d.reason).collect();
     assert_eq!((twin.workers, told), (3, vec!["3 workers to begin with, as was right for these samples before"]));
-    // Its reader comes back, and goes on as before.
+    // Its consumer comes back, and goes on as before.
     (0..3).for_each(|worker| world.hello(worker));
     world.attach(ENDLESS, 0, 3);
     assert_eq!(world.workers_of("job 1"), 3);
     (0..40).for_each(|_| half_second_of(&mut world, &[ENDLESS], 3, 31));
     let goes_on = world.state.list_jobs(world.now, None, "job 1").remove(0);
     assert!(goes_on.decisions.iter().all(|d| d.workers == 3), "{goes_on:?}");
-    // What is decided is not begun anew with each reader that comes.
+    // What is decided is not begun anew with each consumer that comes.
     let session = world.consumers[ENDLESS].session.take().expect("connected");
     world.input(Input::ConsumerGone { session });
     world.attach(ENDLESS, 0, 3);

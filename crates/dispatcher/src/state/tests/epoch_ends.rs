@@ -1,11 +1,11 @@
-//! Readers that end epochs together: what they are told, and of whom.
+//! Consumers that end epochs together: what they are told, and of whom.
 
 use forebay_plan::Ending;
 use forebay_proto::Steps;
 
 use super::*;
 
-/// The readers of a job of two that end epochs together.
+/// The consumers of a job of two that end epochs together.
 const RANKS: [usize; 2] = [5, 6];
 
 fn world(ending: Ending) -> World {
@@ -81,7 +81,7 @@ fn who_lives_is_waited_for_and_who_is_not_there_is_named() {
     says(&mut world, 0, 1, 4, false, 2);
     world.pass(Duration::from_millis(50), None);
     assert_eq!(world.consumers[RANKS[0]].missing, [(1, None)]);
-    // Another reader of it begins later, and will never say how many there were.
+    // Another consumer of it begins later, and will never say how many there were.
     world.attach(RANKS[1], 0, 4);
     says(&mut world, 1, 2, 1, false, 0);
     world.pass(Duration::from_millis(50), None);

@@ -1,4 +1,4 @@
-//! Who gets what: by weight, and not from workers that a reader cannot reach.
+//! Who gets what: by weight, and not from workers that a consumer cannot reach.
 
 use super::*;
 

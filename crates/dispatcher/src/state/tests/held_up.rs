@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::leases::held_up::JOBS_MAX;
 
-/// Another job of as many splits as are wanted, and its reader. Of tenant `a` in a world with tenants, as the first.
+/// Another job of as many splits as are wanted, and its consumer. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {
     let (name, graph) = (name.to_owned(), name.to_owned());
     world.create(JobRecord { name, graph, ..record(TWIN_OF) });
@@ -21,7 +21,7 @@ fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     world.flush();
 }
 
-/// How many splits of a reader a worker holds.
+/// How many splits of a consumer a worker holds.
 fn held(world: &World, worker: usize, consumer: usize) -> usize {
     let (job, consumer) = world.consumers[consumer].key;
     world.workers[worker].held.values().filter(|lease| (lease.job, lease.consumer) == (job, consumer)).count()

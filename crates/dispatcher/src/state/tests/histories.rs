@@ -67,7 +67,7 @@ impl World {
         for _ in 0..40 {
             for i in 0..WORKERS {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
-                // Where only one may compute for all readers of a tenant, it has to have the room.
+                // Where only one may compute for all consumers of a tenant, it has to have the room.
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
                 let finished = self.workers[i].held.keys().copied().collect();
                 let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };

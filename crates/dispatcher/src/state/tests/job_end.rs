@@ -1,15 +1,15 @@
-//! When a job is over: once its readers have acknowledged all of it.
+//! When a job is over: once its consumers have acknowledged all of it.
 
 use super::*;
 
-/// The readers of a job of two, which has three epochs.
+/// The consumers of a job of two, which has three epochs.
 const CONSUMERS: [usize; 2] = [0, 1];
 
 fn end() -> Position {
     Position::new(JOBS[0].1, 0)
 }
 
-/// A reader goes on at the end of its job: its session broke, or its state was saved there.
+/// A consumer goes on at the end of its job: its session broke, or its state was saved there.
 fn comes_back_at_the_end(world: &mut World, consumer: usize) -> SessionId {
     let (session, key) = (world.session(), world.consumers[consumer].key);
     world.consumers[consumer].session = Some(session);

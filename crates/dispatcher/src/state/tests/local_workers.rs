@@ -4,7 +4,7 @@ use forebay_proto::Spare;
 
 use super::*;
 
-/// A local worker of the first of two readers of the same job, and a worker for everybody.
+/// A local worker of the first of two consumers of the same job, and a worker for everybody.
 fn with_local() -> World {
     let mut world = World::new();
     world.local = Some((LOCAL, world.consumers[0].key));
@@ -24,7 +24,7 @@ fn threads(world: &mut World, threads: u32) {
     world.flush();
 }
 
-/// The readers of the splits that a worker holds.
+/// The consumers of the splits that a worker holds.
 fn held(world: &World, worker: usize) -> Vec<ConsumerKey> {
     world.workers[worker].held.values().map(|lease| (lease.job, lease.consumer)).collect()
 }
@@ -204,7 +204,7 @@ fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_giv
 
 #[test]
 fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
-    // Whether the reader says what its machine has to spare, or says nothing.
+    // Whether the consumer says what its machine has to spare, or says nothing.
     let spare =
         Spare { millicores: 3000, own_millicores: 2000, limit_millicores: 4000, threads: 2, ..Spare::default() };
     for spare in [None, Some(spare)] {
@@ -276,7 +276,7 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
     assert_eq!((told(&mut world, false), told(&mut world, true)), (0, 3));
 }
 
-/// A worker that says it is the local one of the first reader and shows another key than that one says, with a lease that another
+/// A worker that says it is the local one of the first consumer and shows another key than that one says, with a lease that another
 /// worker has.
 fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
     let (session, key) = (world.session(), world.consumers[0].key);
@@ -316,7 +316,7 @@ fn a_worker_that_the_consumer_did_not_start_is_given_nothing_of_its_and_is_not_b
     let jobs = world.state.list_jobs(world.now, None, "job 0");
     assert_eq!((jobs[0].local_threads, jobs[0].caching.len()), (0, 0));
     assert!(world.state.workers[&WorkerId(1)].finished.is_empty());
-    // One that the reader started is given them, and what it says of other jobs is not taken.
+    // One that the consumer started is given them, and what it says of other jobs is not taken.
     world.local = Some((LOCAL, world.consumers[0].key));
     world.input(Input::WorkerGone { session });
     world.hello(LOCAL);

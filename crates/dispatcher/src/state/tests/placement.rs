@@ -15,7 +15,7 @@ fn held(world: &World, worker: usize) -> Vec<Option<u32>> {
     world.workers[worker].held.values().map(|lease| lease.ops).collect()
 }
 
-/// A job on images that are cropped, normalised and cast; returns its reader.
+/// A job on images that are cropped, normalised and cast; returns its consumer.
 fn create(world: &mut World, name: &str) -> usize {
     let record = of(graph().to_json());
     world.create(JobRecord {
@@ -66,7 +66,7 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
     assert!(shown(&world, "cut").cut.starts_with("readers run normalize, cast"));
 }
 
-/// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the reader normalises each
+/// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the consumer normalises each
 /// within 20 ms. `asks` says whether it has threads beside it that are decided on.
 fn half_second(world: &mut World, consumer: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
@@ -113,7 +113,7 @@ fn taken_back(asks: bool) {
     assert_eq!(told(&world), "readers run no ops");
 }
 
-/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many nanoseconds. The reader
+/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many nanoseconds. The consumer
 /// normalises each row within 30 us.
 fn half_second_over_a_network(world: &mut World, consumer: usize, byte_ns: Option<u64>) {
     world.half_second();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three workers, one after the other, take the first split of a reader and are lost; with `noticed`, its reader says
+/// Three workers, one after the other, take the first split of a consumer and are lost; with `noticed`, its consumer says
 /// first that it cannot fetch the split.
 fn lose_three(noticed: bool) -> World {
     let mut world = World::new();
@@ -75,7 +75,7 @@ fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
             world.input(Input::Unreachable { session, position, token, error });
             world.flush();
         }
-        // The readers were faster.
+        // The consumers were faster.
         world.input(Input::WorkerGone { session: last });
         world.flush();
         last = session;

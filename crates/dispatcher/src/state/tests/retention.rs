@@ -4,7 +4,7 @@ use super::*;
 use crate::options::Retention;
 
 const EMPTY: usize = 2;
-/// Longer than a reader may take to come back.
+/// Longer than a consumer may take to come back.
 const MOMENT: Duration = Duration::from_secs(11);
 
 fn world(jobs: usize, age: Duration) -> World {

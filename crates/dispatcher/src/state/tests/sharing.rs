@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Which worker has each split of a reader.
+/// Which worker has each split of a consumer.
 fn held(world: &World, consumer: usize) -> Vec<(u64, u128)> {
     let leases = world.state.consumer(world.consumers[consumer].key).expect("a reader's").leases();
     leases.iter().map(|(p, holder)| (p.ordinal, holder.worker.0)).collect()

@@ -1,4 +1,4 @@
-//! What samples that were left out may take in the ledger, whatever a reader says of them.
+//! What samples that were left out may take in the ledger, whatever a consumer says of them.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A reader of the endless job that has seen splits end in `took`, and two workers without leases.
+/// A consumer of the endless job that has seen splits end in `took`, and two workers without leases.
 fn paced(took: Duration, window: u32) -> (World, ConsumerKey) {
     let mut world = World::new();
     (0..2).for_each(|i| world.hello(i));
@@ -45,7 +45,7 @@ fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
     want(&mut world, 0, 4);
     world.pass(Duration::from_secs(3), None);
     assert_eq!(holders(&world, key).1.len(), 1);
-    // The reader consumes it: both let go, and one that is slow may try again.
+    // The consumer consumes it: both let go, and one that is slow may try again.
     let seen = world.consumers[ENDLESS].position;
     world.consume(ENDLESS);
     world.flush();

@@ -1,4 +1,4 @@
-//! A model of workers, readers, disk and crashes around the state.
+//! A model of workers, consumers, disk and crashes around the state.
 //!
 //! It uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
@@ -21,7 +21,7 @@ pub(super) const WORKERS: usize = 3;
 /// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
 pub(super) const JOBS: [(&[Option<u64>], u64); 4] =
     [(&[Some(3), Some(2)], 3), (&[None], 1), (&[Some(0)], 2), (&[Some(1)], 0)];
-/// The reader of a job without end.
+/// The consumer of a job without end.
 pub(super) const ENDLESS: usize = 2;
 
 pub(super) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
@@ -32,13 +32,13 @@ pub(super) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
 pub(super) const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
 /// A job with the samples of this one may be added.
 pub(super) const TWIN_OF: usize = 1;
-/// Its reader.
+/// Its consumer.
 pub(super) const TWIN: usize = 5;
-/// The worker that may be a local one: of the first reader, whose tenant it serves.
+/// The worker that may be a local one: of the first consumer, whose tenant it serves.
 pub(super) const LOCAL: usize = 1;
-/// What it shows, and what readers say that local workers show.
+/// What it shows, and what consumers say that local workers show.
 pub(super) const LOCAL_KEY: [u8; 16] = [7; 16];
-/// A reader of the default tenant that begins at the start, and has room for one split.
+/// A consumer of the default tenant that begins at the start, and has room for one split.
 pub(super) fn attachment(session: SessionId, consumer: ConsumerKey) -> Attachment {
     let local_key = JobKey::from_bytes(&LOCAL_KEY);
     Attachment { session, consumer, window: 1, local_key, ..Attachment::default() }
@@ -96,7 +96,7 @@ pub(super) struct ConsumerModel {
     pub(super) missing: Vec<(u32, Option<u64>)>,
 }
 
-/// What is said of half a second by a reader whose steps took so long in all, and that waited for the rest; a batch has one row.
+/// What is said of half a second by a consumer whose steps took so long in all, and that waited for the rest; a batch has one row.
 pub(super) fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat {
     ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ..ConsumerHeartbeat::default() }
 }
@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) now: Ticks,
     /// Whether jobs and workers are of tenants.
     pub(super) tenants: bool,
-    /// A local worker, and its reader.
+    /// A local worker, and its consumer.
     pub(super) local: Option<(usize, ConsumerKey)>,
     pub(super) outbox: Outbox<Effect>,
     pub(super) writing: VecDeque<crate::records::Batch>,
@@ -324,7 +324,7 @@ impl World {
         self.input(Input::Attach(Attachment { tenant, position, resume, window, ..attachment(session, consumer) }));
     }
 
-    /// A reader consumes the split at its position, if it was told who holds it.
+    /// A consumer consumes the split at its position, if it was told who holds it.
     pub(super) fn consume(&mut self, i: usize) {
         let consumer = &mut self.consumers[i];
         let (job, c) = (&JOBS[self.state.jobs[&consumer.key.0].record.seed as usize], consumer.key.1 as usize);
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// A reader leaves out a sample of the split that it is at.
+    /// A consumer leaves out a sample of the split that it is at.
     pub(super) fn lose(&mut self, r: usize, session: SessionId, sample: u64) {
         let Position { epoch, ordinal } = self.consumers[r].position;
         let error = Error::data("a bad record").to_json();

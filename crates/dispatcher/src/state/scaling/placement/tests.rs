@@ -80,7 +80,7 @@ fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_m
 #[test]
 fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() {
     let (mut own, mut earlier) = (OpCosts::default(), OpCosts::default());
-    // Workers read and cropped, and the reader did the rest. Rows are larger than the columns say.
+    // Workers read and cropped, and the consumer did the rest. Rows are larger than the columns say.
     own.take(
         Ticks(0),
         At::Workers,
