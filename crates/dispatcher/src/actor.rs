@@ -1,8 +1,8 @@
-//! The one task that owns the machine. Sessions and requests talk to it by messages; it talks back through ports.
+//! The one task that owns the dispatcher's core. Sessions and requests send it commands; it sends events through ports.
 //!
-//! It takes all commands that are waiting, then grants, then hands one batch to the committer: under load, batches
-//! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended. What it decides
-//! is decided in `core`. Once its term is over it decides and says nothing more, however late it notices.
+//! It takes all waiting commands, then grants, then hands one batch to the committer: under load batches grow, and
+//! flushes do not multiply. It never waits for a peer: a session whose port is full is ended. `core` makes all
+//! decisions. Once its term is over, the actor decides and sends nothing more, however late it notices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
 use crate::view::{LeaderFigures, LedgerFigures, ScaleFigures};
 
-/// Commands that are taken together.
+/// Commands that are taken at a time.
 const TOGETHER_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
-/// How often the state's invariants are checked, where that is cheap.
+/// How often the state's invariants are checked, if few splits are leased.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long the last batch may take at the end.
+/// How long writing the last batches may take when this process stops.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(3);
 
-/// Why an actor's run is over.
+/// Why an actor stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It was told to stop.
@@ -43,16 +43,16 @@ struct Open {
     ended: CancellationToken,
 }
 
-/// The answer to a request that waits for what it speaks of to be durable, and who asked.
+/// The answer to a request, and who asked. It is sent once its subject is durable.
 enum Answer {
     Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
-    /// It was cancelled, or forgotten.
+    /// The job was cancelled or forgotten.
     Ended(oneshot::Sender<Result<()>>, Result<()>),
     Records(oneshot::Sender<Vec<Arc<JobRecord>>>, Vec<Arc<JobRecord>>),
 }
 
-/// The machine's owner.
+/// Owns the core.
 pub(crate) struct Actor {
     core: DispatcherCore<Answer>,
     clock: Arc<dyn Clock>,
@@ -64,12 +64,12 @@ pub(crate) struct Actor {
     ledger: Written,
 }
 
-/// What has become of batches.
+/// Figures of the ledger's writes.
 struct Written {
     writes: u64,
-    /// When the last one became durable.
+    /// When the last batch became durable.
     last: Ticks,
-    /// When the one that is being written was handed over.
+    /// When the current batch was handed over.
     begun: Ticks,
 }
 
@@ -88,8 +88,8 @@ impl Actor {
         Self { core, clock, inbox, committer, term, open: HashMap::new(), checked: now, ledger }
     }
 
-    /// Runs until `shutdown`; then writes what is left and ends all sessions. Or until its term is over: then it ends all
-    /// sessions at once.
+    /// Runs until `shutdown`, then writes the last batches and ends all sessions. If its term is over before, it ends
+    /// all sessions at once.
     ///
     /// # Errors
     /// Internal when the ledger's writer died.
@@ -107,7 +107,7 @@ impl Actor {
                 _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {}
                 _ = tick.tick() => ticked = true,
             }
-            // Whatever woke it, and however long that took.
+            // Whatever woke the actor, and however long that took.
             if !self.term.holds() {
                 self.end_all(&not_leader("the dispatcher leads no more", ""));
                 return Ok(Ended::Deposed);
@@ -178,7 +178,7 @@ impl Actor {
                         break;
                     }
                 }
-                // What was written by a leader that leads no more is the next one's to tell.
+                // The leader of the next term will report this batch.
                 if self.committer.done().await.is_none() || !self.term.holds() {
                     break;
                 }
@@ -210,7 +210,7 @@ impl Actor {
             Command::Find { tenant, name, reply } => {
                 self.core.find(&tenant, &name, |found| Answer::Found(reply, found));
             }
-            // Whoever asked may be gone; then nobody minds that the answer is lost.
+            // A caller that is gone needs no answer.
             Command::ListJobs { tenant, name, reply } => {
                 drop(reply.send(self.core.list_jobs(now, tenant.as_deref(), &name)));
             }
@@ -232,7 +232,7 @@ impl Actor {
         }
     }
 
-    /// Says what there is to say.
+    /// Sends all outputs.
     fn deliver(&mut self) {
         for output in self.core.drain_outputs() {
             match output {
@@ -254,7 +254,7 @@ impl Actor {
         }
     }
 
-    /// Ends the session of a peer that does not keep up.
+    /// Ends the session of a peer that does not read its events fast enough.
     fn send(&mut self, session: SessionId, send: impl FnOnce(&Port) -> bool) {
         if self.open.get(&session).is_some_and(|open| !send(&open.port)) {
             self.core.close(session);
@@ -262,11 +262,11 @@ impl Actor {
         }
     }
 
-    /// Ends a session. Its task then says that it is gone, if the state does not know yet.
+    /// Ends a session. Its task then reports that it is gone, if the state does not know yet.
     fn end(&mut self, session: SessionId, error: &Error) {
         let Some(open) = self.open.remove(&session) else { return };
         let status = to_status(error);
-        // A peer that does not read finds the stream ended instead.
+        // A peer that does not read finds the stream ended.
         match open.port {
             Port::Consumer(port) => drop(port.try_send(Err(status))),
             Port::Worker(port) => drop(port.try_send(Err(status))),

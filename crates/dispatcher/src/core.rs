@@ -1,10 +1,13 @@
-//! The dispatcher without I/O and without a clock: the state, what must be durable before it is said, who is connected.
+//! The dispatcher without I/O and without a clock: the state, its outbox, and the open sessions.
 //!
-//! Inputs and the time come in, words and batches come out. The actor drives it with channels and a disk, the
+//! Inputs and the time come in; outputs and batches come out. The actor drives it with channels and a disk, the
 //! simulation (`crates/sim`) with a network and a disk that fail.
-//! Invariants: words are in the order in which they must be said; what follows an update that must be durable is not
-//! among them before its batch was written; the first word of a session is never a heartbeat; a consumer that has said
-//! its last word is not told that it was heard before what it finished is durable.
+//!
+//! Invariants:
+//! - Outputs are in the order in which they must be sent.
+//! - An output that follows an update which must be durable is not returned before the update's batch was written.
+//! - The first output of a session is never a heartbeat.
+//! - A consumer whose session is over is told so only after everything that it finished is durable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +20,14 @@ use crate::records::{Batch, JobRecord};
 use crate::state::{Effect, Input, SessionId, State, StateFigures};
 use crate::tenant::Quota;
 
-/// Something to say, now. `A` answers a request.
+/// Something to send now. `A` is the answer to a request.
 #[derive(Debug)]
 pub(crate) enum Output<A> {
     Consumer(SessionId, consumer_event::Event),
     Worker(SessionId, worker_event::Event),
-    /// The session is over, with an error.
+    /// The session ends with an error.
     End(SessionId, Error),
-    /// The session is over, and what its peer said last is as durable as it must be: its peer may be told.
+    /// The session is over, and its peer's last message is as durable as it must be: the peer may be told.
     Closed(SessionId),
     Answer(A),
 }
@@ -32,20 +35,20 @@ pub(crate) enum Output<A> {
 pub(crate) struct DispatcherCore<A> {
     state: State,
     outbox: Outbox<Output<A>>,
-    /// Sessions, and whether each has been told anything.
+    /// The open sessions, and whether anything was sent in each.
     open: HashMap<SessionId, bool>,
     outputs: Vec<Output<A>>,
 }
 
 impl<A> DispatcherCore<A> {
-    /// Starts with a state and what its recovery puts right.
+    /// Starts with a state and the corrections that its recovery made.
     pub(crate) fn new(state: State, recovered: Vec<Effect>, now: Ticks) -> Self {
         let mut core = Self { state, outbox: Outbox::default(), open: HashMap::new(), outputs: Vec::new() };
         core.take(now, recovered);
         core
     }
 
-    /// A session begins with its first message.
+    /// Begins a session with its first message.
     pub(crate) fn begin(&mut self, now: Ticks, session: SessionId, input: Input) {
         self.open.insert(session, false);
         self.input(now, input);
@@ -64,13 +67,12 @@ impl<A> DispatcherCore<A> {
         }
     }
 
-    /// Nothing more can be said in a session, whatever the state thinks of it.
+    /// Closes a session in which nothing more can be sent, whatever the state knows of it.
     pub(crate) fn close(&mut self, session: SessionId) {
         self.open.remove(&session);
     }
 
-    /// Answers with the job of a tenant's name, if there is one: once it is durable, for whoever hears of a job attaches to
-    /// it.
+    /// Answers with a tenant's job by name, if there is one, once the job is durable: the client attaches to it.
     pub(crate) fn find(&mut self, tenant: &str, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
         let found = self.state.job(tenant, name).cloned();
         self.emit(Output::Answer(answer(found)));
@@ -92,7 +94,7 @@ impl<A> DispatcherCore<A> {
         self.state.list_workers(now, tenant)
     }
 
-    /// Begins a job, and answers once it is durable; at once when it is refused.
+    /// Creates a job, and answers once it is durable; at once when it is refused.
     pub(crate) fn create(
         &mut self,
         now: Ticks,
@@ -106,7 +108,7 @@ impl<A> DispatcherCore<A> {
         self.answer(now, effects, created.is_ok(), answer(created));
     }
 
-    /// Ends a job for good, and answers once that is durable; at once when it is refused.
+    /// Cancels a job, and answers once that is durable; at once when it is refused.
     pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, answer: impl FnOnce(Result<()>) -> A) {
         let mut effects = Vec::new();
         let cancelled = self.state.cancel(now, tenant, name, &mut effects);
@@ -120,13 +122,13 @@ impl<A> DispatcherCore<A> {
         self.answer(now, effects, forgotten.is_ok(), answer(forgotten));
     }
 
-    /// Answers what jobs were opened as, once it is durable that there are no others.
+    /// Answers with the records of all jobs, once it is durable that there are no others.
     pub(crate) fn records(&mut self, answer: impl FnOnce(Vec<Arc<JobRecord>>) -> A) {
         let records = self.state.records();
         self.emit(Output::Answer(answer(records)));
     }
 
-    /// Decides where a job is cut.
+    /// Sets the placement boundary of a job.
     pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
         self.state.set_boundary(now, tenant, name, place)
     }
@@ -139,7 +141,7 @@ impl<A> DispatcherCore<A> {
         }
     }
 
-    /// Grants what can be granted, and returns the batch to write now, if there is one and none is being written.
+    /// Grants splits, and returns the batch to write now, if there is one and none is being written.
     pub(crate) fn schedule(&mut self, now: Ticks) -> Option<Batch> {
         let mut effects = Vec::new();
         self.state.schedule(now, &mut effects);
@@ -147,7 +149,7 @@ impl<A> DispatcherCore<A> {
         self.outbox.next(now)
     }
 
-    /// Whether a batch is being written.
+    /// Says whether a batch is being written.
     pub(crate) fn is_writing(&self) -> bool {
         self.outbox.is_writing()
     }
@@ -157,7 +159,7 @@ impl<A> DispatcherCore<A> {
         self.outbox.written().into_iter().for_each(|output| self.release(output));
     }
 
-    /// Returns what is left to write, at the end.
+    /// Returns the last batch to write when this process stops.
     pub(crate) fn last_batch(&mut self) -> Option<Batch> {
         let mut effects = Vec::new();
         self.state.write_profiles(&mut effects);
@@ -165,7 +167,7 @@ impl<A> DispatcherCore<A> {
         self.outbox.rest()
     }
 
-    /// Returns what is to be said now, in order.
+    /// Returns what to send now, in order.
     pub(crate) fn drain_outputs(&mut self) -> Vec<Output<A>> {
         std::mem::take(&mut self.outputs)
     }
@@ -196,7 +198,7 @@ impl<A> DispatcherCore<A> {
 
     fn emit(&mut self, output: Output<A>) {
         if let Some(session) = heartbeat(&output) {
-            // Whether the disk is slow says nothing about whether this process lives.
+            // A slow disk does not mean that this process is dead: heartbeats do not wait for it.
             if self.open.get(&session) == Some(&true) {
                 self.outputs.push(output);
             }
@@ -222,7 +224,7 @@ impl<A> DispatcherCore<A> {
     }
 }
 
-/// Returns the session that a word is a heartbeat for.
+/// Returns the session of a heartbeat.
 fn heartbeat<A>(output: &Output<A>) -> Option<SessionId> {
     match output {
         Output::Consumer(session, consumer_event::Event::Heartbeat(_))

@@ -1,7 +1,8 @@
-//! Removes blobs that no job needs any more, while this process leads.
+//! Garbage collection of blobs: removes blobs that no job needs, while this process leads.
 //!
-//! Clients hand blobs in before they open the job that needs them, and hand in nothing that is kept already. So a blob goes only when
-//! no job has needed it for the whole of a grace, and nobody has asked for it, handed it in or begun to open a job with it meanwhile.
+//! Clients upload blobs before they open the job that needs them, and do not upload blobs that exist. So a blob is
+//! removed only if for a whole grace period no job needed it, and no client asked for it, uploaded it or began to open
+//! a job with it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::store::{BlobKey, BlobStore};
 
-/// How often it is looked, at most and at least; in between, twice in a grace.
+/// The shortest and the longest time between two runs; in between, two runs in a grace period.
 const LOOK_MIN: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
-/// Looks after the blobs of one term.
+/// Collects the garbage of one term.
 pub(crate) struct BlobGc {
     pub(crate) actor: Handle,
     pub(crate) blobs: BlobStore,
@@ -29,7 +30,7 @@ pub(crate) struct BlobGc {
 }
 
 impl BlobGc {
-    /// Runs until the term is over, or there is nobody who knows the jobs.
+    /// Runs until the term is over, or the actor is gone.
     pub(crate) async fn run(self) {
         let every = (self.grace / 2).clamp(LOOK_MIN, LOOK_MAX);
         loop {
@@ -43,7 +44,7 @@ impl BlobGc {
             match tokio::task::spawn_blocking(collect).await {
                 Ok(Ok(0)) => {}
                 Ok(Ok(removed)) => tracing::info!(removed, "blobs that no job needs"),
-                // What is left is tried again.
+                // The next run tries again.
                 Ok(Err(error)) => tracing::warn!(%error, "blobs that no job needs are not removed now"),
                 Err(_) => return,
             }
@@ -54,7 +55,7 @@ impl BlobGc {
 /// Returns the blobs that jobs need.
 ///
 /// # Errors
-/// Data when a job cannot be read: then nothing is known to be needless.
+/// Data when a job cannot be read: then no blob is known to be garbage.
 fn needed(jobs: &[Arc<JobRecord>]) -> Result<HashSet<BlobKey>> {
     let mut needed = HashSet::new();
     for job in jobs {

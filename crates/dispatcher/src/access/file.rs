@@ -176,8 +176,8 @@ pub struct NewToken {
     pub entry: serde_json::Value,
 }
 
-/// Makes a token, and adds what the dispatcher must know of it to a file, if one is named. A dispatcher that runs on the file
-/// takes it up within a second.
+/// Makes a token, and adds what the dispatcher must know of it to a file, if one is named. A dispatcher that runs on
+/// the file takes it up within a second.
 ///
 /// # Errors
 /// Invalid when the tenant has no name, or the file is no file of tokens; what the system says.

@@ -1,7 +1,8 @@
 //! Who calls: finds out whose token a call carries before a byte of it is read, and refuses who has none.
 //!
-//! Without a file of tokens everybody is everything, as on a machine of one's own. The file is looked at once a second; one that
-//! has changed is taken up, and whoever is no longer in it has its sessions ended. One that cannot be read changes nothing.
+//! Without a file of tokens everybody is everything, as on a machine of one's own. The file is looked at once a second;
+//! one that has changed is taken up, and whoever is no longer in it has its sessions ended. One that cannot be read
+//! changes nothing.
 //! Invariants: a token is compared by its hash, in the same time whoever it resembles; nothing of it is logged.
 
 mod bucket;
@@ -131,8 +132,8 @@ impl Access {
     /// Finds out who calls, and counts the call.
     ///
     /// # Errors
-    /// PermissionDenied when there is no token, or none that is known; Exhausted, with the context [`TOO_FAST`], when its
-    /// tenant calls too often.
+    /// PermissionDenied when there is no token, or none that is known; Exhausted, with the context [`TOO_FAST`], when
+    /// its tenant calls too often.
     fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
         let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::anybody())) };
         let found = match bearer(call) {

@@ -19,8 +19,8 @@ pub struct Indexed {
 
 /// Lists and pins a source. Blocking.
 pub trait Indexer: Send + Sync + 'static {
-    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total) often, and return the
-    /// error that it returns.
+    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total)
+    /// often, and return the error that it returns.
     ///
     /// # Errors
     /// Whatever keeps the source from being read, naming the file; what `progress` returns.

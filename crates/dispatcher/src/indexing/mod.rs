@@ -1,7 +1,8 @@
 //! Indexing sources: work that reads files, on threads that may never return.
 //!
-//! Invariants: an indexing ends when nobody waits for it, and its place is free at once; one that is in a call of the system that
-//! does not return is left to itself and counted; what one tenant or one host does delays no other (see `places`).
+//! Invariants: an indexing ends when nobody waits for it, and its place is free at once; one that is in a call of the
+//! system that does not return is left to itself and counted; what one tenant or one host does delays no other (see
+//! `places`).
 
 mod indexer;
 mod places;
@@ -60,7 +61,8 @@ impl Indexings {
     /// Runs `work`, which indexes a source of a tenant, once there is a place for it.
     ///
     /// # Errors
-    /// What `work` returns; Exhausted when the tenant has too much under way; Unavailable when no file was finished for long.
+    /// What `work` returns; Exhausted when the tenant has too much under way; Unavailable when no file was finished for
+    /// long.
     ///
     /// # Cancel safety
     /// Dropping the future frees the place at once. The work ends at its next step.

@@ -1,10 +1,11 @@
 //! Which sources may be indexed now. Pure: the time is an argument.
 //!
-//! A source that does not answer must delay nothing but itself. Sources of one tenant at one host (or in one folder) are a *lane*. A
-//! lane has a few places, and only an indexing that goes forward holds one: after [`STALLED_AFTER`] without a finished file it goes on
-//! without a place. Bounds: what goes on, with a place or without, in each lane ([`LANE_MAX`]), of each tenant
-//! ([`TENANT_MAX`]) and in all ([`ALL_MAX`]); what waits ([`WAITING_MAX`]); and threads that nobody waits for any more, because they are in a call of the system
-//! that cannot be ended ([`DETACHED_TENANT_MAX`], [`DETACHED_ALL_MAX`]).
+//! A source that does not answer must delay nothing but itself. Sources of one tenant at one host (or in one folder)
+//! are a *lane*. A lane has a few places, and only an indexing that goes forward holds one: after [`STALLED_AFTER`]
+//! without a finished file it goes on without a place. Bounds: what goes on, with a place or without, in each lane
+//! ([`LANE_MAX`]), of each tenant ([`TENANT_MAX`]) and in all ([`ALL_MAX`]); what waits ([`WAITING_MAX`]); and threads
+//! that nobody waits for any more, because they are in a call of the system that cannot be ended
+//! ([`DETACHED_TENANT_MAX`], [`DETACHED_ALL_MAX`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ const WAITING_MAX: usize = 1024;
 const DETACHED_TENANT_MAX: usize = 16;
 /// The same, of everybody.
 const DETACHED_ALL_MAX: usize = 128;
-/// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client that
-/// leaves ends its indexing at once.
+/// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client
+/// that leaves ends its indexing at once.
 pub(super) const SILENT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whose source it is, and where it is read.
@@ -96,7 +97,8 @@ impl Places {
         Ok(self.next)
     }
 
-    /// Gives places to those that wait, the tenant and then the lane first that has fewest. Says whether `id` may go on.
+    /// Gives places to those that wait, the tenant and then the lane first that has fewest. Says whether `id` may go
+    /// on.
     pub(super) fn begins(&mut self, now: Ticks, id: Id) -> bool {
         while let Some(next) = self.next_to_begin(now) {
             let Some(lane) = self.waiting.remove(&next) else { break };
@@ -172,8 +174,8 @@ mod tests {
         places.ask(lane).expect("there is room to wait")
     }
 
-    /// The property that this is for: whatever else goes on and never returns, an indexing at a host of its own begins at once where its
-    /// tenant has room; and one of a tenant that has none begins as soon as any of its tenant's ends.
+    /// The property that this is for: whatever else goes on and never returns, an indexing at a host of its own begins
+    /// at once where its tenant has room; and one of a tenant that has none begins as soon as any of its tenant's ends.
     #[test]
     fn a_dead_host_or_another_tenant_delays_nobody() {
         let mut places = Places::default();

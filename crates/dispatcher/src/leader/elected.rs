@@ -1,7 +1,7 @@
-//! A dispatcher that leads when it is elected, and waits when it is not.
+//! A dispatcher that leads when it is elected, and waits otherwise.
 //!
-//! Each term begins with what etcd has, as a start begins with what the disk has, so to take over is to restart. Nothing
-//! of a term outlives it: its sessions are ended, and its state is dropped.
+//! Each term begins with the ledger in etcd, as a start begins with the ledger on disk: taking over is restarting.
+//! Nothing of a term outlives it: its sessions are ended, and its state is dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::leader::term::Term;
 use crate::recovery::Recovery;
 use crate::store::{BlobLimits, BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys, ServiceId};
 
-/// The most bytes of a blob that is kept in etcd, whose whole is 2 GiB unless it is told otherwise.
+/// The most bytes of a blob in etcd, which holds 2 GiB in all by default.
 const ETCD_BLOB_BYTES_MAX: u64 = 64 << 20;
 
-/// What a term is made of.
+/// The parts of a term.
 pub(crate) struct Elected {
     pub(crate) etcd: Arc<Etcd>,
     pub(crate) keys: Keys,
     pub(crate) candidate: Candidate,
-    /// Of what this process keeps for itself.
+    /// The folder for this process's own files.
     pub(crate) state_dir: PathBuf,
     /// A folder that all dispatchers share; without one, blobs are in etcd.
     pub(crate) blob_dir: Option<PathBuf>,

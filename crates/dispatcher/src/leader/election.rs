@@ -1,8 +1,10 @@
-//! Who of several dispatchers leads: the one that made the leader's key in etcd, for as long as its lease lasts.
+//! Elects one of several dispatchers: the leader is the one that made the leader's key in etcd, as long as the key's
+//! lease lasts.
 //!
-//! The key says where the leader is, for those that wait to tell whoever asks them. Time is this process's own and
-//! monotonic (see `term`). A leader that ends in order gives its lease back, and another leads at once; one that is killed
-//! is followed when its lease is over; one that gave up by itself takes back what it left in etcd, when it can.
+//! The key holds the leader's address, which the other dispatchers tell their callers. Time is counted by this
+//! process's own monotonic clock (see `term`). A leader that stops in order revokes its lease, and another one leads at
+//! once. A leader that is killed is followed when its lease is over. A leader that gave up by itself revokes its old
+//! lease when it reaches etcd again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +15,19 @@ use serde::{Deserialize, Serialize};
 use crate::leader::term::Term;
 use crate::store::{Etcd, KeyValue, Keys, made_at, put, request};
 
-/// How long a leader's lease lasts: the least that etcd gives with its usual timing.
+/// How long a leader's lease lasts: the minimum of etcd with its default timing.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// How often it is renewed.
+/// How often the lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_millis(400);
-/// How often one that waits looks who leads. A look is a read, and costs etcd no write.
+/// How often a waiting dispatcher looks who leads. Each look is a read and costs etcd no write.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 
-/// What the leader's key says.
+/// The value of the leader's key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Leader {
-    /// `host:port` that clients and workers reach it at.
+    /// `host:port` for clients and workers.
     address: String,
-    /// One run of one process.
+    /// Identifies one run of a process.
     process: String,
 }
 
@@ -39,14 +41,14 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// `lease` is how long it leads without being heard of, in whole seconds (see [`LEASE`]); `address` is where others
+    /// `lease` is how long it leads without a renewal, in whole seconds (see [`LEASE`]); `address` is where others
     /// reach it.
     pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys, clock: Arc<dyn Clock>, lease: Duration, address: String) -> Self {
         let process = uuid::Uuid::new_v4().simple().to_string();
         Self { etcd, keys, clock, lease, leader: Leader { address, process } }
     }
 
-    /// Waits until this process leads; meanwhile tells `see` where the one is that does, if that is known.
+    /// Waits until this process leads; meanwhile calls `see` with the leader's address, if that is known.
     ///
     /// # Cancel safety
     /// Safe: a lease that was just granted ends by itself.
@@ -73,14 +75,14 @@ impl Candidate {
             return self.stand().await;
         };
         match read(&found) {
-            // An earlier term of this very process, which it gave up when etcd did not answer.
+            // This process gave up an earlier term because etcd did not answer.
             Some(leader) if leader.process == self.leader.process => self.etcd.revoke_lease(found.lease).await?,
             leader => see(leader.as_ref().map(|l| l.address.as_str())),
         }
         Ok(None)
     }
 
-    /// Tries to be elected: whoever makes the key first is.
+    /// Tries to be elected: the first dispatcher that makes the key is.
     async fn stand(&self) -> Result<Option<Term>> {
         let asked = self.clock.now();
         let (lease, ttl) = self.etcd.grant_lease(self.lease).await?;
@@ -123,7 +125,7 @@ impl Candidate {
         }
     }
 
-    /// Gives a term back, so that another can lead at once.
+    /// Ends a term early, so that another dispatcher can lead at once.
     pub(crate) async fn resign(&self, term: &Term) {
         term.end();
         if let Err(error) = self.etcd.revoke_lease(term.lease()).await {

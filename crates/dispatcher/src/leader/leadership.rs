@@ -1,6 +1,6 @@
-//! Who answers requests: this process while it leads, and otherwise an error that says who does.
+//! Answers requests while this process leads; otherwise returns an error that names the leader.
 //!
-//! Invariant: whatever a request is given to belongs to a term that holds at that moment.
+//! Invariant: a request only reaches parts of a term that holds at that moment.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,7 +12,7 @@ use crate::jobs::Opener;
 use crate::leader::term::Term;
 use crate::store::BlobStore;
 
-/// What answers requests while this process leads.
+/// The parts that answer requests while this process leads.
 pub(crate) struct Leading {
     pub(crate) term: Arc<Term>,
     pub(crate) actor: Handle,
@@ -20,44 +20,46 @@ pub(crate) struct Leading {
     pub(crate) opener: Arc<Opener>,
 }
 
-enum Is {
+enum Role {
     Leader(Arc<Leading>),
-    /// Of whom, as far as is known.
+    /// Whom it follows, if that is known.
     Follower(Option<String>),
 }
 
 /// Whether this process leads or follows.
-pub(crate) struct Leadership(RwLock<Is>);
+pub(crate) struct Leadership(RwLock<Role>);
 
 impl Leadership {
-    /// Nobody is known to lead.
+    /// No leader is known yet.
     pub(crate) fn new() -> Self {
-        Self(RwLock::new(Is::Follower(None)))
+        Self(RwLock::new(Role::Follower(None)))
     }
 
     /// This process leads.
     pub(crate) fn lead(&self, leading: Leading) {
-        self.set(Is::Leader(Arc::new(leading)));
+        self.set(Role::Leader(Arc::new(leading)));
     }
 
-    /// Another process leads, or nobody.
+    /// Another process leads, or none does.
     pub(crate) fn follow(&self, leader: Option<&str>) {
-        self.set(Is::Follower(leader.map(str::to_owned)));
+        self.set(Role::Follower(leader.map(str::to_owned)));
     }
 
-    fn set(&self, is: Is) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = is;
+    fn set(&self, role: Role) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = role;
     }
 
-    /// Returns what answers.
+    /// Returns the parts that answer requests.
     ///
     /// # Errors
-    /// Unavailable, with who leads (see [`not_leader`]), when this process does not.
+    /// Unavailable, with the leader's address (see [`not_leader`]), when this process does not lead.
     pub(crate) fn leading(&self) -> Result<Arc<Leading>> {
         match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            Is::Leader(leading) if leading.term.holds() => Ok(leading.clone()),
-            Is::Leader(_) | Is::Follower(None) => Err(not_leader("this dispatcher waits for one to be elected", "")),
-            Is::Follower(Some(leader)) => Err(not_leader("this dispatcher does not lead", leader)),
+            Role::Leader(leading) if leading.term.holds() => Ok(leading.clone()),
+            Role::Leader(_) | Role::Follower(None) => {
+                Err(not_leader("this dispatcher waits for one to be elected", ""))
+            }
+            Role::Follower(Some(leader)) => Err(not_leader("this dispatcher does not lead", leader)),
         }
     }
 }

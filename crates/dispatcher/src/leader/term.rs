@@ -1,10 +1,13 @@
-//! The right to lead, and until when it lasts: counted by this process's own monotonic clock, and always too early.
+//! The right to lead, and until when it lasts, by this process's own monotonic clock.
 //!
-//! A dispatcher whose ledger is a file leads for as long as it lives. One whose ledger is in etcd leads while its lease
-//! lasts there. Invariant: [`Term::holds`] is false before etcd could give the lease up, because time is counted from
-//! before a renewal was sent, and a tenth less than was granted, which is more than clocks differ by. So a process that was
-//! stopped, or cut off, says nothing as a leader once it goes on. Where the clock itself stood still, as that of a virtual machine
-//! that was suspended, the fence is left: etcd writes nothing of a leader that was followed (see `store::etcd::ledger`).
+//! A dispatcher with its ledger in a file leads for as long as it lives. A dispatcher with its ledger in etcd leads
+//! while its lease lasts.
+//! Invariant: [`Term::holds`] becomes false before etcd can end the lease. Time is counted from before a renewal was
+//! sent, and a tenth less than was granted, which is more than clocks differ by. So a process that was stopped or cut
+//! off does nothing as a leader once it continues.
+//!
+//! If the clock itself stood still, as in a suspended virtual machine, fencing remains: etcd refuses writes of a leader
+//! that was followed (see `store::etcd::ledger`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// One term of a leader.
 pub(crate) struct Term {
     clock: Arc<dyn Clock>,
-    /// When it was elected, as etcd counts.
+    /// The etcd revision of its election.
     revision: i64,
     lease: i64,
     until: AtomicU64,
@@ -24,13 +27,13 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Of a dispatcher that has no rivals.
+    /// The term of a dispatcher without rivals.
     pub(crate) fn endless(clock: Arc<dyn Clock>) -> Self {
         let over = CancellationToken::new();
         Self { clock, revision: 0, lease: 0, until: AtomicU64::new(u64::MAX), over }
     }
 
-    /// Of one that was elected at `revision` with a lease that was asked for at `asked`.
+    /// The term of a dispatcher that was elected at `revision`, with a lease that was requested at `asked`.
     pub(crate) fn new(clock: Arc<dyn Clock>, revision: i64, lease: i64, asked: Ticks, ttl: Duration) -> Self {
         let until = AtomicU64::new(end(asked, ttl));
         Self { clock, revision, lease, until, over: CancellationToken::new() }
@@ -49,14 +52,14 @@ impl Term {
         !self.over.is_cancelled() && self.clock.now().0 < self.until.load(Ordering::Acquire)
     }
 
-    /// The lease was renewed, by a request that was sent at `asked`. A term that is over stays over.
+    /// Extends the term: the lease was renewed by a request that was sent at `asked`. A term that is over stays over.
     pub(crate) fn renew(&self, asked: Ticks, ttl: Duration) {
         if self.holds() {
             self.until.fetch_max(end(asked, ttl), Ordering::AcqRel);
         }
     }
 
-    /// It is over, whatever the clock says.
+    /// Ends the term, whatever the clock says.
     pub(crate) fn end(&self) {
         self.over.cancel();
     }

@@ -187,8 +187,8 @@ async fn open(
     let _ = events.send(last).await;
 }
 
-/// Returns whose blobs a worker may have: those of the one that it serves, or of any where it serves everybody. Another's do
-/// not exist.
+/// Returns whose blobs a worker may have: those of the one that it serves, or of any where it serves everybody.
+/// Another's do not exist.
 ///
 /// # Errors
 /// Invalid when it is no name; NotFound.

@@ -1,8 +1,9 @@
 //! How many bytes of requests may be here at once: of one, of a tenant, and of all.
 //!
-//! Room for a message is taken when its length is read, before its bytes are, and given back when the next one of the call begins or
-//! the call is over: until then what was made of it is here, too. Who finds no room waits, and is refused after [`WAIT_MAX`]; meanwhile
-//! nothing more is read of its call. Short messages, such as heartbeats, wait for nobody.
+//! Room for a message is taken when its length is read, before its bytes are, and given back when the next one of the
+//! call begins or the call is over: until then what was made of it is here, too. Who finds no room waits, and is
+//! refused after [`WAIT_MAX`]; meanwhile nothing more is read of its call. Short messages, such as heartbeats, wait for
+//! nobody.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,8 +26,8 @@ use tonic::server::NamedService;
 
 use crate::access::Principal;
 
-/// Messages up to this wait for no room: parts of blobs, and all but extreme messages of sessions, which must not wait behind
-/// large pipelines. Streams in a connection are bounded, and so are these.
+/// Messages up to this wait for no room: parts of blobs, and all but extreme messages of sessions, which must not wait
+/// behind large pipelines. Streams in a connection are bounded, and so are these.
 const SHORT_BYTES: u64 = (1 << 20) + (64 << 10);
 /// How long a message waits for room: others hold theirs while their sources are indexed.
 const WAIT_MAX: Duration = Duration::from_secs(300);
@@ -50,7 +51,8 @@ pub(crate) struct Requests {
 type Taken = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 impl Requests {
-    /// A message has `each` bytes at most; those of a tenant that are here at once as many, and those of all twice as many.
+    /// A message has `each` bytes at most; those of a tenant that are here at once as many, and those of all twice as
+    /// many.
     pub(crate) fn new(each: u64) -> Self {
         let all = Arc::new(Semaphore::new(units(2 * each)));
         Self { each, all, tenants: Mutex::default() }

@@ -1,4 +1,5 @@
-//! The state in a model of workers, consumers, disk and crashes: random histories against its invariants, and what it should do by idea.
+//! The state in a model of workers, consumers, disk and crashes: random histories against its invariants, and what it
+//! should do by idea.
 
 mod affinity;
 mod dataset_profile;

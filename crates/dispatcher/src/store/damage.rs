@@ -1,4 +1,5 @@
-//! Tests: a ledger that was flipped, cut or torn anywhere is read right, or refused. Never is it read wrong, nor a panic.
+//! Tests: a ledger that was flipped, cut or torn anywhere is read right, or refused. Never is it read wrong, nor a
+//! panic.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -95,7 +96,8 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
         |ledger: &Ledger| -> BTreeSet<String> { ledger.to_batch().rows().iter().map(|r| format!("{r:?}")).collect() };
     let (had, has) = (rows(whole), rows(&ledger));
     let made_up: Vec<_> = has.difference(&had).filter(|row| !row.starts_with("Next")).collect();
-    // A file that fell back to the batch before has what that had, and one of which only bytes are left what it ever had.
+    // A file that fell back to the batch before has what that had, and one of which only bytes are left what it ever
+    // had.
     let older = repaired.dropped.iter().any(|d| d.contains("batches") || d.contains("checksums"));
     assert!(older || made_up.is_empty(), "{what}: {made_up:?}");
     assert_eq!(check_ledger(dir)?, repaired.ledger);

@@ -1,5 +1,12 @@
-//! What outlives the dispatcher: the ledger (small, durable, one transaction at a time) and the blobs (large, named by
-//! their content). In files of one dispatcher's state folder, or in etcd for several of which one leads.
+//! The ledger (small, durable, one transaction at a time) and the blobs (large, named by their content): in files of
+//! one dispatcher's state folder, or in etcd for several dispatchers of which one leads.
+//!
+//! - `blobs/`: the blobs.
+//! - `ledger`: the ledger in a file; `rows`: its rows as JSON; `row_codec`: rows under a checksum; `rollback_guard`:
+//!   notices an old file.
+//! - `committer`: writes batches without blocking the actor; `failure`: errors of the ledger's file; `repair`: checks
+//!   and mends a ledger.
+//! - `etcd/`: the ledger, the election and the blobs in etcd; `service`: the id of the service.
 
 mod blobs;
 mod committer;

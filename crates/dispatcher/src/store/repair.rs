@@ -1,8 +1,8 @@
-//! Looking at a ledger without a dispatcher, and mending one that is corrupt.
+//! Checks a ledger without a dispatcher, and repairs a corrupt one.
 //!
-//! Invariant: a file is never looked at in its place, because to open it is to change it, but as a copy; and what repairing
-//! replaces is kept beside. A repaired ledger never grants under a token that the old one may have granted: tokens and jobs
-//! are counted on from far behind the last that can be read.
+//! Invariants: opening a file changes it, so only a copy is ever opened; the file that a repair replaces is kept
+//! beside. A repaired ledger never grants a token that the old one may have granted: tokens and job numbers continue
+//! far behind the last readable one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,44 +18,45 @@ use super::row_codec;
 use super::rows::{self, Row};
 use crate::records::{Batch, Ledger};
 
-/// How much further tokens and jobs are counted on: more than can have been granted since the last that can be read.
+/// How far tokens and job numbers are advanced: more than can have been granted since the last readable one.
 const TOKENS_PASSED: u64 = 1 << 32;
 const JOBS_PASSED: u64 = 1 << 20;
 
-/// What a ledger has.
+/// The contents of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LedgerReport {
     /// The file.
     pub file: PathBuf,
-    /// Jobs, finished ones too.
+    /// Jobs, including finished ones.
     pub jobs: usize,
-    /// Consumers that have acknowledged anything.
+    /// Consumers that have acknowledged something.
     pub frontiers: usize,
     /// Splits that workers hold.
     pub grants: usize,
     /// Samples that were left out.
     pub lost: usize,
-    /// Datasets of which something was learned.
+    /// Datasets with a profile.
     pub learned: usize,
     /// The next fencing token.
     pub next_token: u64,
 }
 
-/// What came of repairing.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// The ledger, now.
+    /// The ledger after the repair.
     pub ledger: LedgerReport,
-    /// What was lost; empty when there was nothing to repair.
+    /// What was lost; empty if there was nothing to repair.
     pub dropped: Vec<String>,
-    /// Where the old file is; `None` when there was nothing to repair.
+    /// Where the old file is; `None` if there was nothing to repair.
     pub kept: Option<PathBuf>,
 }
 
-/// Says what a ledger has; `path` is its file or its state folder. The dispatcher must not run.
+/// Returns the contents of a ledger; `path` is its file or its state folder. The dispatcher must not run.
 ///
 /// # Errors
-/// NotFound; Conflict while a dispatcher runs; Version; Data, saying what is known of the place, when it is corrupt.
+/// NotFound; Conflict while a dispatcher runs; Version; Data, with what is known of the place, when the ledger is
+/// corrupt.
 pub fn check_ledger(path: &Path) -> Result<LedgerReport> {
     let file = file_of(path);
     Ok(report(&file, &Copied::of(&file)?.load()?))
@@ -71,10 +72,10 @@ pub fn dump_ledger(path: &Path) -> Result<String> {
     String::from_utf8(text).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))
 }
 
-/// Keeps what can be read of a ledger, and the old file beside. One that is whole is left as it is.
+/// Keeps what can be read of a ledger, and the old file beside. An intact ledger stays as it is.
 ///
 /// # Errors
-/// As [`check_ledger`]; Data when nothing can be read.
+/// Those of [`check_ledger`]; Data when nothing can be read.
 pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     let file = file_of(path);
     let copied = Copied::of(&file)?;
@@ -171,7 +172,8 @@ impl Salvaged {
     }
 }
 
-/// A copy of a ledger and of its witness, in a folder that goes with it. While it is here no dispatcher starts on the original.
+/// A copy of a ledger and of its witness, in a folder that goes with it. While it is here no dispatcher starts on the
+/// original.
 struct Copied {
     folder: Temporary,
     file: PathBuf,

@@ -1,8 +1,9 @@
-//! Remembers beside the ledger which batch was written last, so that a ledger that went back in time is noticed.
+//! Remembers beside the ledger which batch was written last, so that a ledger that lost batches is noticed.
 //!
-//! A small file, written after each commit and not flushed: it costs a few microseconds. After a crash of the process it
-//! is exact; after a power cut it may be behind, never ahead. So a ledger with fewer batches than the witness saw has lost
-//! some that were acknowledged: its last commit rotted and was taken for a torn one, or an older copy was put in its place.
+//! The guard is a small file, written after each commit and not flushed: it costs a few microseconds. After a crash of
+//! the process it is exact; after a power failure it may be behind, never ahead. So a ledger with fewer batches than
+//! the guard's number has lost some that were acknowledged: its last commit rotted and was taken for a torn one, or an
+//! older copy was put in its place.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind::NotFound;
@@ -13,10 +14,10 @@ use forebay_core::{Error, Result};
 
 /// The name of the file in a state folder.
 pub(super) const FILE: &str = "ledger.last";
-/// Digits, so that every number is written over the whole of the one before.
+/// Digits of the number: each number overwrites all of the one before.
 const DIGITS: usize = 20;
 
-/// What the batches are compared with.
+/// The number of the last batch, and its file.
 pub(super) struct RollbackGuard {
     path: PathBuf,
     file: File,
@@ -25,11 +26,11 @@ pub(super) struct RollbackGuard {
 
 impl RollbackGuard {
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(super) fn open(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let text = match std::fs::read_to_string(&path) {
-            // One that is no number says nothing; the ledger has checksums of its own.
+            // A file without a number is ignored; the ledger has checksums of its own.
             Err(e) if e.kind() != NotFound && e.kind() != std::io::ErrorKind::InvalidData => return Err(at(&path, e)),
             text => text.unwrap_or_default(),
         };
@@ -39,12 +40,12 @@ impl RollbackGuard {
         Ok(Self { path, file, seen })
     }
 
-    /// The last batch that was seen.
+    /// Returns the number of the last batch.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Says what is wrong with a ledger of so many batches.
+    /// Checks the number of batches that a ledger has; the error says what is wrong.
     pub(super) fn check(&self, batches: u64) -> Result<(), String> {
         if batches >= self.seen {
             return Ok(());
@@ -56,10 +57,10 @@ impl RollbackGuard {
         ))
     }
 
-    /// A batch was written.
+    /// Notes that a batch was written.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(super) fn saw(&mut self, batches: u64) -> Result<()> {
         self.seen = batches;
         self.file.write_all_at(format!("{batches:0DIGITS$}").as_bytes(), 0).map_err(|e| at(&self.path, e))
@@ -67,6 +68,6 @@ impl RollbackGuard {
 }
 
 fn at(path: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot write or read the ledger's witness: {e}");
+    let message = format!("cannot write or read {FILE} beside the ledger: {e}");
     Error::new(Error::from(e).kind(), message).with("file", path.display())
 }

@@ -1,13 +1,13 @@
-//! A row of the ledger as the file keeps it: a key whose order groups what belongs together, and the row under a checksum.
+//! Encodes the rows of the ledger for the file: a key whose order groups related rows, and the row under a checksum.
 //!
 //! ```text
-//! key    kind, then its numbers, big end first: job, consumer, epoch, ordinal, sample, repetition;
-//!        of a dataset, how long its tenant's name is (four bytes), that, and its id
-//! value  CRC-32C of the key and of all that follows, four bytes; the batch that wrote it, eight; the row as JSON (`rows`)
+//! key    kind, then its numbers, big-endian: job, consumer, epoch, ordinal, sample, repetition;
+//!        of a dataset: the length of its tenant's name (four bytes), the name, and the dataset's id
+//! value  CRC-32C of the key and of all that follows (4 bytes); the batch that wrote it (8); the row as JSON (`rows`)
 //! ```
 //!
-//! Numbers of a value are little end first. The file's own checksums say whether it is whole; these say of each row of one
-//! that is not whether it can be believed, even where nothing but its bytes are left ([`scan`]).
+//! Numbers of a value are little-endian. The file's own checksums show whether it is intact. These checksums show of
+//! each row of a damaged file whether it is intact, even where only the bytes are left ([`scan`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use forebay_core::{Error, Result};
 
 use super::rows::Row;
 
-/// What comes before the JSON of a value: the checksum and the batch.
+/// The bytes before the JSON of a value: the checksum and the batch.
 const SUM_BYTES: usize = 4;
 const HEAD_BYTES: usize = SUM_BYTES + 8;
 
@@ -25,10 +25,10 @@ const FRONTIER: u8 = b'f';
 const GRANT: u8 = b'g';
 const SKIPPED: u8 = b'l';
 const PROFILE: u8 = b'd';
-/// The kinds that belong to a job, whose number follows.
+/// The kinds of rows that belong to a job, whose number follows the kind.
 pub(super) const OF_JOB: [u8; 4] = [JOB, FRONTIER, GRANT, SKIPPED];
 
-/// Returns the key of a row; of one that removes, what it removes. `None` when that is more than one.
+/// Returns the key of a row, or of the row that it removes; `None` if it removes several.
 pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
     let of = |kind: u8, job: u64, consumer: u32, rest: &[u64]| {
         let rest = rest.iter().flat_map(|n| n.to_be_bytes());
@@ -55,15 +55,15 @@ fn of_dataset(tenant: &str, dataset: &str) -> Vec<u8> {
     [&[PROFILE][..], &(tenant.len() as u32).to_be_bytes(), tenant.as_bytes(), dataset.as_bytes()].concat()
 }
 
-/// What the keys of a kind begin with that belong to a job.
+/// Returns the prefix of all keys of a kind that belong to a job.
 pub(super) fn of_job(kind: u8, job: u64) -> Vec<u8> {
     [&[kind][..], &job.to_be_bytes()].concat()
 }
 
-/// Writes a row's value.
+/// Returns the value of a row.
 ///
 /// # Errors
-/// Internal when it is no JSON.
+/// Internal when the row cannot be JSON.
 pub(super) fn encode(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
     let mut value = vec![0; SUM_BYTES];
     value.extend_from_slice(&batch.to_le_bytes());
@@ -76,7 +76,7 @@ pub(super) fn encode(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
 /// Reads a row.
 ///
 /// # Errors
-/// Data, naming the row, when it is not what was written.
+/// Data, naming the row, when key and value are not as they were written.
 pub(super) fn decode(at: &[u8], value: &[u8]) -> Result<Row> {
     let wrong = |what: &str| Error::data(format!("{}: {what}", name(at)));
     let (sum, rest) = value.split_first_chunk::<SUM_BYTES>().ok_or_else(|| wrong("it is cut"))?;
@@ -91,8 +91,8 @@ pub(super) fn decode(at: &[u8], value: &[u8]) -> Result<Row> {
     Ok(row)
 }
 
-/// Returns every row that was ever written to these bytes and is still there, of those of one key the last. What was
-/// removed may be among them.
+/// Returns all rows whose bytes are still in a file, of each key the one that was written last. Removed rows may be
+/// among them.
 pub(super) fn scan(bytes: &[u8]) -> BTreeMap<Vec<u8>, (u64, Row)> {
     let mut found: BTreeMap<Vec<u8>, (u64, Row)> = BTreeMap::new();
     for start in HEAD_BYTES..bytes.len() {
@@ -115,7 +115,7 @@ fn checksum(key: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), rest)
 }
 
-/// A key for people.
+/// Names a key for people.
 pub(super) fn name(key: &[u8]) -> String {
     let kind = match key.first() {
         Some(&JOB) => "job",
@@ -150,7 +150,7 @@ mod tests {
                 assert!(scan(&flipped).is_empty());
             }
             assert!(decode(&[&key[..], &[0]].concat(), &value).is_err());
-            // Among other bytes, the one that was written last.
+            // Among other bytes it finds the value that was written last.
             let bytes = [b"\0{\"".as_slice(), &encode(&key, &row, 6)?, &value, &encode(&key, &row, 5)?, b"{"].concat();
             assert_eq!(scan(&bytes), BTreeMap::from([(key, (7, row))]));
         }

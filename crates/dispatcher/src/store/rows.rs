@@ -1,9 +1,10 @@
-//! The ledger row by row, as lines of JSON: what etcd keeps of it, and what people read of it.
+//! The ledger as rows of JSON: what etcd stores, and what people read.
 //!
-//! A row is one change. A document is the rows of a batch and a last line that counts them, so that one which was cut is
-//! noticed. Invariant: `Batch::from_rows(batch.rows())` is the batch, and a ledger is the batch that makes it of nothing.
-//! Names and meanings of rows belong to the format that the store writes down: a row may gain a field with a default,
-//! and nothing else, without a new format.
+//! A row is one change. A document is the rows of a batch and a last line with their number, so that a truncated
+//! document is noticed.
+//! Invariant: `Batch::from_rows(batch.rows())` is the batch, and a ledger equals the batch that makes it from an empty
+//! one. Names and meanings of rows belong to the format of the store: without a new format, a row may only gain a field
+//! with a default.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::records::{Batch, Grant, JobRecord, Ledger, Position, ProfileRecord, U
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Row {
-    /// A job ends, with all that belongs to it.
+    /// A job ends, with everything that belongs to it.
     JobGone {
         job: u64,
     },
@@ -63,12 +64,12 @@ pub(crate) enum Row {
     },
     NextToken(u64),
     NextJob(u64),
-    /// Of a document: how many rows came before.
+    /// The last line of a document: the number of rows before it.
     End(usize),
 }
 
 impl Batch {
-    /// Returns what it changes, in the order in which it is done.
+    /// Returns the changes, in the order in which they apply.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let gone = self.jobs.iter().filter(|(_, job)| job.is_none()).map(|(id, _)| Row::JobGone { job: *id });
         let jobs = self.jobs.values().flatten().cloned().map(Row::Job);
@@ -108,7 +109,7 @@ impl Batch {
     /// Returns the batch of these rows.
     ///
     /// # Errors
-    /// Data when a worker's number is none.
+    /// Data when a worker's id is no number.
     pub(crate) fn from_rows(rows: impl IntoIterator<Item = Row>) -> Result<Self> {
         let mut batch = Self::default();
         rows.into_iter().try_for_each(|row| batch.take(row))?;
@@ -151,7 +152,7 @@ impl Batch {
 }
 
 impl Ledger {
-    /// Returns the batch that makes it of an empty one.
+    /// Returns the batch that makes this ledger from an empty one.
     pub(crate) fn to_batch(&self) -> Batch {
         Batch {
             jobs: self.jobs.iter().map(|(id, job)| (*id, Some(job.clone()))).collect(),
@@ -168,7 +169,7 @@ impl Ledger {
 /// Writes a batch as a document.
 ///
 /// # Errors
-/// Internal when a row is no JSON.
+/// Internal when a row cannot be JSON.
 pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>> {
     let rows = batch.rows();
     let end = Row::End(rows.len());
@@ -183,7 +184,7 @@ pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>> {
 /// Reads a document.
 ///
 /// # Errors
-/// Data, with the line, when it is none, or not whole.
+/// Data, with the line, when it is no document or not whole.
 pub(crate) fn read(text: &[u8]) -> Result<Batch> {
     let mut rows = Vec::new();
     for (number, line) in text.split(|b| *b == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -229,7 +230,7 @@ pub(crate) mod tests {
         })
     }
 
-    /// What was learned of a dataset.
+    /// A dataset's profile.
     pub(crate) fn profile(number: u64) -> Arc<ProfileRecord> {
         let rest = r#"{"at":{"workers":5,"local":2,"cut":1},"efficiency":0.75,"based":[4.5,15],"based_spare":3.25,
             "too_few":{"at":{"workers":4,"local":2,"cut":1},"load":4.25,"demand":20.5,"remote":16.125}}"#;

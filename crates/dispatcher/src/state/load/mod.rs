@@ -1,5 +1,5 @@
-//! Load: what workers and consumers report, summed up per job. Nothing here decides anything, and nothing but dataset profiles is
-//! persisted.
+//! Load: what workers and consumers report, summed up per job. Nothing here decides anything, and nothing but dataset
+//! profiles is persisted.
 //!
 //! - `job_load`: windows of what consumers take and what workers compute: the input of the scaling policy.
 //! - `op_costs`: what each op of a job costs.

@@ -1,4 +1,5 @@
-//! Splits whose rows a worker has from the epoch before are given to that one, where it has room, and to others where it has not.
+//! Splits whose rows a worker has from the epoch before are given to that one, where it has room, and to others where
+//! it has not.
 
 use forebay_plan::{Graph, Node, Op, Source};
 

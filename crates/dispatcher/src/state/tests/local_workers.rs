@@ -1,4 +1,5 @@
-//! Local workers: whose splits they are given, what they are not counted among, and what becomes of them when cores are short.
+//! Local workers: whose splits they are given, what they are not counted among, and what becomes of them when cores are
+//! short.
 
 use forebay_proto::Spare;
 
@@ -147,8 +148,9 @@ fn what_may_end_workers_is_tried_on_a_trainers_machine_last() {
     assert_eq!((held(&world, LOCAL).len(), held(&world, 2).len()), (0, 1));
 }
 
-/// Half a second of a trainer whose steps take 20 ms, with so many millicores to spare, a worker of one thread that takes 80 ms for
-/// a batch of one row, and local threads that make 10 batches each a second. Returns the threads that are wanted.
+/// Half a second of a trainer whose steps take 20 ms, with so many millicores to spare, a worker of one thread that
+/// takes 80 ms for a batch of one row, and local threads that make 10 batches each a second. Returns the threads that
+/// are wanted.
 fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
     world.half_second();
     let job = world.consumers[ENDLESS].key.0;
@@ -276,8 +278,8 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
     assert_eq!((told(&mut world, false), told(&mut world, true)), (0, 3));
 }
 
-/// A worker that says it is the local one of the first consumer and shows another key than that one says, with a lease that another
-/// worker has.
+/// A worker that says it is the local one of the first consumer and shows another key than that one says, with a lease
+/// that another worker has.
 fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
     let (session, key) = (world.session(), world.consumers[0].key);
     world.workers[LOCAL].session = Some(session);

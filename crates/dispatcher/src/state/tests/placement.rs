@@ -1,5 +1,5 @@
-//! The cut of a job: decided with its workers, said with each lease, taken back from a trainer that lacks cores; and what a job begins
-//! with whose ops are known.
+//! The cut of a job: decided with its workers, said with each lease, taken back from a trainer that lacks cores; and
+//! what a job begins with whose ops are known.
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
@@ -66,8 +66,8 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
     assert!(shown(&world, "cut").cut.starts_with("readers run normalize, cast"));
 }
 
-/// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the consumer normalises each
-/// within 20 ms. `asks` says whether it has threads beside it that are decided on.
+/// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the consumer
+/// normalises each within 20 ms. `asks` says whether it has threads beside it that are decided on.
 fn half_second(world: &mut World, consumer: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
     let job = world.consumers[consumer].key.0;
@@ -113,8 +113,8 @@ fn taken_back(asks: bool) {
     assert_eq!(told(&world), "readers run no ops");
 }
 
-/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many nanoseconds. The consumer
-/// normalises each row within 30 us.
+/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many
+/// nanoseconds. The consumer normalises each row within 30 us.
 fn half_second_over_a_network(world: &mut World, consumer: usize, byte_ns: Option<u64>) {
     world.half_second();
     let (job, rows) = (world.consumers[consumer].key.0, 2500);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Three workers, one after the other, take the first split of a consumer and are lost; with `noticed`, its consumer says
-/// first that it cannot fetch the split.
+/// Three workers, one after the other, take the first split of a consumer and are lost; with `noticed`, its consumer
+/// says first that it cannot fetch the split.
 fn lose_three(noticed: bool) -> World {
     let mut world = World::new();
     world.attach(ENDLESS, 0, 1);

@@ -1,4 +1,5 @@
-//! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's way.
+//! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's
+//! way.
 
 use forebay_policy::scaling::Policy;
 use forebay_proto::Caching;
@@ -6,7 +7,8 @@ use forebay_proto::Caching;
 use super::*;
 use crate::options::Scaling;
 
-/// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one row.
+/// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one
+/// row.
 fn half_second(world: &mut World, consumers: &[usize], workers: usize) {
     half_second_of(world, consumers, workers, 20);
 }

@@ -28,7 +28,8 @@ pub(super) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     Ok(JOBS[record.seed as usize].0.to_vec())
 }
 
-/// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each tenant.
+/// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each
+/// tenant.
 pub(super) const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
 /// A job with the samples of this one may be added.
 pub(super) const TWIN_OF: usize = 1;
@@ -96,7 +97,8 @@ pub(super) struct ConsumerModel {
     pub(super) missing: Vec<(u32, Option<u64>)>,
 }
 
-/// What is said of half a second by a consumer whose steps took so long in all, and that waited for the rest; a batch has one row.
+/// What is said of half a second by a consumer whose steps took so long in all, and that waited for the rest; a batch
+/// has one row.
 pub(super) fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat {
     ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ..ConsumerHeartbeat::default() }
 }

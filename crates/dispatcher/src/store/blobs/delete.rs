@@ -1,8 +1,9 @@
-//! Blobs leave when no job needs them: which those are is found out in `garbage`, and they are removed here, whosever they are.
+//! Removes garbage: blobs that `garbage` found to be due, of all tenants.
 //!
-//! A file leaves in two steps, a grace apart: it is set aside first, where it is found again when it is wanted after all. No store of
-//! files can compare who leads, so the first step of a leader of old may come late, from a disk that hung: it costs nothing then, and
-//! the second one finds nothing to remove. In etcd it is compared, and one step is enough. Whatever else lies in the folder is left alone.
+//! A file is removed in two steps, a grace period apart. The first step sets it aside, where it is still found if it is
+//! wanted. The second step removes it. A file system cannot check who leads, so the first step of a former leader may
+//! come late, from a disk that hung: it then costs nothing, and the second step finds nothing to remove. etcd checks
+//! the leader, so one step is enough there. Other files in the folder are not touched.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::ErrorKind::NotFound;
@@ -17,36 +18,36 @@ use super::store::{BlobKey, BlobStore, at, check};
 use crate::leader::term::Term;
 use crate::tenant::check_name;
 
-/// What the names of files end with that were set aside.
+/// The suffix of files that were set aside.
 const ASIDE: &str = ".needless";
 
 impl BlobStore {
-    /// Notes that somebody wants a blob; waits while that is being removed.
+    /// Notes that a blob is wanted; waits while it is being removed.
     pub(in crate::store) fn touch(&self, id: &BlobId) {
         self.garbage.touch(&(self.tenant.clone(), id.0.clone()));
     }
 
-    /// Keeps blobs for as long as what it returns lives.
+    /// Keeps blobs from becoming garbage until the returned value is dropped.
     pub(crate) fn pin(&self, ids: impl IntoIterator<Item = BlobId>) -> Pin {
         self.garbage.pin(ids.into_iter().map(|id| (self.tenant.clone(), id.0)).collect())
     }
 
-    /// Where a file is set aside.
+    /// The path of a file that was set aside.
     fn aside(&self, id: &BlobId) -> PathBuf {
         self.dir.join(format!("{}{ASIDE}", id.0))
     }
 
-    /// Says whether the file of a blob is there; one that was set aside is put back.
+    /// Says whether the file of a blob exists; a file that was set aside is put back.
     pub(in crate::store) fn is_here(&self, id: &BlobId) -> bool {
         let path = self.path(id);
-        // Of two that put it back at once one does.
+        // If two callers put it back at once, one of them succeeds.
         path.exists() || std::fs::rename(self.aside(id), &path).is_ok() || path.exists()
     }
 
-    /// Removes what nobody has needed for `grace`, of all tenants: `needed` says what jobs need. Returns how many there were.
+    /// Removes the blobs of all tenants that were not in `needed` for `grace`. Returns how many were removed.
     ///
     /// # Errors
-    /// What the disk says; Unavailable when etcd does not answer.
+    /// Those of the disk; Unavailable when etcd does not answer.
     pub(crate) fn collect_garbage(
         &self,
         needed: &HashSet<BlobKey>,
@@ -63,10 +64,10 @@ impl BlobStore {
             if !term.holds() {
                 return Ok(removed);
             }
-            // Somebody may have asked for it since.
+            // A client may have asked for it since.
             let Some(_deleting) = self.garbage.take(&key) else { continue };
             let of = self.of(&key.0);
-            // Another leads: which are needless is for that one to say.
+            // If another dispatcher leads, that one collects the garbage.
             if let Some(etcd) = &of.etcd {
                 let bytes = etcd.size(&key.1)?.unwrap_or(0);
                 if !etcd.remove(&key.1, term.revision())? {
@@ -96,10 +97,10 @@ impl BlobStore {
 }
 
 impl BlobStore {
-    /// Counts what each tenant has, without what is arriving.
+    /// Counts the bytes of each tenant, without uploads under way.
     ///
     /// # Errors
-    /// What the disk says; Unavailable when etcd does not answer.
+    /// Those of the disk; Unavailable when etcd does not answer.
     pub(in crate::store) fn count(&self) -> Result<BTreeMap<String, u64>> {
         let mut bytes = BTreeMap::new();
         let keys = match &self.etcd {
@@ -120,7 +121,7 @@ impl BlobStore {
     }
 }
 
-/// Lists the blobs in a folder, and those of tenants; those that were set aside, too.
+/// Lists the blobs in a folder and in the folders of tenants, including those that were set aside.
 fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     let names = |dir: &Path| -> Result<Vec<String>> {
         let entries = std::fs::read_dir(dir).map_err(|e| at(dir, e))?;
@@ -138,7 +139,7 @@ fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     Ok(found)
 }
 
-/// Returns which blob a file is.
+/// Returns the id of the blob that a file holds.
 fn id(file: &str) -> Option<String> {
     let id = file.strip_suffix(ASIDE).unwrap_or(file);
     check(id).is_ok().then(|| id.to_owned())
@@ -165,7 +166,7 @@ mod tests {
         let (store, term) = (BlobStore::open(dir.path(), 1 << 20)?, term());
         let tenants = ["", "a", "b"].map(|tenant| store.of(tenant));
         let ids: Vec<BlobId> = tenants.iter().map(|of| of.put(b"bytes")).collect::<Result<_>>()?;
-        // Whatever else lies there is nobody's blob.
+        // Other files in the folder are no blobs.
         for other in ["notes.txt", "a/notes.txt", "A/x"] {
             let path = dir.path().join("blobs").join(other);
             std::fs::create_dir_all(path.parent().unwrap_or(dir.path()))?;
@@ -198,7 +199,7 @@ mod tests {
         let collect_garbage = |at| store.collect_garbage(&HashSet::new(), Ticks(at), GRACE, &term);
         let id = store.put(b"bytes")?;
         let mut bytes = Vec::new();
-        // One that a leader of old set aside late is read by workers of the next one's jobs.
+        // A former leader set it aside late; workers of the next leader's jobs still read it.
         assert_eq!((collect_garbage(1000)?, collect_garbage(1100)?, store.path(&id).exists()), (0, 0, false));
         store.send(&id, |part| {
             bytes.extend_from_slice(&part);
@@ -232,7 +233,7 @@ mod tests {
             });
             assert_eq!(said.recv(), Ok(None), "it hands it in");
             assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");
-            // As etcd does it, which takes its time.
+            // Removing from etcd takes time.
             std::fs::remove_file(store.path(&id))?;
             drop(deleting);
             assert_eq!(said.recv(), Ok(Some(Ok(id.clone()))));

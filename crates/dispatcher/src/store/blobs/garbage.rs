@@ -1,8 +1,8 @@
-//! Which blobs nobody needs, and since when: what may be removed, without a clock and without I/O.
+//! Finds garbage: the blobs that no job has needed for a grace period. Without a clock and without I/O.
 //!
-//! Invariants: a blob is due only when it was seen to be needless at two looks that are a grace apart, and nobody wanted it in between.
-//! While one is on its way out nobody is told that it is there: whoever wants it waits until it is gone.
-//! Bounds: as many as there are blobs; one is waited for as long as it takes to remove it.
+//! Invariants: a blob is due only if it was unneeded at two looks a grace period apart, and nobody wanted it in
+//! between. While a blob is being deleted, nobody is told that it exists: callers that want it wait until it is gone.
+//! Bounds: one entry for each blob; a caller waits as long as a deletion takes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,7 +12,7 @@ use forebay_core::Ticks;
 
 use super::store::BlobKey;
 
-/// Keeps some blobs for as long as it lives.
+/// Keeps blobs from becoming garbage while it lives.
 pub(crate) struct Pin(#[expect(dead_code, reason = "it is looked at from elsewhere")] Arc<Vec<BlobKey>>);
 
 /// See the module's documentation.
@@ -25,12 +25,12 @@ pub(crate) struct GarbageTracker {
 #[derive(Debug, Default)]
 struct State {
     since: HashMap<BlobKey, Ticks>,
-    /// On their way out.
+    /// Blobs that are being deleted.
     deleting: HashSet<BlobKey>,
     pins: Vec<Weak<Vec<BlobKey>>>,
 }
 
-/// A blob on its way out, until it is dropped.
+/// A blob that is being deleted, until this is dropped.
 pub(in crate::store) struct Deleting<'a> {
     of: &'a GarbageTracker,
     key: BlobKey,
@@ -48,13 +48,14 @@ impl GarbageTracker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody wants a blob. Waits while that is on its way out: what is then there stays for a grace.
+    /// Notes that a blob is wanted. Waits while it is being deleted; a blob that exists afterwards stays for a grace
+    /// period.
     pub(in crate::store) fn touch(&self, key: &BlobKey) {
         let deleted = self.deleted.wait_while(self.lock(), |state| state.deleting.contains(key));
         deleted.unwrap_or_else(PoisonError::into_inner).since.remove(key);
     }
 
-    /// Somebody wants these for a while: none of them begins to leave meanwhile.
+    /// Keeps these blobs: no deletion of them begins while the pin lives.
     pub(in crate::store) fn pin(&self, keys: Vec<BlobKey>) -> Pin {
         let keys = Arc::new(keys);
         let mut state = self.lock();
@@ -64,7 +65,7 @@ impl GarbageTracker {
         Pin(keys)
     }
 
-    /// Looks at what is kept and what is needed of it; returns what is due.
+    /// Compares the stored blobs with the needed ones; returns the blobs that are due.
     pub(in crate::store) fn find_due(
         &self,
         stored: BTreeSet<BlobKey>,
@@ -87,7 +88,7 @@ impl GarbageTracker {
         due
     }
 
-    /// Takes one that is due out, to remove it; `None` where somebody has wanted it since.
+    /// Begins to delete a blob that is due; `None` if it was wanted since.
     pub(in crate::store) fn take(&self, key: &BlobKey) -> Option<Deleting<'_>> {
         let mut state = self.lock();
         state.since.remove(key)?;
@@ -103,7 +104,7 @@ pub(in crate::store) mod tests {
     use super::*;
 
     const GRACE: Duration = Duration::from_millis(100);
-    /// So long a thread that does not wait, where it should, is given to be seen.
+    /// How long a test waits for a thread that should be blocked.
     pub(in crate::store) const NOTHING_SAID: Duration = Duration::from_millis(100);
 
     fn key(id: &str) -> BlobKey {

@@ -1,7 +1,8 @@
-//! How many bytes blobs may take: those of a tenant, those of all, and what must stay free of their disk for the ledger.
+//! Bounds the bytes of blobs: of each tenant, of all tenants, and the bytes that must stay free on their disk for the
+//! ledger.
 //!
-//! What is kept is counted when it is first asked, from what is there, so a restart forgets nothing and counts nothing twice. Bytes
-//! that arrive are counted as they come, so that uploads that run together are bounded together.
+//! The bytes of stored blobs are counted from the store when they are first asked for, so a restart forgets nothing and
+//! counts nothing twice. Bytes of uploads count as they arrive, so concurrent uploads are bounded together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,32 +12,32 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use super::store::at;
 
-/// What stays free of the disk of blobs, unless it is told otherwise: this, or a part of a small disk.
+/// The default of the bytes that blobs leave free on their disk: this, or a part of a small disk.
 const KEEP_FREE_BYTES: u64 = 1 << 30;
 const KEEP_FREE_PART: u64 = 20;
-/// Which part of all room a tenant may take that has no quota.
+/// The divisor of the room for all that gives the room of a tenant without a quota.
 const TENANT_PART: u64 = 2;
 
-/// What blobs may take together.
+/// What all blobs together may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobLimits {
-    /// The bytes of all blobs. Default: as the disk has room.
+    /// The bytes of all blobs. Default: what the disk has room for.
     pub bytes: Option<u64>,
     /// Bytes of their disk that blobs leave free. Default: 1 GiB, or a twentieth of a smaller disk.
     pub keep_free: Option<u64>,
 }
 
-/// The room for blobs, of all tenants.
+/// The room for the blobs of all tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     limits: BlobLimits,
-    /// By tenant, once they were counted.
+    /// Bytes by tenant; `None` before they were counted.
     taken: Mutex<Option<BTreeMap<String, u64>>>,
-    /// Held while a blob is put where one may be already.
+    /// Held while a blob is moved to a path where one may exist.
     pub(in crate::store) placing: Mutex<()>,
 }
 
-/// Whose blob, and how much its tenant may have.
+/// The tenant of a blob, and its quota.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Whose<'a> {
     pub(in crate::store) tenant: &'a str,
@@ -48,10 +49,10 @@ impl Room {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes room on the disk of a folder; `count` says what each tenant has there.
+    /// Takes room on the disk of a folder; `count` counts the bytes of each tenant there.
     ///
     /// # Errors
-    /// Exhausted, naming the limit; what `count` returns.
+    /// Exhausted, naming the limit; the error of `count`.
     pub(in crate::store) fn take(
         &self,
         whose: Whose<'_>,
@@ -86,7 +87,8 @@ impl Room {
 
     /// Gives room back.
     pub(in crate::store) fn give(&self, tenant: &str, bytes: u64) {
-        // Nothing was taken: this may be a thread of the runtime, which must not wait for a count.
+        // Without bytes there is nothing to give back. The caller may be a thread of the runtime, which must not wait
+        // for a count.
         if bytes == 0 {
             return;
         }
@@ -95,15 +97,15 @@ impl Room {
         }
     }
 
-    /// Returns the bytes of all blobs, once they were counted. Does not wait for the count.
+    /// Returns the bytes of all blobs, if they were counted. Does not wait for a count.
     pub(crate) fn bytes(&self) -> Option<u64> {
         self.taken.try_lock().ok()?.as_ref().map(|taken| taken.values().sum())
     }
 
-    /// Returns what blobs may still take of a disk.
+    /// Returns how many more bytes blobs may take of a disk.
     ///
     /// # Errors
-    /// Exhausted when that is less than so many bytes.
+    /// Exhausted when the room is less than `bytes`.
     pub(in crate::store) fn check_disk(&self, folder: &Path, bytes: u64) -> Result<u64> {
         let disk = rustix::fs::statvfs(folder).map_err(|e| at(folder, e.into()))?;
         let (free, size) = (disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize));

@@ -1,9 +1,10 @@
-//! Blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder, those of each tenant in a folder of
-//! its own: whoever knows the hash of another's does not have it.
+//! The folder of the blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder. Each
+//! tenant has its own folder in it, so knowing the hash of another tenant's blob gives no access to it.
 //!
-//! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
-//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers of a service
-//! share them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
+//! A blob exists as a whole or not at all: it is written to a temporary file, verified, flushed and renamed. It is
+//! verified again when it is read; a rotten blob is removed, so that clients upload it again. The dispatchers of a
+//! service share their blobs: in a folder that all of them reach, or in etcd, where the folder is a cache. Calls may
+//! block.
 
 use std::fs::File;
 use std::io::Read;
@@ -30,18 +31,18 @@ pub(crate) struct BlobStore {
     pub(in crate::store) dir: PathBuf,
     /// The folder of all tenants.
     pub(in crate::store) root: Arc<Path>,
-    /// For whom what is made there is.
+    /// Who may read the files that are made there.
     pub(in crate::store) modes: Modes,
-    /// Whose; empty is nobody in particular.
+    /// Their tenant; empty without tenants.
     pub(in crate::store) tenant: String,
     /// The most bytes of its tenant's blobs.
     pub(in crate::store) quota: Option<u64>,
-    /// What those of all tenants may take.
+    /// The room for the blobs of all tenants.
     pub(in crate::store) room: Arc<Room>,
-    /// Which of them nobody needs, as far as is known: of all tenants.
+    /// Finds the garbage among the blobs of all tenants.
     pub(in crate::store) garbage: Arc<GarbageTracker>,
     pub(in crate::store) bytes_max: u64,
-    /// Where they are, too, for other dispatchers.
+    /// The copy of the blobs in etcd, for other dispatchers.
     pub(in crate::store) etcd: Option<EtcdBlobs>,
 }
 
@@ -49,7 +50,7 @@ impl BlobStore {
     /// Opens the folder of this dispatcher alone, and removes what a crash left behind.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
         let dir = state_dir.join("blobs");
         let modes = Modes::of(&dir).map_err(|e| at(&dir, e))?;
@@ -57,11 +58,11 @@ impl BlobStore {
         Ok(Self::at(dir, modes, bytes_max))
     }
 
-    /// Opens a folder that other dispatchers may be writing to: those of this service to the same one in it, others to theirs. What
-    /// one service has no need for, another may need.
+    /// Opens this service's folder in a folder that the dispatchers of several services share. Each service collects
+    /// garbage in its own folder only.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(crate) fn shared(dir: &Path, service: &ServiceId, bytes_max: u64) -> Result<Self> {
         let modes = Modes::of(dir).map_err(|e| at(dir, e))?;
         let dir = dir.join(service.as_str());
@@ -83,37 +84,37 @@ impl BlobStore {
         }
     }
 
-    /// Opens the folder of this dispatcher, as a cache of what is in etcd.
+    /// Opens the folder of this dispatcher, as a cache of the blobs in etcd.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
         Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
     }
 
-    /// Bounds what the blobs of all tenants take.
+    /// Bounds the bytes of all tenants' blobs.
     pub(crate) fn limited(self, limits: BlobLimits) -> Self {
         Self { room: Arc::new(Room::new(limits)), ..self }
     }
 
-    /// Bounds what those of this tenant take.
+    /// Bounds the bytes of this tenant's blobs.
     pub(crate) fn within(self, quota: Option<u64>) -> Self {
         Self { quota, ..self }
     }
 
-    /// Returns what all blobs take, once that was counted.
+    /// Returns the bytes of all blobs, if they were counted.
     pub(crate) fn bytes(&self) -> Option<u64> {
         self.room.bytes()
     }
 
-    /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
+    /// Returns the blobs of a tenant, by its checked name; empty without tenants.
     pub(crate) fn of(&self, tenant: &str) -> Self {
         let dir = if tenant.is_empty() { self.root.to_path_buf() } else { self.root.join(tenant) };
         let etcd = self.etcd.as_ref().map(|etcd| etcd.of(tenant));
         Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
     }
 
-    /// Says whether a blob is kept; then it is for a while longer. Waits for one that is on its way out.
+    /// Says whether a blob exists; if so, it stays for a grace period. Waits for a blob that is being deleted.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
@@ -126,10 +127,10 @@ impl BlobStore {
         }
     }
 
-    /// Returns those of some blobs that are not kept.
+    /// Returns the blobs that do not exist, of these.
     ///
     /// # Errors
-    /// As [`BlobStore::has`].
+    /// Those of [`BlobStore::has`].
     pub(crate) fn missing(&self, ids: impl IntoIterator<Item = BlobId>) -> Result<Vec<BlobId>> {
         let lacks = |id: BlobId| match self.has(&id) {
             Ok(true) => None,
@@ -139,33 +140,33 @@ impl BlobStore {
         ids.into_iter().filter_map(lacks).collect()
     }
 
-    /// Keeps bytes that are at hand.
+    /// Stores bytes as a blob.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
         let id = BlobId::of(bytes);
         if !self.has(&id)? {
-            let mut incoming = self.receive(&id.0)?;
-            incoming.write(bytes)?;
-            incoming.finish()?;
+            let mut upload = self.receive(&id.0)?;
+            upload.write(bytes)?;
+            upload.finish()?;
         }
         Ok(id)
     }
 
-    /// Begins to take a blob in.
+    /// Begins an upload.
     ///
     /// # Errors
-    /// Invalid when `id` is no hash; what the disk says.
+    /// Invalid when `id` is no hash; those of the disk.
     pub(crate) fn receive(&self, id: &str) -> Result<BlobUpload> {
         check(id)?;
         BlobUpload::new(self.clone(), BlobId(id.to_owned()))
     }
 
-    /// Calls `see` with the parts of a blob, until it says false.
+    /// Calls `see` with the parts of a blob, until it returns false.
     ///
     /// # Errors
-    /// NotFound when it is not kept; Data, after the last part, when it is not what its name says.
+    /// NotFound when the blob does not exist; Data, after the last part, when its hash is not its id.
     pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
         check(&id.0)?;
         let path = self.path(id);
@@ -191,7 +192,7 @@ impl BlobStore {
         if hasher.finalize().to_hex().as_str() == id.0 {
             return Ok(());
         }
-        // The next reader is told that it is missing, and not given it again.
+        // The next caller is told that it is missing, and does not get it again.
         let bytes = std::fs::metadata(&path).map_or(0, |of| of.len());
         std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
         if self.etcd.is_none() {
@@ -202,14 +203,14 @@ impl BlobStore {
             .hint("open the job again: what is missing is then handed in anew"))
     }
 
-    /// Takes a blob over from etcd, if it is there.
+    /// Copies a blob from etcd to the folder, if etcd has it.
     fn fetch(&self, id: &BlobId) -> Result<()> {
         let Some(etcd) = &self.etcd else { return Ok(()) };
         let Some(bytes) = etcd.size(&id.0)? else { return Ok(()) };
-        // It is there already: it is not to be written once more, nor counted.
-        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?.copy();
-        etcd.read(&id.0, bytes, |part| incoming.write(&part))?;
-        incoming.finish()
+        // It is in etcd already: it must not be written or counted again.
+        let mut upload = Self { etcd: None, ..self.clone() }.receive(&id.0)?.copy();
+        etcd.read(&id.0, bytes, |part| upload.write(&part))?;
+        upload.finish()
     }
 
     pub(in crate::store) fn path(&self, id: &BlobId) -> PathBuf {
@@ -217,7 +218,7 @@ impl BlobStore {
     }
 }
 
-/// Removes what a crash left behind, in the folders of tenants too.
+/// Removes temporary files that a crash left behind, also in the folders of tenants.
 fn clean(dir: &Path) -> Result<()> {
     for entry in std::fs::read_dir(dir).map_err(|e| at(dir, e))? {
         let path = entry.map_err(|e| at(dir, e))?.path();
@@ -252,7 +253,7 @@ pub(in crate::store) fn at(path: &Path, e: std::io::Error) -> Error {
         ),
         _ => error,
     };
-    // Whoever looks after the disk may be another than who opens the job.
+    // The one who looks after the disk may not be the one who opens the job.
     tracing::error!(%error, "blobs");
     error
 }
@@ -303,13 +304,13 @@ mod tests {
             let store = BlobStore::open(dir.path(), 1 << 20)?.limited(limits);
             let (a, b) = (store.of("a").within(Some(4000)), store.of("b"));
             a.put(&[1; 2000])?;
-            // Two that hand it in at once, and one that goes away.
+            // Two clients upload it at once, and a third gives up.
             let mut twins = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
             twins.iter_mut().try_for_each(|twin| twin.write(&[1; 500]))?;
             assert_eq!(refused(a.put(&[2; 1001])), full("blob bytes"), "with what arrives");
             twins.into_iter().try_for_each(BlobUpload::finish)?;
             assert_eq!(refused(a.put(&[2; 1501])), full("blob bytes"));
-            // Half of all, where nothing is said.
+            // A tenant without a quota may take half of the room.
             b.put(&[3; 5000])?;
             assert_eq!(refused(b.put(&[4; 1])), full("blob bytes"));
             assert_eq!(refused(store.of("c").put(&[5; 2501])), full("blob bytes"));

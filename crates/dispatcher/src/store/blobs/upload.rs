@@ -1,4 +1,5 @@
-//! A blob on its way in: written beside its place, verified, flushed, copied to etcd where that has the blobs, and renamed.
+//! A blob that is being uploaded: written to a temporary file, verified, flushed, copied to etcd if blobs are there,
+//! and renamed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +12,7 @@ use forebay_plan::BlobId;
 use super::room::Whose;
 use super::store::{BlobStore, at};
 
-/// A blob on its way in. Dropped before its end, it leaves nothing behind.
+/// An upload. If it is dropped before its end, it leaves nothing behind.
 pub(crate) struct BlobUpload {
     store: BlobStore,
     id: BlobId,
@@ -19,14 +20,14 @@ pub(crate) struct BlobUpload {
     file: File,
     hasher: blake3::Hasher,
     bytes: u64,
-    /// Of those, what is counted against its tenant and is not kept yet.
+    /// The bytes that are counted against the tenant, and not stored yet.
     counted: u64,
     is_copy: bool,
 }
 
 impl BlobUpload {
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(in crate::store) fn new(store: BlobStore, id: BlobId) -> Result<Self> {
         store.modes.folder(&store.dir).map_err(|e| at(&store.dir, e))?;
         let part = store.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
@@ -34,13 +35,13 @@ impl BlobUpload {
         Ok(Self { store, id, part, file, hasher: blake3::Hasher::new(), bytes: 0, counted: 0, is_copy: false })
     }
 
-    /// Of one that is kept elsewhere, and counted there.
+    /// Makes this a copy of a blob that is stored and counted elsewhere.
     pub(in crate::store) fn copy(mut self) -> Self {
         self.is_copy = true;
         self
     }
 
-    /// Takes room for bytes that have come.
+    /// Takes room for bytes that arrived.
     fn take_room(&mut self, bytes: u64) -> Result<()> {
         let store = &self.store;
         if self.is_copy {
@@ -55,7 +56,7 @@ impl BlobUpload {
     /// Takes the next part.
     ///
     /// # Errors
-    /// Exhausted when the blob is too large; what the disk says.
+    /// Exhausted when the blob is too large; those of the disk.
     pub(crate) fn write(&mut self, part: &[u8]) -> Result<()> {
         self.bytes += part.len() as u64;
         if self.bytes > self.store.bytes_max {
@@ -70,10 +71,10 @@ impl BlobUpload {
         self.file.write_all(part).map_err(|e| at(&self.part, e))
     }
 
-    /// Puts the blob in its place.
+    /// Moves the blob to its place.
     ///
     /// # Errors
-    /// Data when the bytes are not what the id says; what the disk says.
+    /// Data when the bytes do not have the id's hash; those of the disk.
     pub(crate) fn finish(mut self) -> Result<()> {
         let hash = self.hasher.finalize().to_hex();
         if hash.as_str() != self.id.0 {
@@ -82,7 +83,7 @@ impl BlobUpload {
         }
         let path = self.store.path(&self.id);
         self.file.sync_all().map_err(|e| at(&self.part, e))?;
-        // What is there of it may be on its way out.
+        // An existing copy may be on its way to deletion.
         let _wanted = self.store.pin([self.id.clone()]);
         self.store.touch(&self.id);
         self.replicate()?;
@@ -90,7 +91,7 @@ impl BlobUpload {
         File::open(&self.store.dir).and_then(|dir| dir.sync_all()).map_err(|e| at(&path, e))
     }
 
-    /// What is counted twice where it is there already, is so no more.
+    /// If the blob exists already, the bytes of this copy are given back.
     fn place(&mut self, path: &Path) -> std::io::Result<()> {
         let room = self.store.room.clone();
         let _one_at_a_time = room.placing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +104,7 @@ impl BlobUpload {
         Ok(())
     }
 
-    /// Writes the blob to etcd, too.
+    /// Copies the blob to etcd, too.
     fn replicate(&self) -> Result<()> {
         let Some(etcd) = &self.store.etcd else { return Ok(()) };
         let mut file = File::open(&self.part).map_err(|e| at(&self.part, e))?;
@@ -117,7 +118,7 @@ impl BlobUpload {
 
 impl Drop for BlobUpload {
     fn drop(&mut self) {
-        // After a rename there is nothing here to remove.
+        // After a rename there is nothing to remove.
         let _ = std::fs::remove_file(&self.part);
         self.store.room.give(&self.store.tenant, self.counted);
     }

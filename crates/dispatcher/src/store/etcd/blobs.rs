@@ -1,8 +1,8 @@
 //! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
 //!
-//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`). Those
-//! of each tenant lie under its name. An etcd that is silent for a moment is asked again: whoever opens a job would be told
-//! otherwise that it failed.
+//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see
+//! `store::blobs`). Those of each tenant lie under its name. An etcd that is silent for a moment is asked again:
+//! whoever opens a job would be told otherwise that it failed.
 
 use std::sync::Arc;
 use std::time::Duration;

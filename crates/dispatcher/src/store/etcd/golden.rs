@@ -1,7 +1,8 @@
-//! Tests: what each format of the ledger in etcd ever wrote is read, into the very same state; and what is missing is named.
+//! Tests: what each format of the ledger in etcd ever wrote is read, into the very same state; and what is missing is
+//! named.
 //!
-//! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one, name it in
-//! [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
+//! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one,
+//! name it in [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ struct Golden {
     rows: Vec<String>,
 }
 
-/// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written today.
+/// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written
+/// today.
 const GOLDEN: [(&str, u64); 6] = [
     ("etcd-v1", 1),
     ("etcd-v1-tenants", 1),

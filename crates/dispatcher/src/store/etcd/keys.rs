@@ -61,8 +61,8 @@ impl Keys {
         format!("{}/blobs/", self.prefix).into_bytes()
     }
 
-    /// How large a blob of a tenant is. It is there once this is. A tenant's name is shorter than any id, so that neither is
-    /// taken for the other.
+    /// How large a blob of a tenant is. It is there once this is. A tenant's name is shorter than any id, so that
+    /// neither is taken for the other.
     pub(super) fn blob(&self, tenant: &str, id: &str) -> Vec<u8> {
         match tenant {
             "" => format!("{}/blobs/{id}", self.prefix).into_bytes(),

@@ -97,7 +97,8 @@ fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() 
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
     assert!(placement.worker_row(&own, &costs).is_some_and(|row| close(row, 250e-6)));
-    // Some of the rows were normalised with the crop, in one pass, and some by themselves: that is no part of what is before the cut.
+    // Some of the rows were normalised with the crop, in one pass, and some by themselves: that is no part of what is
+    // before the cut.
     own.take(
         Ticks(0),
         At::Workers,
