@@ -129,8 +129,8 @@ impl<A> DispatcherCore<A> {
     }
 
     /// Sets the placement boundary of a job.
-    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
-        self.state.set_boundary(now, tenant, name, place)
+    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, number: u32) -> Option<u32> {
+        self.state.set_boundary(now, tenant, name, number)
     }
 
     fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {

@@ -219,8 +219,8 @@ impl Dispatcher {
 
     /// Sets the placement boundary of a job by its number, from 1 on, as a policy does at the end of a window. Returns
     /// how many row ops workers are told to run; `None` if there is no such job, or no choice.
-    pub fn set_boundary(&mut self, now: Ticks, job: &str, place: u32) -> Option<u32> {
-        self.core.set_boundary(now, "", job, place)
+    pub fn set_boundary(&mut self, now: Ticks, job: &str, number: u32) -> Option<u32> {
+        self.core.set_boundary(now, "", job, number)
     }
 
     /// The clock's tick.

@@ -1,5 +1,5 @@
-//! The state in a model of workers, consumers, disk and crashes: random histories against its invariants, and what it
-//! should do by idea.
+//! Tests of the state in a model of workers, consumers, disk and crashes: random histories against its invariants, and
+//! one file for each subject.
 
 mod affinity;
 mod dataset_profile;

@@ -1,5 +1,5 @@
-//! Tests: a ledger that was flipped, cut or torn anywhere is read right, or refused. Never is it read wrong, nor a
-//! panic.
+//! Tests: a ledger with flipped, missing or torn bytes anywhere is read right or refused. It is never read wrong, and
+//! never panics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,8 +24,8 @@ fn many(token: u64) -> Batch {
     batch
 }
 
-/// The file and its witness, while the store is open after its last commit (as a crash leaves them) and after it was
-/// closed; and what it has.
+/// The file and its rollback guard, while the store is open after its last commit (as a crash leaves them) and after it
+/// was closed; and the ledger.
 struct Images {
     crashed: (Vec<u8>, Vec<u8>),
     closed: (Vec<u8>, Vec<u8>),
@@ -59,7 +59,7 @@ fn load(dir: &Path) -> Result<Ledger> {
     LedgerStore::open(dir)?.load()
 }
 
-/// Read right, or refused with what a person needs.
+/// The ledger is read right, or refused with an error that helps a person.
 fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
     match loaded {
         Ok(ledger) => {
@@ -74,12 +74,12 @@ fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
     }
 }
 
-/// Places all over a file, more of them where it begins.
+/// Places all over a file, more of them at its begin.
 fn places(len: usize) -> impl Iterator<Item = usize> {
     (0..320).step_by(7).chain((320..len).step_by(len / 45 + 37))
 }
 
-/// What is kept of a ledger that was refused is what it had.
+/// A repair keeps only rows that the ledger had.
 fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
     let repaired = match repair_ledger(dir) {
         Ok(repaired) => repaired,
@@ -96,8 +96,8 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
         |ledger: &Ledger| -> BTreeSet<String> { ledger.to_batch().rows().iter().map(|r| format!("{r:?}")).collect() };
     let (had, has) = (rows(whole), rows(&ledger));
     let made_up: Vec<_> = has.difference(&had).filter(|row| !row.starts_with("Next")).collect();
-    // A file that fell back to the batch before has what that had, and one of which only bytes are left what it ever
-    // had.
+    // A file that fell back to the batch before has the rows of that. A file of which only bytes are left has rows of
+    // any batch.
     let older = repaired.dropped.iter().any(|d| d.contains("batches") || d.contains("checksums"));
     assert!(older || made_up.is_empty(), "{what}: {made_up:?}");
     assert_eq!(check_ledger(dir)?, repaired.ledger);
@@ -137,7 +137,7 @@ fn a_file_that_was_cut_is_refused_or_whole() -> Result<()> {
             lay(dir.path(), (&file[..len], guard))?;
             judge(&format!("cut at {len} of {}", file.len()), load(dir.path()), &[&ledger]);
         }
-        // An empty file is none; the witness knows that there was one.
+        // An empty file is no ledger; the guard knows that there was one.
         let dir = tempfile::tempdir()?;
         lay(dir.path(), (&[], guard))?;
         assert!(!judge("empty", load(dir.path()), &[]));
@@ -191,7 +191,7 @@ fn a_ledger_that_went_back_in_time_is_refused_until_it_is_accepted() -> Result<(
     assert!(error.kind() == ErrorKind::Data && error.message().contains("batch 2 was written"), "{error}");
     let repaired = repair_ledger(dir.path())?;
     assert_eq!((repaired.ledger.grants, repaired.dropped.len()), (1, 1));
-    // 219 was granted in what is lost.
+    // Token 219 was granted in the batch that is lost.
     assert!(load(dir.path())?.next_token > 219);
     Ok(())
 }

@@ -84,7 +84,7 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
         Err(e) if e.kind() != ErrorKind::Data => return Err(e),
         Err(_) => {}
     }
-    // The first look has changed the copy.
+    // The first attempt has changed the copy.
     let salvaged = Salvaged::from(&Copied::of(&file)?, &file)?;
     let folder = folder_of(&file);
     let mut dropped = salvaged.unreadable;
@@ -100,14 +100,14 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     Ok(Repaired { ledger: report(&file, &ledger), dropped, kept: Some(kept) })
 }
 
-/// Writes a ledger beside the file and puts it in its place; returns where the old one is.
+/// Writes a ledger beside the file and moves it to its place; returns where the old one is.
 fn replace(file: &Path, ledger: &Ledger, batches: u64) -> Result<PathBuf> {
     let folder = folder_of(file);
     let new = Temporary::within(folder)?;
     LedgerStore::open(&new.0)?.begin_at(batches).commit(&ledger.to_batch())?;
     let free = (1..).map(|n| file.with_extension(format!("redb.damaged-{n}"))).find(|kept| !kept.exists());
     let kept = free.unwrap_or_else(|| file.with_extension("redb.damaged"));
-    // At no moment is there no ledger: a dispatcher that starts then would begin with none.
+    // There is a ledger at every moment: a dispatcher that starts without one would begin with an empty one.
     keep(file, &kept)?;
     let moved = || {
         std::fs::rename(new.0.join(FILE), file)?;
@@ -122,7 +122,7 @@ fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE) } else { path.to_owned() }
 }
 
-/// Of a file that is named without one, the folder we are in.
+/// The folder of a file; the current folder if the path names none.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -139,7 +139,7 @@ fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
     }
 }
 
-/// What can be believed of a ledger that is corrupt.
+/// The readable part of a corrupt ledger.
 struct Salvaged {
     rows: Vec<Row>,
     batches: u64,
@@ -149,7 +149,7 @@ struct Salvaged {
 impl Salvaged {
     fn from(copied: &Copied, file: &Path) -> Result<Self> {
         let path = copied.folder.0.join(FILE);
-        // The copy is mended where redb can: it goes back to the last commit that is whole.
+        // redb mends the copy if it can: it goes back to the last intact commit.
         if let Ok(found) = open_whole(&path).and_then(|db| {
             let read = || find(&db.begin_read()?);
             let read: Result<_, redb::Error> = read();
@@ -157,7 +157,7 @@ impl Salvaged {
         }) {
             return Ok(Self { rows: found.rows, batches: found.batches, unreadable: found.unreadable });
         }
-        // Nothing is left but bytes.
+        // Only bytes are left.
         let bytes = std::fs::read(file).map_err(|e| disk(file, e))?;
         let rows = row_codec::scan(&bytes);
         if rows.is_empty() {
@@ -172,8 +172,8 @@ impl Salvaged {
     }
 }
 
-/// A copy of a ledger and of its witness, in a folder that goes with it. While it is here no dispatcher starts on the
-/// original.
+/// A copy of a ledger and of its rollback guard, in a folder that is removed with it. While it exists no dispatcher
+/// starts on the original.
 struct Copied {
     folder: Temporary,
     file: PathBuf,
@@ -228,7 +228,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is in nobody's way.
+        // A folder that cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kind_or_no_price_is_refused() {
+    fn an_invalid_type_or_price_is_refused() {
         for name in ["", "n2-standard-8", "c5.large", "A_1"] {
             assert!(WorkerType::new(name, 0.5, true).is_ok(), "{name}");
         }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_costs_what_workers_of_each_kind_took_for_it() {
+    fn a_job_costs_what_workers_of_each_type_took_for_it() {
         let mut cost = JobCost::default();
         let hour = Spent { job: 1, compute_us: 2 * 3_600_000_000, rows: 1 };
         cost.add(&worker("big", 4.0, false), &hour);

@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_is_late_and_needed_soon_is_raced_and_only_so_much(
+        fn only_late_splits_that_are_needed_soon_get_backups_and_only_so_many(
             splits in prop::collection::vec((0u128..40, 0u64..10_000), 0..80),
             window in 1u128..40,
             running in 0usize..10,

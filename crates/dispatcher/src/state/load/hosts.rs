@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_say_nonsense_overflow_nothing() {
+    fn hosts_that_report_nonsense_overflow_nothing() {
         let most = u32::MAX;
         let (millicores, limit_millicores, own_millicores, pressure) = (most, most, most, most);
         let spare =
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn consumers_of_one_machine_have_its_idle_cores_once_and_threads_of_their_own() {
+    fn consumers_on_one_host_have_its_idle_cores_once_and_threads_of_their_own() {
         // Of eight cores the trainers keep three busy, and their threads two and one.
         let of = |own_millicores, machine| {
             let millicores = 2000 + own_millicores;

@@ -95,15 +95,15 @@ impl Placement {
     }
 
     /// Sets the boundary by its number, from 1 on. Returns whether it changed.
-    pub(in crate::state) fn set(&mut self, cut: u32) -> bool {
-        let at = (cut.max(1) as usize).min(self.boundaries.len().max(1)) - 1;
+    pub(in crate::state) fn set(&mut self, number: u32) -> bool {
+        let at = (number.max(1) as usize).min(self.boundaries.len().max(1)) - 1;
         std::mem::replace(&mut self.at, at) != at
     }
 
     /// Returns the number of row ops before a boundary; `None` if there is no choice.
-    pub(in crate::state) fn ops_before(&self, cut: u32) -> Option<u32> {
+    pub(in crate::state) fn ops_before(&self, number: u32) -> Option<u32> {
         let last = self.boundaries.len().checked_sub(1).filter(|last| *last > 0)?;
-        self.boundaries.get((cut.max(1) as usize - 1).min(last)).map(|boundary| boundary.ops)
+        self.boundaries.get((number.max(1) as usize - 1).min(last)).map(|boundary| boundary.ops)
     }
 
     /// Returns the worker seconds per row at the current boundary, estimated from the op costs of jobs that may have
@@ -206,10 +206,10 @@ impl State {
 
     /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns how many
     /// row ops workers are told to run.
-    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
+    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, number: u32) -> Option<u32> {
         let id = *self.names.get(&whole(tenant, name))?;
         let workers = self.jobs.get(&id)?.scale.wanted().unwrap_or(1);
-        let decision = Decision { workers, local: 0, cut: Some(place), reason: Reason::Fixed, figures: None };
+        let decision = Decision { workers, local: 0, cut: Some(number), reason: Reason::Fixed, figures: None };
         self.decided(now, id, workers, decision);
         self.jobs.get(&id)?.placement.ops_on_worker(false)
     }

@@ -1,5 +1,4 @@
-//! Splits whose rows a worker has from the epoch before are given to that one, where it has room, and to others where
-//! it has not.
+//! A split goes to the worker that has its rows from the epoch before, if that has room; otherwise to another one.
 
 use forebay_plan::{Graph, Node, Op, Source};
 
@@ -20,7 +19,7 @@ impl Epochs {
         Self::over(Source::Range { start: 0, stop: 900, step: 1 }, ops, (String::new(), String::new()), window)
     }
 
-    /// Over a source of which the record says this extent and these sizes.
+    /// Over a source with this extent and these sizes.
     fn over(source: Source, ops: &[Op], (extent, sizing): (String, String), window: u32) -> Self {
         let mut world = World::new();
         (0..2).for_each(|worker| world.hello(worker));
@@ -37,7 +36,7 @@ impl Epochs {
         Self { world, key, session }
     }
 
-    /// A worker asks for splits; returns those of an epoch that it holds then.
+    /// A worker asks for splits; returns the splits of an epoch that it then holds.
     fn want(&mut self, worker: usize, splits: u32, epoch: u64) -> Vec<u64> {
         let session = self.world.workers[worker].session.expect("connected");
         self.world.input(Input::Want { session, splits });
@@ -67,7 +66,7 @@ fn each_worker_gets_what_it_had_in_the_epoch_before() {
     assert_eq!(epochs.want(1, 2, 1), [1, 3]);
     assert_eq!(epochs.want(0, 2, 1), [0, 2]);
     epochs.ack(1, 4);
-    // One that has no room holds nobody up.
+    // A worker without room holds up nobody.
     assert_eq!(epochs.want(0, 4, 1), [4, 5, 6, 7]);
 }
 
@@ -86,7 +85,7 @@ fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
 }
 
 #[test]
-fn of_a_job_that_nobody_reads_any_more_no_homes_are_kept() {
+fn of_a_job_that_nobody_reads_any_more_no_affinities_are_kept() {
     let mut epochs = Epochs::new(&[], 4);
     epochs.first();
     epochs.world.input(Input::ConsumerGone { session: epochs.session });
@@ -105,7 +104,7 @@ fn a_split_is_passed_over_by_few_others() {
     assert_eq!(got, [&[0], &own[..]].concat(), "then the first is given to whoever has room");
 }
 
-/// Of windows that are read by lanes: four groups of them, of 256 files.
+/// Windows that are read by lanes: four groups of lanes, of 256 files.
 #[test]
 fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
     let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };

@@ -1,4 +1,4 @@
-//! What was learned of a dataset outlives jobs and dispatchers, is written seldom, and is bounded.
+//! Profiles of datasets outlive jobs and dispatchers, are written seldom, and are bounded.
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
@@ -17,7 +17,7 @@ impl World {
         self.disk.profiles.iter().find(|((_, id), _)| id == dataset).map(|(_, profile)| &**profile)
     }
 
-    /// Time passes, and what is to be written is.
+    /// Time passes, and what is due is written.
     fn pass_and_write(&mut self, by: Duration) {
         self.pass(by, None);
         self.flush();
@@ -43,7 +43,7 @@ fn what_ops_cost_is_shown_by_the_next_dispatcher_of_jobs_that_go_on_and_of_new_o
         world.crash();
         assert_eq!(world.ops("one"), shown);
     }
-    // The dataset is the same whatever the job is called, and whatever its seed and its epochs are.
+    // The dataset is the same whatever the job's name, seed and epochs are.
     world.create(JobRecord { seed: 2, epochs: 7, ..job("two", "d") });
     assert_eq!(world.ops("two"), shown);
     world.create(job("other", "e"));
@@ -55,7 +55,7 @@ fn what_ops_cost_is_shown_by_the_next_dispatcher_of_jobs_that_go_on_and_of_new_o
     assert_eq!(world.ops("one")[0].rows_in, shown[0].rows_in + 10, "what was known is added to");
 }
 
-/// A job came to rest with three workers; what that is was written, and the dispatcher is another one.
+/// A job was steady with three workers; this was written, and the dispatcher restarted.
 fn rested_and_restarted() -> World {
     let mut world = World::new();
     (0..3).for_each(|worker| world.hello(worker));
@@ -82,14 +82,14 @@ fn a_job_begins_where_one_came_to_rest_under_the_dispatcher_before() {
     let twin = world.state.list_jobs(world.now, None, "twin").remove(0);
     let told: Vec<_> = twin.decisions.iter().map(|d| &*d.reason).collect();
     assert_eq!((twin.workers, told), (3, vec!["3 workers to begin with, as was right for these samples before"]));
-    // Its consumer comes back, and goes on as before.
+    // Its consumer comes back, and continues as before.
     (0..3).for_each(|worker| world.hello(worker));
     world.attach(ENDLESS, 0, 3);
     assert_eq!(world.workers_of("job 1"), 3);
     (0..40).for_each(|_| half_second_of(&mut world, &[ENDLESS], 3, 31));
     let goes_on = world.state.list_jobs(world.now, None, "job 1").remove(0);
     assert!(goes_on.decisions.iter().all(|d| d.workers == 3), "{goes_on:?}");
-    // What is decided is not begun anew with each consumer that comes.
+    // A new consumer does not reset the decisions.
     let session = world.consumers[ENDLESS].session.take().expect("connected");
     world.input(Input::ConsumerGone { session });
     world.attach(ENDLESS, 0, 3);
@@ -144,7 +144,7 @@ fn it_is_written_seldom_while_jobs_run_and_soon_after_a_consumer_has_left() {
     assert!((first + 2..=first + 3).contains(&last), "{} writes in two minutes", last - first);
     let session = world.consumers[consumer].session.take().expect("connected");
     world.input(Input::ConsumerGone { session });
-    // What its workers say last is written, too; and then there is nothing more to write.
+    // The workers' last reports are written, too; then nothing is left to write.
     world.say_ops(0, id, vec![spent(&[], 10, 1)]);
     world.pass_and_write(Duration::from_secs(4));
     let written = world.written("d").expect("written").clone();

@@ -1,11 +1,11 @@
-//! Consumers that end epochs together: what they are told, and of whom.
+//! Consumers that end epochs together: the floors that they get, and the missing consumers that are named to them.
 
 use forebay_plan::Ending;
 use forebay_proto::Steps;
 
 use super::*;
 
-/// The consumers of a job of two that end epochs together.
+/// The two consumers of a job that end epochs together.
 const RANKS: [usize; 2] = [5, 6];
 
 fn world(ending: Ending) -> World {
@@ -20,7 +20,7 @@ fn says(world: &mut World, rank: usize, epoch: u64, has: u64, ended: bool, seen:
     world.input(Input::Steps { session, said: Steps { epoch, has, ended, seen } });
 }
 
-/// What a rank was told since this was last asked for.
+/// The floors that a consumer got since the last call.
 fn told(world: &mut World, rank: usize) -> Vec<(u64, u64, bool, u32)> {
     let floors = std::mem::take(&mut world.consumers[RANKS[rank]].floors);
     floors.into_iter().map(|f| (f.epoch, f.steps, f.over, f.more)).collect()
@@ -42,7 +42,7 @@ fn each_question_is_answered_once_when_all_have_more() {
     assert!(told(&mut world, 1).is_empty(), "nobody has more than it knows");
     says(&mut world, 0, 0, 6, false, 4);
     assert_eq!((told(&mut world, 0), told(&mut world, 1)), (vec![(0, 6, false, 0)], vec![(0, 6, false, 0)]));
-    // Nobody asks: nobody is told.
+    // Without a question there is no answer.
     says(&mut world, 0, 0, 8, false, 6);
     assert_eq!((told(&mut world, 0).len(), told(&mut world, 1).len()), (1, 0));
 }
@@ -58,7 +58,7 @@ fn an_end_is_durable_before_it_is_told_and_holds_for_who_comes_later() {
     assert!(told(&mut world, 0).is_empty(), "it is not written yet");
     world.flush();
     assert_eq!((told(&mut world, 0), told(&mut world, 1)), (vec![(0, 3, true, 1)], vec![(0, 3, true, 1)]));
-    // The dispatcher starts again, and one of them has gone on: the other one learns it all the same.
+    // The dispatcher restarts, and one consumer has gone on: the other one learns of the end all the same.
     world.crash();
     world.attach(RANKS[0], 0, 4);
     says(&mut world, 0, 0, 2, false, 0);
@@ -81,12 +81,12 @@ fn who_lives_is_waited_for_and_who_is_not_there_is_named() {
     says(&mut world, 0, 1, 4, false, 2);
     world.pass(Duration::from_millis(50), None);
     assert_eq!(world.consumers[RANKS[0]].missing, [(1, None)]);
-    // Another consumer of it begins later, and will never say how many there were.
+    // A new process of that consumer begins in a later epoch, and will never report this one.
     world.attach(RANKS[1], 0, 4);
     says(&mut world, 1, 2, 1, false, 0);
     world.pass(Duration::from_millis(50), None);
     assert_eq!(world.consumers[RANKS[0]].missing, [(1, Some(2))]);
-    // What was said of an epoch holds: less of it is another pipeline.
+    // A report on an epoch holds: a smaller one comes from another pipeline.
     says(&mut world, 1, 2, 5, true, 0);
     says(&mut world, 1, 2, 4, true, 0);
     let refused = world.consumers[RANKS[1]].refused.as_ref().expect("refused");

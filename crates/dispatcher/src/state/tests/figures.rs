@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters and gauges.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn splits_are_counted_from_their_grant_to_their_consumer() {
     world.input(Input::WorkerGone { session });
     let of = counts(&world);
     assert_eq!((of.workers_lost, of.leases_lapsed, of.splits_recomputed), (1, 2, 2));
-    // One that leaves in order is not lost, and neither is what it holds.
+    // A worker that leaves in order is not lost, and neither are its leases.
     let session = world.workers[1].session.expect("connected");
     world.input(Input::Want { session, splits: 2 });
     world.flush();
@@ -31,7 +31,7 @@ fn splits_are_counted_from_their_grant_to_their_consumer() {
     world.input(Input::Leaving { session });
     world.input(Input::WorkerGone { session });
     assert_eq!((counts(&world).workers_lost, counts(&world).leases_lapsed), (1, 2));
-    // What it says after that is refused.
+    // Its later messages are refused.
     world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat::default() });
     assert_eq!((counts(&world).worker_heartbeats_refused, counts(&world).consumer_heartbeats_refused), (1, 0));
 }

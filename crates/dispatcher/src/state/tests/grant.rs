@@ -1,4 +1,4 @@
-//! Who gets what: by weight, and not from workers that a consumer cannot reach.
+//! Grants: by weight and priority, and not from workers that a consumer cannot reach.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_worker_that_a_consumer_cannot_reach_is_left_out_for_longer_and_longer() {
     for pause in [2, 4, 8].map(Duration::from_secs) {
         go_on(&mut world);
         let session = world.consumers[endless].session.expect("attached");
-        // Its splits are told one by one: that is one failure, not three.
+        // Its splits are reported one by one: that is one failure, not three.
         for (position, token) in held(&world) {
             let error = Error::unavailable("silent").with(UNREACHED, "worker-0:1");
             world.input(Input::Unreachable { session, position, token, error });
@@ -116,7 +116,7 @@ fn a_job_of_a_higher_priority_gets_the_room_of_workers_as_splits_end_and_nothing
     world.flush();
     assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [4, 0], "what was granted stays");
     for (urgent, others) in [(1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)] {
-        // A split has ended: there is room for another.
+        // A split has ended, so there is room for another.
         world.input(Input::Want { session, splits: 1 });
         world.flush();
         assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [others, urgent], "its reader takes six ahead");

@@ -10,7 +10,7 @@ fn create(world: &mut World, name: &str) -> usize {
     world.consumers.len() - 1
 }
 
-/// A worker says which jobs are held up there, and that it has room for so many splits.
+/// A worker reports which jobs are held up there, and asks for so many splits.
 fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     let session = world.workers[worker].session.expect("connected");
     let said = WorkerHeartbeat { held_up: held_up.to_vec(), ..WorkerHeartbeat::default() };
@@ -43,7 +43,7 @@ fn a_job_that_is_held_up_keeps_what_it_has_and_others_get_what_is_asked_for_besi
     world.attach(next, 0, 1);
     world.flush();
     assert_eq!(held(&world, 0, next), 1);
-    // Another worker has room for it, whatever hangs here; and here once it goes on.
+    // Another worker has room for it, whatever hangs here; and so has this one once the job continues.
     world.hello(1);
     says(&mut world, 1, &[], 3);
     assert_eq!((held(&world, 0, ENDLESS), held(&world, 1, ENDLESS)), (4, 3));
@@ -60,7 +60,7 @@ fn a_job_that_is_held_up_is_given_what_keeps_a_thread_busy() {
     let job = world.consumers[ENDLESS].key.0;
     says(&mut world, 0, &[job], 4);
     assert_eq!(held(&world, 0, ENDLESS), 1, "the worker has one thread");
-    // A slow source: it brings a split now and then.
+    // A slow source brings a split now and then.
     for _ in 0..3 {
         world.consume(ENDLESS);
         world.flush();
@@ -115,7 +115,7 @@ fn a_split_that_may_end_workers_does_not_wait_for_what_hangs_and_that_goes_on_la
         world.workers[i].held.clear();
         world.pass(Duration::from_secs(6), None);
     };
-    // Two workers die of it, one after the other; another is at splits of another job.
+    // Two workers die of it, one after the other; a third computes splits of another job.
     world.attach(other, 0, 1);
     world.hello(1);
     says(&mut world, 1, &[], 1);

@@ -10,7 +10,7 @@ impl World {
         match (kind % 16, worker, consumer) {
             (0, None, _) => self.hello(w),
             (1, None, _) => {
-                // A new process with the old one's number: it holds nothing.
+                // A new process with the old one's id holds nothing.
                 self.workers[w].held.clear();
                 self.hello(w);
             }
@@ -34,7 +34,7 @@ impl World {
                     self.input(Input::Unreachable { session, position, token, error });
                 }
             }
-            (12, _, Some(session)) if b % 3 == 0 => self.lose(r, session, u64::from(b)),
+            (12, _, Some(session)) if b % 3 == 0 => self.skip_sample(r, session, u64::from(b)),
             (12, _, Some(session)) => {
                 let epoch = self.consumers[r].position.epoch + u64::from(b % 2);
                 self.input(Input::EndEpoch { session, epoch });
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Everybody is well again: every split is consumed, in order.
+    /// Everyone is well again: every split is consumed, in order.
     fn heal(&mut self) {
         for i in 0..WORKERS {
             self.hello(i);
@@ -67,7 +67,7 @@ impl World {
         for _ in 0..40 {
             for i in 0..WORKERS {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
-                // Where only one may compute for all consumers of a tenant, it has to have the room.
+                // If only one worker may compute for all consumers of a tenant, it needs the room.
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
                 let finished = self.workers[i].held.keys().copied().collect();
                 let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };

@@ -1,11 +1,10 @@
-//! Local workers: whose splits they are given, what they are not counted among, and what becomes of them when cores are
-//! short.
+//! Local workers: whose splits they get, where they are not counted, and what happens when cores are short.
 
 use forebay_proto::Spare;
 
 use super::*;
 
-/// A local worker of the first of two consumers of the same job, and a worker for everybody.
+/// A local worker of the first of two consumers of a job, and a worker for all tenants.
 fn with_local() -> World {
     let mut world = World::new();
     world.local = Some((LOCAL, world.consumers[0].key));
@@ -40,7 +39,7 @@ fn a_local_worker_is_given_the_splits_of_its_consumer_alone() {
     world.attach(0, 0, 3);
     world.flush();
     assert_eq!(held(&world, LOCAL), [world.consumers[0].key; 3]);
-    // With as much to do, it comes behind the others.
+    // With equal load it comes after the others.
     world.consume(0);
     world.flush();
     let jobs = world.state.list_jobs(world.now, None, "job 0");
@@ -121,7 +120,7 @@ fn it_is_nobody_elses_worker() {
     let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
     world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
     assert_eq!(world.state.spent_us, 0, "what gives way to a trainer says nothing of what others take");
-    // A tenant's quota of workers is for those of the service.
+    // A tenant's quota of workers concerns the fleet's workers only.
     let mut world = World::with(true);
     world.local = Some((LOCAL, world.consumers[0].key));
     [0, LOCAL].into_iter().for_each(|i| world.hello(i));
@@ -148,9 +147,9 @@ fn what_may_end_workers_is_tried_on_a_trainers_machine_last() {
     assert_eq!((held(&world, LOCAL).len(), held(&world, 2).len()), (0, 1));
 }
 
-/// Half a second of a trainer whose steps take 20 ms, with so many millicores to spare, a worker of one thread that
-/// takes 80 ms for a batch of one row, and local threads that make 10 batches each a second. Returns the threads that
-/// are wanted.
+/// Half a second of a trainer with steps of 20 ms and so many millicores to spare, of a worker with one thread that
+/// takes 80 ms for a batch of one row, and of local threads that make 10 batches per second each. Returns the wanted
+/// threads.
 fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
     world.half_second();
     let job = world.consumers[ENDLESS].key.0;
@@ -171,7 +170,7 @@ fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
     told.expect("an answer")
 }
 
-/// As [`half_second`], for so many times, with what it says done at once.
+/// Repeats [`half_second`], and applies each answer at once.
 fn obeyed(world: &mut World, times: usize, threads: u32, millicores: u32) -> u32 {
     (0..times).fold(threads, |had, _| {
         let wanted = half_second(world, had, millicores);
@@ -197,7 +196,7 @@ fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_giv
     assert!(told.reason.starts_with("2 workers and 3 threads at the trainer: "), "{told:?}");
     let json: serde_json::Value = serde_json::from_str(&told.json).expect("JSON");
     assert_eq!((&json["local"], &json["figures"]["spare"]), (&3.into(), &2.5.into()));
-    // It takes its cores: what is there is not waited for.
+    // The trainer takes its cores: the policy does not wait for a window.
     assert_eq!(obeyed(&mut world, 12, 3, 0), 0);
     assert_eq!(wanted(&world), 5);
     let jobs = world.state.list_jobs(world.now, None, "job 1");
@@ -206,7 +205,7 @@ fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_giv
 
 #[test]
 fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
-    // Whether the consumer says what its machine has to spare, or says nothing.
+    // Whether or not the consumer reports what its host has to spare.
     let spare =
         Spare { millicores: 3000, own_millicores: 2000, limit_millicores: 4000, threads: 2, ..Spare::default() };
     for spare in [None, Some(spare)] {
@@ -253,7 +252,7 @@ fn threads_are_dealt_to_consumers_by_what_each_can_spare() {
         says(&mut world, consumer, of(millicores));
     }
     assert_eq!([1, 3, 9].map(|threads| dealt(&mut world, threads)), [[1, 0], [2, 1], [2, 2]]);
-    // On one machine they share its two cores; who does not ask has none.
+    // Consumers on one host share its two cores; a consumer that does not ask gets none.
     [0, 1].into_iter().for_each(|consumer| says(&mut world, consumer, Spare { machine: 7, ..of(2000) }));
     assert_eq!([2, 9].map(|threads| dealt(&mut world, threads)), [[1, 1], [1, 1]]);
     says(&mut world, 0, Spare { asks: false, ..of(2000) });
@@ -278,8 +277,8 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
     assert_eq!((told(&mut world, false), told(&mut world, true)), (0, 3));
 }
 
-/// A worker that says it is the local one of the first consumer and shows another key than that one says, with a lease
-/// that another worker has.
+/// A worker that claims to be the local one of the first consumer, with another key than that consumer's, and with a
+/// lease of another worker.
 fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
     let (session, key) = (world.session(), world.consumers[0].key);
     world.workers[LOCAL].session = Some(session);
@@ -304,12 +303,12 @@ fn a_worker_that_the_consumer_did_not_start_is_given_nothing_of_its_and_is_not_b
     world.hello(0);
     world.attach(0, 0, 3);
     want(&mut world, 0, 1);
-    // It names a lease of another worker: that stays where it is.
+    // It names a lease of another worker, which stays there.
     let held_by_other: Vec<_> = world.workers[0].held.values().cloned().collect();
     let session = stranger(&mut world, held_by_other.clone());
     want(&mut world, LOCAL, 9);
     assert_eq!((held(&world, LOCAL).len(), held(&world, 0).len()), (0, 1));
-    // It ends no other's split, and says nothing of the job.
+    // It ends no other worker's split, and its reports on the job are ignored.
     let (job, token) = (world.consumers[0].key.0, held_by_other[0].token);
     let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
     let caching = vec![forebay_proto::Caching { job, json: "{}".to_owned() }];
@@ -318,7 +317,7 @@ fn a_worker_that_the_consumer_did_not_start_is_given_nothing_of_its_and_is_not_b
     let jobs = world.state.list_jobs(world.now, None, "job 0");
     assert_eq!((jobs[0].local_threads, jobs[0].caching.len()), (0, 0));
     assert!(world.state.workers[&WorkerId(1)].finished.is_empty());
-    // One that the consumer started is given them, and what it says of other jobs is not taken.
+    // A worker that the consumer started gets its splits, and its reports on other jobs are ignored.
     world.local = Some((LOCAL, world.consumers[0].key));
     world.input(Input::WorkerGone { session });
     world.hello(LOCAL);

@@ -1,4 +1,4 @@
-//! What ops cost: sums of what everybody says, the usual cost of a row, what a later job begins with, and bounds.
+//! Op costs: sums over all reports, the median cost of a row, what a later job begins with, and bounds.
 
 use forebay_plan::{Graph, Node, Op, Site, Source};
 
@@ -30,7 +30,7 @@ pub(super) fn spent(places: &[u32], rows: u64, nanos: u64) -> OpSpent {
 }
 
 impl World {
-    /// A worker says what ops of a job did.
+    /// A worker reports the ops of a job.
     pub(super) fn say_ops(&mut self, worker: usize, job: u64, ops: Vec<OpSpent>) {
         let session = self.workers[worker].session.expect("connected");
         let ops = vec![JobOps { job, ops }];
@@ -67,7 +67,7 @@ fn what_everybody_says_adds_up_in_run_order_with_the_users_lines() {
         ("rename", "train.py:3", "workers", 50, 25),
     ];
     assert_eq!(told, want);
-    // A tenth was timed; what that took is scaled.
+    // A tenth of the rows was timed; their time is scaled.
     assert_eq!((ops[0].seconds, ops[0].bytes_in, ops[0].bytes_out), (60_000.0 * 10.0 / 1e9, 2000, 20_000));
     assert!((ops[0].row_us - 3.0).abs() < 1e-9 && !ops[0].earlier, "{:?}", ops[0]);
     assert!(world.state.list_jobs(world.now, None, "").iter().all(|job| job.ops.is_empty()), "only when it is named");

@@ -1,5 +1,5 @@
-//! The cut of a job: decided with its workers, said with each lease, taken back from a trainer that lacks cores; and
-//! what a job begins with whose ops are known.
+//! The placement boundary of a job: decided with its workers, named in each lease, moved back from a trainer that lacks
+//! cores; and what a job with known op costs begins with.
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
@@ -10,12 +10,12 @@ use super::*;
 use crate::options::Scaling;
 use crate::state::scaling::placement::tests::{graph, of};
 
-/// Row ops before the cut of what a worker holds.
+/// `ops_on_worker` of the leases that a worker holds.
 fn held(world: &World, worker: usize) -> Vec<Option<u32>> {
     world.workers[worker].held.values().map(|lease| lease.ops).collect()
 }
 
-/// A job on images that are cropped, normalised and cast; returns its consumer.
+/// Creates a job on images that are cropped, normalised and cast; returns its consumer.
 fn create(world: &mut World, name: &str) -> usize {
     let record = of(graph().to_json());
     world.create(JobRecord {
@@ -31,7 +31,7 @@ fn shown(world: &World, name: &str) -> JobStatus {
     world.state.list_jobs(world.now, None, name).remove(0)
 }
 
-/// What ops did of so many rows, which take microseconds each.
+/// The report of an op on so many rows, with its microseconds per row.
 fn did(places: &[u32], rows: u64, us: u64, bytes: [u64; 2]) -> OpSpent {
     let [bytes_in, bytes_out] = bytes.map(|of_row| of_row * rows);
     let (places, nanos) = (places.to_vec(), rows * us * 1000);
@@ -39,7 +39,7 @@ fn did(places: &[u32], rows: u64, us: u64, bytes: [u64; 2]) -> OpSpent {
 }
 
 #[test]
-fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
+fn leases_name_the_boundary_that_was_decided_and_a_local_worker_runs_all_ops() {
     let mut world = World::new();
     let policy = Policy::simulated("static:1+0@3").expect("a policy");
     world.state.set_scaling(Scaling { policy, ..Scaling::default() });
@@ -61,13 +61,13 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
     let job = shown(&world, "cut");
     assert!(job.cut.starts_with("readers run no ops: 24 KiB a row travel"), "{}", job.cut);
     assert_eq!(job.decisions.last().map(|d| &d.cut), Some(&job.cut));
-    // Whoever comes back after a restart is told what the pipeline says by itself, until something is measured again.
+    // After a restart the pipeline's default boundary holds, until something is measured again.
     world.crash();
     assert!(shown(&world, "cut").cut.starts_with("readers run normalize, cast"));
 }
 
-/// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the consumer
-/// normalises each within 20 ms. `asks` says whether it has threads beside it that are decided on.
+/// Half a second of a trainer on a host with 4 cores and so many to spare: 25 batches of one row, which the consumer
+/// normalises in 20 ms each. `asks` says whether it asks for local threads.
 fn half_second(world: &mut World, consumer: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
     let job = world.consumers[consumer].key.0;
@@ -103,18 +103,18 @@ fn taken_back(asks: bool) {
     let job = shown(&world, "cut");
     let figures = |d: &ScaleDecision| serde_json::from_str::<serde_json::Value>(&d.json).expect("JSON");
     let yielded = job.decisions.iter().map(figures).find(|json| json["rule"] == "yields").expect("it yields");
-    // A window of which a part was as before.
+    // A part of the window was as before.
     let is_between = |of: &serde_json::Value, least, most| of.as_f64().is_some_and(|of| least < of && of < most);
     assert!(is_between(&yielded["spare"], 0.2, 2.5) && is_between(&yielded["pressure"], 0.1, 0.3), "{yielded}");
     assert_eq!(yielded["cut"], 3);
     assert!(asks || job.decisions.iter().all(|d| d.json.contains("\"local\":0")), "no threads are decided on: {job:?}");
-    // That it now has what it was given back is no reason to take it again.
+    // The spare cores that it got back are no reason to take them again.
     (0..40).for_each(|_| half_second(&mut world, consumer, asks, 250, 0));
     assert_eq!(told(&world), "readers run no ops");
 }
 
-/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many
-/// nanoseconds. The consumer normalises each row within 30 us.
+/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which each byte costs both ends so many
+/// nanoseconds. The consumer normalises each row in 30 us.
 fn half_second_over_a_network(world: &mut World, consumer: usize, byte_ns: Option<u64>) {
     world.half_second();
     let (job, rows) = (world.consumers[consumer].key.0, 2500);
@@ -163,7 +163,7 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
     let consumer = create(&mut world, "one");
     world.attach(consumer, 0, 3);
     let mut rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
-    // For a while it was cut elsewhere.
+    // For a while it had another boundary.
     rows.push(did(&[1], 100, 1000, [12_288, 49_152]));
     world.say_ops(0, world.consumers[consumer].key.0, rows);
     (0..5).for_each(|_| half_second_of(&mut world, &[consumer], 1, 31));
@@ -175,7 +175,7 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
                   made 1.56";
     assert_eq!(two.decisions[0].reason, reason, "a batch has 8 rows");
     assert!(two.decisions[0].cut.starts_with("readers run normalize, cast: 12 KiB"), "{two:?}");
-    // The next dispatcher knows it, too, once somebody is there to compute.
+    // The next dispatcher knows it, too, once a worker is there.
     world.pass(crate::state::load::dataset_profile::WRITE_EVERY, None);
     world.flush();
     world.crash();

@@ -1,9 +1,9 @@
-//! Splits that end workers: what counts as a death, and what follows from three.
+//! Poison splits: what counts as a death, and what follows from three deaths.
 
 use super::*;
 
-/// Three workers, one after the other, take the first split of a consumer and are lost; with `noticed`, its consumer
-/// says first that it cannot fetch the split.
+/// Three workers, one after the other, get the first split of a consumer and are lost; with `noticed`, its consumer
+/// first reports that it cannot fetch the split.
 fn lose_three(noticed: bool) -> World {
     let mut world = World::new();
     world.attach(ENDLESS, 0, 1);
@@ -75,7 +75,7 @@ fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
             world.input(Input::Unreachable { session, position, token, error });
             world.flush();
         }
-        // The consumers were faster.
+        // The consumers noticed first.
         world.input(Input::WorkerGone { session: last });
         world.flush();
         last = session;

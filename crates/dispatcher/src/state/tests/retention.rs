@@ -1,4 +1,4 @@
-//! Which jobs leave, and what stays of them.
+//! Which jobs are removed, and what stays of them.
 
 use super::*;
 use crate::options::Retention;
@@ -9,7 +9,7 @@ const MOMENT: Duration = Duration::from_secs(11);
 
 fn world(jobs: usize, age: Duration) -> World {
     let mut world = World::new();
-    // Those that the model begins with are not looked at.
+    // The jobs that the model begins with are removed.
     let names: Vec<_> = world.state.jobs.values().map(|job| job.record.name.clone()).collect();
     for name in names {
         let mut out = Vec::new();
@@ -47,7 +47,7 @@ fn the_last_jobs_that_are_over_stay_and_the_others_leave_the_ledger_too() {
     world.state.cancel(world.now, "", "2", &mut out).expect("it goes on");
     world.take(out);
     world.consumers[cancelled].session = None;
-    // It goes on, and nobody reads it.
+    // It is unfinished, and nobody reads it.
     world.create(JobRecord { name: "unread".to_owned(), ..record(ENDLESS + 1) });
     world.pass(MOMENT, None);
     assert_eq!(names(&world), ["1", "2", "unread"], "no more than two of them are over");

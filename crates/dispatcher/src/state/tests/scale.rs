@@ -1,5 +1,4 @@
-//! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's
-//! way.
+//! Scaling: reports reach the policy, decisions are kept and shown, and tenants do not affect each other.
 
 use forebay_policy::scaling::Policy;
 use forebay_proto::Caching;
@@ -7,7 +6,7 @@ use forebay_proto::Caching;
 use super::*;
 use crate::options::Scaling;
 
-/// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one
+/// Half a second of a trainer with steps of 20 ms, and of workers with one thread that take 80 ms for a batch of one
 /// row.
 fn half_second(world: &mut World, consumers: &[usize], workers: usize) {
     half_second_of(world, consumers, workers, 20);
@@ -49,7 +48,7 @@ fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
     assert!(jobs[0].decisions[1].reason.starts_with("5 workers: the trainer takes 50.00 batches/s"), "{jobs:?}");
     let json: serde_json::Value = serde_json::from_str(&jobs[0].decisions[1].json).expect("JSON");
     assert_eq!(json["rule"], "demand");
-    // Whether five are right nobody knows, so a dispatcher that restarts says that it does not: nobody is sent away.
+    // It is unknown whether five are right, so a restarted dispatcher says so, and no worker is ended.
     world.crash();
     assert_eq!(world.state.wanted(world.now).wanted, 0);
 }

@@ -31,7 +31,7 @@ fn a_split_goes_to_whoever_has_it_for_the_other_job_with_or_without_room() {
     // Nobody has room, and the second job wants four.
     world.attach(TWIN, 0, 4);
     assert_eq!(held(&world, TWIN), [(0, 1), (1, 2)]);
-    // Whoever comes first to a split decides for both, and takes the room of two.
+    // The first to get a split decides for both, and takes the room of two.
     want(&mut world, 1, 2);
     assert_eq!(held(&world, ENDLESS), held(&world, TWIN));
     assert_eq!(held(&world, TWIN)[2..], [(2, 2)]);
@@ -69,7 +69,7 @@ fn what_was_where_nobody_is_any_more_or_failed_goes_to_anybody() {
 }
 
 #[test]
-fn a_job_with_other_samples_is_no_twin() {
+fn a_job_with_other_samples_shares_nothing() {
     let mut world = world();
     world.attach(4, 0, 1);
     world.attach(ENDLESS, 0, 1);

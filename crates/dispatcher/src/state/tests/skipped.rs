@@ -1,4 +1,4 @@
-//! What samples that were left out may take in the ledger, whatever a consumer says of them.
+//! Skipped samples take bounded room in the ledger, whatever a consumer reports.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn said(samples: std::ops::Range<u64>, error: &Error) -> Vec<LostSample> {
     samples.map(|sample| LostSample { sample, error: error.clone(), ..LostSample::default() }).collect()
 }
 
-/// What the ledger has of samples: how many, and the bytes of their errors.
+/// How many samples the ledger has, and the bytes of their errors.
 fn kept(world: &mut World) -> (usize, usize) {
     world.flush();
     (world.disk.skipped.len(), world.disk.skipped.values().map(|error| error.len()).sum())
@@ -32,7 +32,7 @@ fn errors_are_bounded_one_by_one_and_in_a_job_together() {
     assert!(bytes < 34 * MIB, "{bytes}");
     let last = world.disk.skipped.values().last().map(|json| Error::from_json(json)).expect("one");
     assert_eq!((last.kind(), last.fault()), (ErrorKind::Function, forebay_core::Fault::Process));
-    // Garbage is no more than an error.
+    // Garbage takes no more room than an error.
     let garbage = LostSample { sample: 7000, error: "{".repeat(MIB), ..LostSample::default() };
     world.input(Input::Skipped { session, number: 0, samples: vec![garbage] });
     assert!(kept(&mut world).1 < 34 * MIB);
@@ -54,7 +54,7 @@ fn a_job_that_loses_more_than_a_ledger_is_for_loses_its_consumer_and_writes_no_m
     assert_eq!(refused, 1, "both are of one job");
     let most = kept(&mut world).0;
     assert_eq!(most, 1 << 17);
-    // Whoever begins anew with as many is refused as well.
+    // A consumer that attaches with as many is refused as well.
     let attachment = attachment(world.session(), world.consumers[1].key);
     let (skipped, mut out) = (said(100_000..200_000, &short), Vec::new());
     world.state.handle(world.now, Input::Attach(Attachment { skipped, ..attachment }), &mut out);

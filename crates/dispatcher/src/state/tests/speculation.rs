@@ -1,9 +1,9 @@
-//! Splits that are late are raced by a second worker, and those that wait go to whoever has nothing to do.
+//! Late splits get a backup lease, and waiting splits move to idle workers.
 
 use super::*;
 
 /// A consumer of the endless job that has seen splits end in `took`, and two workers without leases.
-fn paced(took: Duration, window: u32) -> (World, ConsumerKey) {
+fn with_known_durations(took: Duration, window: u32) -> (World, ConsumerKey) {
     let mut world = World::new();
     (0..2).for_each(|i| world.hello(i));
     world.attach(ENDLESS, 0, window);
@@ -30,22 +30,23 @@ fn holders(world: &World, key: ConsumerKey) -> (Vec<u128>, Vec<u128>) {
 }
 
 #[test]
-fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
-    let (mut world, key) = paced(Duration::from_millis(200), 4);
+fn a_late_split_gets_one_backup_and_only_at_a_worker_with_room() {
+    let (mut world, key) = with_known_durations(Duration::from_millis(200), 4);
     want(&mut world, 0, 4);
     assert_eq!(holders(&world, key), (vec![1; 4], vec![]));
     world.pass(Duration::from_secs(3), None);
     assert_eq!(holders(&world, key), (vec![1; 4], vec![]), "nobody has room");
-    // The first is raced; what waits behind it goes to whoever has room, but for what one thread may be at.
+    // The first split gets a backup. The splits behind it go to a worker with room, except one that a thread may have
+    // begun.
     want(&mut world, 1, 2);
     world.pass(Duration::from_millis(250), None);
     assert_eq!(holders(&world, key), (vec![1, 2], vec![2]));
     assert_eq!(world.state.list_workers(world.now, None)[0].state, "slow");
-    // No other race begins while this one runs, and who is slow is given nothing more.
+    // No other backup begins while this one runs, and a slow worker gets nothing more.
     want(&mut world, 0, 4);
     world.pass(Duration::from_secs(3), None);
     assert_eq!(holders(&world, key).1.len(), 1);
-    // The consumer consumes it: both let go, and one that is slow may try again.
+    // The split is consumed: both leases end, and the slow worker may try again.
     let seen = world.consumers[ENDLESS].position;
     world.consume(ENDLESS);
     world.flush();
@@ -57,7 +58,7 @@ fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
 #[test]
 fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
     let moved = |took: u64| {
-        let (mut world, key) = paced(Duration::from_millis(took), 3);
+        let (mut world, key) = with_known_durations(Duration::from_millis(took), 3);
         want(&mut world, 0, 3);
         assert_eq!(holders(&world, key), (vec![1; 3], vec![]));
         want(&mut world, 1, 3);
@@ -72,9 +73,9 @@ fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
 }
 
 #[test]
-fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
-    let raced = || {
-        let (mut world, key) = paced(Duration::from_millis(200), 1);
+fn a_backup_ends_with_the_first_worker_that_has_finished_or_is_lost() {
+    let backed_up = || {
+        let (mut world, key) = with_known_durations(Duration::from_millis(200), 1);
         want(&mut world, 0, 1);
         world.pass(Duration::from_secs(3), None);
         want(&mut world, 1, 1);
@@ -91,21 +92,21 @@ fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
         world.flush();
     };
     for winner in 0..2 {
-        let (mut world, key) = raced();
+        let (mut world, key) = backed_up();
         finishes(&mut world, winner);
         assert_eq!(holders(&world, key), (vec![winner as u128 + 1], vec![]));
         assert!(world.workers[1 - winner].held.is_empty(), "the slower one is told to stop");
         world.check_replay();
     }
     for lost in 0..2 {
-        let (mut world, key) = raced();
+        let (mut world, key) = backed_up();
         let session = world.workers[lost].session.take().expect("connected");
         world.input(Input::WorkerGone { session });
         assert_eq!(holders(&world, key), (vec![2 - lost as u128], vec![]));
         world.check_replay();
     }
-    // A dispatcher that comes back has not heard of the race: it takes the second copy back.
-    let (mut world, key) = raced();
+    // A restarted dispatcher does not know the backup lease, and revokes it.
+    let (mut world, key) = backed_up();
     world.crash();
     (0..2).for_each(|i| world.hello(i));
     world.flush();
@@ -115,7 +116,7 @@ fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
 
 #[test]
 fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is_timed() {
-    let (mut world, low) = paced(Duration::from_millis(200), 4);
+    let (mut world, low) = with_known_durations(Duration::from_millis(200), 4);
     let (name, graph) = ("urgent".to_owned(), "another".to_owned());
     world.create(JobRecord { name, graph, priority: 1, ..record(TWIN_OF) });
     want(&mut world, 0, 4);
@@ -124,7 +125,8 @@ fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is
     let high = world.consumers[TWIN].key;
     want(&mut world, 0, 2);
     assert_eq!(holders(&world, high), (vec![1; 2], vec![]));
-    // It is at the urgent ones all the time; another takes one that waits, and has room that nobody wants.
+    // The worker computes the urgent splits all the time; another one takes a waiting split, and has room that nothing
+    // wants.
     want(&mut world, 1, 2);
     for _ in 0..5 {
         world.pass(Duration::from_secs(1), None);
@@ -135,9 +137,9 @@ fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is
     }
 }
 
-/// The first worker has begun with a split of 2 s when an urgent one comes; the second has nothing to do.
+/// The first worker has begun a split of 2 s when an urgent one comes; the second worker is idle.
 fn gives_way() -> (World, ConsumerKey) {
-    let (mut world, low) = paced(Duration::from_secs(2), 1);
+    let (mut world, low) = with_known_durations(Duration::from_secs(2), 1);
     let (name, graph) = ("urgent".to_owned(), "another".to_owned());
     world.create(JobRecord { name, graph, priority: 1, ..record(TWIN_OF) });
     want(&mut world, 0, 1);
@@ -175,7 +177,7 @@ fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
     world.attach(ENDLESS, 0, 8);
     want(&mut world, 0, 4);
     let key = world.consumers[ENDLESS].key;
-    // No split has ended yet: they take at least as long as the first has by now.
+    // No split has ended yet, so its duration is taken to be the first split's age.
     let comes = |world: &mut World, i: usize, after: Duration| {
         world.pass(after, None);
         world.hello(i);

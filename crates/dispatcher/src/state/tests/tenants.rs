@@ -1,4 +1,4 @@
-//! Tenants: what is another's does not exist, quotas, workers of one tenant.
+//! Tenants: another tenant's objects do not exist, quotas, workers of one tenant.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
 }
 
-/// Each tick looked at each of them, twenty times a second.
+/// A regression test: each tick looked at all of them, twenty times a second.
 #[test]
 fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     let mut world = World::with(false);

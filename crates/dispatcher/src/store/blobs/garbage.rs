@@ -153,7 +153,7 @@ pub(in crate::store) mod tests {
     }
 
     #[test]
-    fn what_is_pinned_stays_and_is_needless_only_after_that() {
+    fn what_is_pinned_stays_and_is_garbage_only_after_that() {
         let garbage = GarbageTracker::default();
         assert_eq!(find_due(&garbage, &[], 1000), []);
         let pin = garbage.pin(vec![key("1")]);

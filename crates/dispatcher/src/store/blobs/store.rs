@@ -305,10 +305,10 @@ mod tests {
             let (a, b) = (store.of("a").within(Some(4000)), store.of("b"));
             a.put(&[1; 2000])?;
             // Two clients upload it at once, and a third gives up.
-            let mut twins = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
-            twins.iter_mut().try_for_each(|twin| twin.write(&[1; 500]))?;
+            let mut uploads = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
+            uploads.iter_mut().try_for_each(|upload| upload.write(&[1; 500]))?;
             assert_eq!(refused(a.put(&[2; 1001])), full("blob bytes"), "with what arrives");
-            twins.into_iter().try_for_each(BlobUpload::finish)?;
+            uploads.into_iter().try_for_each(BlobUpload::finish)?;
             assert_eq!(refused(a.put(&[2; 1501])), full("blob bytes"));
             // A tenant without a quota may take half of the room.
             b.put(&[3; 5000])?;

@@ -1,4 +1,4 @@
-//! Where splits may be cut, and what is made of what ops showed.
+//! The legal boundaries of a job, and their costs from op figures.
 
 use forebay_core::Ticks;
 use forebay_data::{DType, Field, Kind};
@@ -42,7 +42,7 @@ fn batch_of(costs: &BoundaryCosts, compute: f64) -> Vec<[f64; 3]> {
 }
 
 #[test]
-fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_much_as_copying() {
+fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_much_as_copying() {
     let mut placement = Placement::of(&of(graph().to_json()));
     assert_eq!(
         (placement.ops_on_worker(false), placement.ops_on_worker(true), placement.batch),
@@ -53,7 +53,7 @@ fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_m
         "readers run normalize, cast: 12 KiB a row travel, not 24 KiB"
     );
     let copied = |rows: f64| rows * ROW * COPY_BYTE_SECONDS * 8.0;
-    // A second is what was measured where it is cut; normalising is 5 bytes to go in or out, and casting 6.
+    // A second was measured at the current boundary; normalising takes 5 bytes in or out, and casting 6.
     let want = [
         [1.0, copied(11.0), ROW * 8.0],
         [1.0 + copied(5.0), copied(6.0), ROW * 32.0],
@@ -68,7 +68,7 @@ fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_m
         placement.describe(&placement.costs(&[])),
         "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
     );
-    // What was measured has both ops in it now.
+    // The measured time now includes both ops.
     assert!(close(batch_of(&placement.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));
     let none = Placement::of(&of("no graph".to_owned()));
     assert_eq!(
@@ -97,8 +97,8 @@ fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() 
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
     assert!(placement.worker_row(&own, &costs).is_some_and(|row| close(row, 250e-6)));
-    // Some of the rows were normalised with the crop, in one pass, and some by themselves: that is no part of what is
-    // before the cut.
+    // Some rows were normalised together with the crop, and some alone: neither belongs to the time before the
+    // boundary.
     own.take(
         Ticks(0),
         At::Workers,
