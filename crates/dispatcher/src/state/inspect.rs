@@ -168,8 +168,8 @@ impl State {
             return Ok(());
         }
         for (key, consumer) in self.consumers().filter(|(_, c)| !c.waits_for_others(self.ticked)) {
-            let team = self.team(key);
-            if !self.workers.iter().any(|(id, w)| w.has_room() && team.has(*id, w)) {
+            let eligible = self.eligible_workers(key);
+            if !self.workers.iter().any(|(id, w)| w.has_room() && eligible.has(*id, w)) {
                 continue;
             }
             // A split that may end workers, or that failed, waits for another worker.

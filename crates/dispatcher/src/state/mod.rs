@@ -229,7 +229,7 @@ pub(crate) struct State {
     sharing: SharingGroups,
     workers: BTreeMap<WorkerId, Worker>,
     /// Workers that cache rows.
-    keepers: BTreeSet<WorkerId>,
+    caching_workers: BTreeSet<WorkerId>,
     /// The secret from which workers' keys for each other are derived; `None` where they need none.
     secret: Option<[u8; 16]>,
     consumer_sessions: HashMap<SessionId, ConsumerKey>,
@@ -240,10 +240,10 @@ pub(crate) struct State {
     next_job: u64,
     ticked: Ticks,
     /// When late splits were last looked for.
-    looked: Ticks,
+    speculated: Ticks,
     /// Whether a worker has come that got nothing yet, and when such a worker last took splits of others.
     has_newcomer: bool,
-    taken_in: Ticks,
+    newcomer_rebalanced: Ticks,
     /// When the policy last looked at the jobs' load.
     scaled: Ticks,
     /// Microseconds that workers reported as spent on jobs.

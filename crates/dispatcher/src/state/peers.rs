@@ -34,21 +34,21 @@ impl State {
         // No other worker can reach a local one.
         let place = if worker.is_local() { Arc::from("") } else { place };
         if place.is_empty() {
-            self.keepers.remove(&id)
+            self.caching_workers.remove(&id)
         } else {
-            self.keepers.insert(id)
+            self.caching_workers.insert(id)
         };
         (worker.place, worker.peers_sent) = (place, None);
-        if let Some(peers) = self.news_of_peers(id) {
+        if let Some(peers) = self.peers_update(id) {
             let reply = WorkerHeartbeatReply { peers: Some(peers) };
             out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
         }
     }
 
     /// Returns a worker's peers if it was not told of them yet.
-    pub(super) fn news_of_peers(&mut self, id: WorkerId) -> Option<Peers> {
+    pub(super) fn peers_update(&mut self, id: WorkerId) -> Option<Peers> {
         let own = self.workers.get(&id).filter(|own| !own.is_local())?;
-        let ring = self.keepers.range((Excluded(id), Unbounded)).chain(self.keepers.range(..id));
+        let ring = self.caching_workers.range((Excluded(id), Unbounded)).chain(self.caching_workers.range(..id));
         let is_peer = |other: &&Worker| other.is_live() && other.serves == own.serves && other.place != own.place;
         let peers = ring.filter_map(|other| self.workers.get(other)).filter(is_peer).take(PEERS_MAX);
         let peers: Vec<Arc<str>> = peers.map(|peer| peer.address.clone()).collect();

@@ -19,8 +19,8 @@ impl State {
         if gap >= STALL {
             self.forgive(now, gap);
         }
-        if now - self.looked >= LOOK_EVERY {
-            self.looked = now;
+        if now - self.speculated >= LOOK_EVERY {
+            self.speculated = now;
             self.speculate(now, out);
             self.rebalance(now, out);
         }

@@ -31,20 +31,20 @@ pub(in crate::state) struct EpochEnds {
     ending: Ending,
     ranks: Vec<ConsumerSteps>,
     /// The last floor with its epoch, and how many consumers keep it from rising.
-    known: Option<(u64, Floor, usize)>,
+    last_floor: Option<(u64, Floor, usize)>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct ConsumerSteps {
     /// The last report, and its epoch.
-    told: Option<(u64, Count)>,
+    report: Option<(u64, Count)>,
     /// The session that waits for the floor of that epoch to rise above this number of steps.
-    waits: Option<(SessionId, u64)>,
+    question: Option<(SessionId, u64)>,
 }
 
 impl ConsumerSteps {
     fn count(&self, epoch: u64) -> Option<Count> {
-        self.told.filter(|(told, _)| *told == epoch).map(|(_, count)| count)
+        self.report.filter(|(reported, _)| *reported == epoch).map(|(_, count)| count)
     }
 
     fn holds(&self, epoch: u64, steps: u64) -> bool {
@@ -55,13 +55,13 @@ impl ConsumerSteps {
 impl EpochEnds {
     pub(in crate::state) fn of(record: &JobRecord) -> Self {
         let ranks = if record.ending == Ending::Apart { 0 } else { record.consumers as usize };
-        Self { ending: record.ending, ranks: vec![ConsumerSteps::default(); ranks], known: None }
+        Self { ending: record.ending, ranks: vec![ConsumerSteps::default(); ranks], last_floor: None }
     }
 
     /// A consumer's session ended or was replaced.
     pub(in crate::state) fn detach(&mut self, consumer: u32) {
         if let Some(rank) = self.ranks.get_mut(consumer as usize) {
-            rank.waits = None;
+            rank.question = None;
         }
     }
 
@@ -80,11 +80,11 @@ impl EpochEnds {
             }
             count = Count { has: count.has.max(before.has), ended: count.ended || before.ended };
         }
-        rank.told = Some((epoch, count));
-        rank.waits = Some((session, said.seen));
+        rank.report = Some((epoch, count));
+        rank.question = Some((session, said.seen));
         let is_news = before.is_none_or(|before| before.ended != count.ended);
-        if let Some((known, floor, holding)) = &mut self.known
-            && *known == epoch
+        if let Some((of, floor, holding)) = &mut self.last_floor
+            && *of == epoch
             && !is_news
         {
             let held = before.is_some_and(|before| !before.ended && before.has <= floor.steps);
@@ -95,15 +95,15 @@ impl EpochEnds {
         }
         let floor = self.ending.floor(self.ranks.iter().map(|rank| rank.count(epoch)));
         let holding = self.ranks.iter().filter(|rank| rank.holds(epoch, floor.steps)).count();
-        self.known = Some((epoch, floor, holding));
+        self.last_floor = Some((epoch, floor, holding));
         Ok((floor, false))
     }
 
     /// Returns the sessions that wait for this floor, and removes them from the waiting ones.
-    fn answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
+    fn take_answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
         let waiting = self.ranks[who].iter_mut().filter(|rank| rank.count(epoch).is_some());
         let heard = |rank: &mut ConsumerSteps| {
-            let (session, _) = rank.waits.take_if(|(_, seen)| floor.over || floor.steps > *seen)?;
+            let (session, _) = rank.question.take_if(|(_, seen)| floor.over || floor.steps > *seen)?;
             Some(session)
         };
         waiting.filter_map(heard).collect()
@@ -119,12 +119,12 @@ impl Job {
 
     /// Returns the consumers without a process, or in a later epoch, that keep this consumer waiting.
     pub(in crate::state) fn missing(&self, consumer: u32) -> Vec<Missing> {
-        let rank = self.epoch_ends.ranks.get(consumer as usize).filter(|rank| rank.waits.is_some());
-        let Some((epoch, _)) = rank.and_then(|rank| rank.told) else { return Vec::new() };
-        let floor = self.epoch_ends.known.filter(|(known, ..)| *known == epoch).map_or(0, |(_, floor, _)| floor.steps);
+        let rank = self.epoch_ends.ranks.get(consumer as usize).filter(|rank| rank.question.is_some());
+        let Some((epoch, _)) = rank.and_then(|rank| rank.report) else { return Vec::new() };
+        let floor = self.epoch_ends.last_floor.filter(|(of, ..)| *of == epoch).map_or(0, |(_, floor, _)| floor.steps);
         let others = (0..).zip(&self.epoch_ends.ranks).zip(&self.consumers);
         let in_vain = |((index, rank), other): ((u32, &ConsumerSteps), &Consumer)| {
-            let later = rank.told.map(|(told, _)| told).filter(|told| *told > epoch);
+            let later = rank.report.map(|(reported, _)| reported).filter(|reported| *reported > epoch);
             let is_missing = index != consumer && rank.holds(epoch, floor);
             let missing = Missing { consumer: index, epoch: later.filter(|_| other.attached.is_some()) };
             (is_missing && (other.attached.is_none() || later.is_some())).then_some(missing)
@@ -148,11 +148,13 @@ impl State {
             self.note_end(key, epoch, floor, out);
         }
         let Some(job) = self.jobs.get_mut(&key.0) else { return };
-        let told = FloorMessage { epoch, steps: floor.steps, over: floor.over, more: floor.more };
+        let message = FloorMessage { epoch, steps: floor.steps, over: floor.over, more: floor.more };
         // A floor that was known before was already sent to the others.
         let who = if is_known { consumer..consumer + 1 } else { 0..job.epoch_ends.ranks.len() };
-        let sessions = job.epoch_ends.answered(who, epoch, floor);
-        out.extend(sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(told))));
+        let sessions = job.epoch_ends.take_answered(who, epoch, floor);
+        out.extend(
+            sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(message))),
+        );
     }
 
     /// Persists where an epoch ended, before anyone is told.

@@ -28,7 +28,7 @@ impl State {
 
     /// Returns a tenant's job by name. The name of a cancelled job is free.
     pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
-        let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
+        let record = &self.jobs.get(self.names.get(&name_key(tenant, name))?)?.record;
         (!record.cancelled).then_some(record)
     }
 
@@ -55,7 +55,7 @@ impl State {
         }
         self.check_jobs(&record, quota)?;
         self.make_room(&record, out)?;
-        if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
+        if let Some(old) = self.names.get(&name_key(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }
         (record.id, record.read_before) = (self.next_job, self.profiles.epochs_read(&record));
@@ -69,7 +69,7 @@ impl State {
     pub(in crate::state) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
-        self.names.insert(whole(&record.tenant, &record.name), record.id);
+        self.names.insert(name_key(&record.tenant, &record.name), record.id);
         let (streamed, placement) = (record.is_streamed(), Placement::of(&record));
         self.sharing.add(&record);
         let (affinity, epoch_ends) = (CacheAffinity::new(&record), EpochEnds::of(&record));
@@ -102,7 +102,7 @@ impl State {
     /// NotFound when there is no job of that name; Closed when it was cancelled before.
     pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         self.changed = true;
-        let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
+        let id = *self.names.get(&name_key(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get_mut(&id).ok_or_else(|| no_job_named(name))?;
         if job.record.cancelled {
             return Err(cancelled(name));
@@ -126,6 +126,6 @@ pub(in crate::state) fn no_job_named(name: &str) -> Error {
 }
 
 /// The key of a job by tenant and name.
-pub(in crate::state) fn whole(tenant: &str, name: &str) -> (String, String) {
+pub(in crate::state) fn name_key(tenant: &str, name: &str) -> (String, String) {
     (tenant.to_owned(), name.to_owned())
 }

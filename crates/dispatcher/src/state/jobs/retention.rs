@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 
-use super::lifecycle::{no_job_named, whole};
+use super::lifecycle::{name_key, no_job_named};
 use crate::options::Retention;
 use crate::records::Update;
 use crate::state::leases::consumer::Consumer;
@@ -71,7 +71,7 @@ impl State {
     /// # Errors
     /// NotFound when there is no job of that name; Conflict while the job is not over, or is read.
     pub(crate) fn forget_job(&mut self, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
-        let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
+        let id = *self.names.get(&name_key(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get(&id).ok_or_else(|| no_job_named(name))?;
         let (why, hint) = match (job.is_over(), job.unread_since()) {
             (false, _) => ("goes on", format!("cancel it first: `forebay jobs cancel {name}`")),
@@ -94,7 +94,7 @@ impl State {
         }
         self.forget(id, out);
         let Some(job) = self.jobs.remove(&id) else { return };
-        let name = whole(&job.record.tenant, &job.record.name);
+        let name = name_key(&job.record.tenant, &job.record.name);
         if self.names.get(&name) == Some(&id) {
             self.names.remove(&name);
         }

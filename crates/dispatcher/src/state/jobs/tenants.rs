@@ -15,7 +15,7 @@ const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
 /// The workers that may get splits of a consumer: its own local worker, whatever its tenant's quota, and the workers of
 /// its tenant or of all tenants, without those where the job is held up and holds its share.
-pub(in crate::state) struct Team<'a> {
+pub(in crate::state) struct EligibleWorkers<'a> {
     state: &'a State,
     key: ConsumerKey,
     tenant: &'a str,
@@ -23,7 +23,7 @@ pub(in crate::state) struct Team<'a> {
     only: Option<BTreeSet<WorkerId>>,
 }
 
-impl Team<'_> {
+impl EligibleWorkers<'_> {
     pub(in crate::state) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
         let within = || match worker.only {
             Some(_) => self.state.is_started_by_its_consumer(worker),
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Returns the workers that may compute for a consumer.
-    pub(in crate::state) fn team(&self, key: ConsumerKey) -> Team<'_> {
+    pub(in crate::state) fn eligible_workers(&self, key: ConsumerKey) -> EligibleWorkers<'_> {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.attached?.workers_max);
         let only = may.and_then(|may| {
@@ -120,7 +120,7 @@ impl State {
             let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });
-        Team { state: self, key, tenant, only }
+        EligibleWorkers { state: self, key, tenant, only }
     }
 
     /// Says whether a worker may hold leases of a consumer.

@@ -247,8 +247,8 @@ impl State {
             attached.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
         }
         self.note_consumer_ops(now, job, &said.ops, out);
-        let is_alone =
-            said.spare.is_some_and(|spare| spare.asks) && !self.team((job, consumer)).has_others(&self.workers);
+        let is_alone = said.spare.is_some_and(|spare| spare.asks)
+            && !self.eligible_workers((job, consumer)).has_others(&self.workers);
         let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.take_heartbeat(said, is_alone));
         let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
         let reply = ConsumerHeartbeatReply { local_threads, missing };

@@ -22,7 +22,7 @@ use super::consumer::{Consumer, Holder, Trouble};
 use super::worker::{LOAD_OF_ONE, Worker};
 use crate::records::{ConsumerKey, Grant, Position, Update};
 use crate::state::Job;
-use crate::state::jobs::tenants::Team;
+use crate::state::jobs::tenants::EligibleWorkers;
 use crate::state::{Effect, State, assigned_event};
 
 /// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
@@ -79,8 +79,8 @@ impl State {
             return;
         }
         self.join_sharing_groups(now, out);
-        self.take_in(now, out);
-        self.make_way(out);
+        self.rebalance_for_newcomer(now, out);
+        self.clear_reserved(out);
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
         let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {
@@ -129,12 +129,12 @@ impl State {
         room: &Room,
         reserved: &BTreeSet<WorkerId>,
     ) -> Option<(Position, (usize, WorkerId))> {
-        let (consumer, team) = (self.consumer(key)?, self.team(key));
+        let (consumer, eligible) = (self.consumer(key)?, self.eligible_workers(key));
         let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
         // A consumer that can reach no worker may try any.
-        let some = self.workers.iter().any(|(id, w)| w.is_live() && team.has(*id, w) && reachable(*id));
-        let is_of_team = |id: &WorkerId| self.workers.get(id).is_some_and(|w| team.has(*id, w));
-        let room: Vec<_> = room.iter().filter(|(_, id)| is_of_team(id) && (reachable(*id) || !some)).collect();
+        let some = self.workers.iter().any(|(id, w)| w.is_live() && eligible.has(*id, w) && reachable(*id));
+        let is_eligible = |id: &WorkerId| self.workers.get(id).is_some_and(|w| eligible.has(*id, w));
+        let room: Vec<_> = room.iter().filter(|(_, id)| is_eligible(id) && (reachable(*id) || !some)).collect();
         let affinity = &self.jobs.get(&key.0)?.affinity;
         let at_preferred = |_: Position, preferred: WorkerId| {
             let is_fit =
@@ -146,9 +146,10 @@ impl State {
             return Some(found);
         }
         consumer.free().find_map(|p| {
-            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &team));
+            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &eligible));
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
-            let shy = consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && team.has_others(&self.workers);
+            let shy =
+                consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
             let fits = |id: WorkerId| {
                 Some(id) != avoided && !(shy && self.is_local(id)) && self.may_take(id, is_suspect, reserved)
             };
@@ -158,9 +159,9 @@ impl State {
 
     /// Returns the worker that must not get this split now because the split failed there: another worker may have room
     /// soon, or this one may recover after a pause.
-    fn avoided(&self, now: Ticks, trouble: &Trouble, team: &Team<'_>) -> Option<WorkerId> {
+    fn avoided(&self, now: Ticks, trouble: &Trouble, eligible: &EligibleWorkers<'_>) -> Option<WorkerId> {
         let (worker, at) = trouble.avoid?;
-        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && team.has(*id, w));
+        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && eligible.has(*id, w));
         let pause =
             if others { self.timing.lease } else { (PAUSE * 2u32.saturating_pow(trouble.failures)).min(PAUSE_MAX) };
         (now - at < pause).then_some(worker)

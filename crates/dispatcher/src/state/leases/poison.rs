@@ -111,8 +111,8 @@ impl State {
             self.workers.iter().filter(|(_, w)| w.unfinished().any(suspected)).map(|(id, _)| *id).collect();
         let is_waiting = |c: &Consumer| c.free().any(|p| c.trouble.get(&p).is_some_and(Trouble::is_suspect));
         let waiting = self.active_consumers().find(|(_, c)| c.attached.is_some() && is_waiting(c));
-        if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
-            let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
+        if let Some(eligible) = waiting.map(|(key, _)| self.eligible_workers(key)) {
+            let fits = |id: &WorkerId, w: &Worker| w.is_live() && eligible.has(*id, w) && !reserved.contains(id);
             let others = self.workers.iter().filter(|(id, w)| fits(id, w));
             // A suspect runs on a trainer's host only if there is no other worker.
             let least = others.min_by_key(|(id, w)| (w.is_local(), w.unfinished().count(), **id)).map(|(id, _)| *id);
@@ -123,7 +123,7 @@ impl State {
 
     /// Releases the splits of held-up jobs at a worker that is kept for a suspect: it would never become free
     /// otherwise.
-    pub(in crate::state) fn make_way(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn clear_reserved(&mut self, out: &mut Vec<Effect>) {
         let is_suspect = |key: &SplitKey| self.is_suspect(key.0, key.1);
         let waits = |w: &&Worker| w.at_work().next().is_none() && !w.unfinished().any(is_suspect);
         let kept: Vec<_> =

@@ -19,13 +19,13 @@ use crate::records::SplitKey;
 use crate::state::{Effect, State};
 
 /// The shortest time between two rebalances for new workers: ten thousand may come at a time.
-const TAKE_IN_EVERY: Duration = Duration::from_millis(10);
+const NEWCOMER_EVERY: Duration = Duration::from_millis(10);
 
 impl State {
     /// A worker without leases has come: it takes splits that others hold before it gets later ones.
-    pub(in crate::state) fn take_in(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        if std::mem::take(&mut self.has_newcomer) && now - self.taken_in >= TAKE_IN_EVERY {
-            self.taken_in = now;
+    pub(in crate::state) fn rebalance_for_newcomer(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.has_newcomer) && now - self.newcomer_rebalanced >= NEWCOMER_EVERY {
+            self.newcomer_rebalanced = now;
             self.rebalance(now, out);
         }
     }

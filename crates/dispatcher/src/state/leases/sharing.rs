@@ -26,10 +26,10 @@ type ConsumerSplit = (u32, Position);
 /// The groups of jobs with the same samples.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct SharingGroups {
-    numbers: HashMap<Stream, u64>,
+    group_numbers: HashMap<Stream, u64>,
     groups: BTreeMap<u64, Group>,
     /// The group of each job.
-    of: HashMap<u64, u64>,
+    group_of: HashMap<u64, u64>,
     next: u64,
 }
 
@@ -38,7 +38,7 @@ pub(in crate::state) struct SharingGroups {
 struct Group {
     jobs: BTreeSet<u64>,
     /// The worker that got each split last, and the splits in that order.
-    given: BTreeMap<ConsumerSplit, WorkerId>,
+    workers: BTreeMap<ConsumerSplit, WorkerId>,
     order: VecDeque<ConsumerSplit>,
 }
 
@@ -49,42 +49,42 @@ impl SharingGroups {
             return;
         }
         let next = self.next;
-        let number = *self.numbers.entry(Stream::of(&record.definition())).or_insert(next);
+        let number = *self.group_numbers.entry(Stream::of(&record.definition())).or_insert(next);
         self.next += u64::from(number == next);
         self.groups.entry(number).or_default().jobs.insert(record.id);
-        self.of.insert(record.id, number);
+        self.group_of.insert(record.id, number);
     }
 
     /// Removes a job.
     pub(in crate::state) fn remove(&mut self, job: u64) {
-        let Some(number) = self.of.remove(&job) else { return };
-        let Some(of) = self.groups.get_mut(&number) else { return };
-        of.jobs.remove(&job);
-        if of.jobs.is_empty() {
+        let Some(number) = self.group_of.remove(&job) else { return };
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        group.jobs.remove(&job);
+        if group.jobs.is_empty() {
             self.groups.remove(&number);
-            self.numbers.retain(|_, own| *own != number);
+            self.group_numbers.retain(|_, own| *own != number);
         }
     }
 
     /// Returns the groups of several jobs.
     fn shared_groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.values().filter(|of| of.jobs.len() > 1)
+        self.groups.values().filter(|group| group.jobs.len() > 1)
     }
 
-    fn of(&self, job: u64) -> Option<&Group> {
-        self.groups.get(self.of.get(&job)?).filter(|of| of.jobs.len() > 1)
+    fn group(&self, job: u64) -> Option<&Group> {
+        self.groups.get(self.group_of.get(&job)?).filter(|group| group.jobs.len() > 1)
     }
 
     /// Notes which worker got a split.
     pub(in crate::state) fn note(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
-        let of = self.of.get(&key.0).and_then(|number| self.groups.get_mut(number));
-        let Some(of) = of.filter(|of| of.jobs.len() > 1) else { return };
+        let group = self.group_of.get(&key.0).and_then(|number| self.groups.get_mut(number));
+        let Some(group) = group.filter(|group| group.jobs.len() > 1) else { return };
         let split = (key.1, position);
-        if of.given.insert(split, worker).is_none() {
-            of.order.push_back(split);
+        if group.workers.insert(split, worker).is_none() {
+            group.order.push_back(split);
         }
-        while of.order.len() > RECENT_MAX {
-            of.order.pop_front().map(|split| of.given.remove(&split));
+        while group.order.len() > RECENT_MAX {
+            group.order.pop_front().map(|split| group.workers.remove(&split));
         }
     }
 }
@@ -98,13 +98,13 @@ impl State {
             (0..consumers).map(move |index| (job, index))
         };
         let consumers: Vec<ConsumerKey> =
-            self.sharing.shared_groups().flat_map(|of| of.jobs.iter().flat_map(of_job)).collect();
+            self.sharing.shared_groups().flat_map(|group| group.jobs.iter().flat_map(of_job)).collect();
         self.join(now, &consumers, out);
     }
 
     /// Does the same for one group, after a grant to one of its consumers. Says whether anything was granted.
     pub(in crate::state) fn join_group_of(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) -> bool {
-        let others = self.sharing.of(key.0).map(|of| of.jobs.iter().map(|job| (*job, key.1)).collect());
+        let others = self.sharing.group(key.0).map(|group| group.jobs.iter().map(|job| (*job, key.1)).collect());
         let consumers: Vec<ConsumerKey> = others.unwrap_or_default();
         self.join(now, &consumers, out)
     }
@@ -123,13 +123,13 @@ impl State {
 
     /// Returns the first free split of a consumer that its group has at a worker, and that worker.
     fn held_by_group(&self, now: Ticks, key: ConsumerKey) -> Option<(Position, WorkerId)> {
-        let (consumer, of) = self.consumer(key).filter(|c| c.attached.is_some()).zip(self.sharing.of(key.0))?;
-        let team = self.team(key);
+        let (consumer, group) = self.consumer(key).filter(|c| c.attached.is_some()).zip(self.sharing.group(key.0))?;
+        let eligible = self.eligible_workers(key);
         let may = |id: WorkerId| {
             let worker = self.workers.get(&id).filter(|w| w.is_live() && !w.slow && w.leases.len() < LEASES_MAX);
-            worker.is_some_and(|worker| team.has(id, worker)) && !consumer.is_unreached(now, id)
+            worker.is_some_and(|worker| eligible.has(id, worker)) && !consumer.is_unreached(now, id)
         };
-        let given = |p: Position| of.given.get(&(key.1, p)).copied().filter(|id| may(*id)).map(|id| (p, id));
-        consumer.free().filter(|p| !consumer.trouble.contains_key(p)).find_map(given)
+        let shared = |p: Position| group.workers.get(&(key.1, p)).copied().filter(|id| may(*id)).map(|id| (p, id));
+        consumer.free().filter(|p| !consumer.trouble.contains_key(p)).find_map(shared)
     }
 }

@@ -78,8 +78,8 @@ impl State {
 
     /// Says whether a worker may get a split that another one holds.
     pub(in crate::state) fn may_back_up(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
-        let is_of_team = self.workers.get(&id).is_some_and(|worker| self.team(key.0).has(id, worker));
-        is_of_team
+        let is_eligible = self.workers.get(&id).is_some_and(|worker| self.eligible_workers(key.0).has(id, worker));
+        is_eligible
             && self.consumer(key.0).is_some_and(|consumer| {
                 let trouble = consumer.trouble.get(&key.1);
                 let avoided = trouble.and_then(|t| t.avoid).is_some_and(|(worker, _)| worker == id);

@@ -133,7 +133,7 @@ impl State {
         let outlived = worker.has_outlived(now, heartbeat);
         if let Some(id) = self.worker_sessions.get(&session).copied() {
             if is_answered {
-                let reply = WorkerHeartbeatReply { peers: self.news_of_peers(id) };
+                let reply = WorkerHeartbeatReply { peers: self.peers_update(id) };
                 out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
             }
             if outlived {
@@ -189,7 +189,7 @@ impl State {
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
         self.forget_caching(id);
-        self.keepers.remove(&id);
+        self.caching_workers.remove(&id);
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
             self.drop_lease(key, token, out);

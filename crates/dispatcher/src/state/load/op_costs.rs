@@ -43,11 +43,11 @@ impl At {
 
 /// The ops of a job, or of all jobs on a dataset.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), Figures>);
+pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), OpFigures>);
 
 /// What one op did.
 #[derive(Debug, Clone, Default)]
-struct Figures {
+struct OpFigures {
     all: OpSums,
     /// When the window began, and the sums since then.
     window: Option<(Ticks, OpSums)>,
@@ -55,7 +55,7 @@ struct Figures {
     rows_ns: VecDeque<f64>,
 }
 
-impl Figures {
+impl OpFigures {
     fn add(&mut self, now: Ticks, said: &OpSpent) {
         let said = OpSums::from(said).at_most(SAID_MAX);
         self.all.add(&said);
@@ -112,12 +112,12 @@ impl Figures {
 
 impl OpCosts {
     pub(in crate::state) fn of(records: &[OpRecord]) -> Self {
-        Self(records.iter().map(|op| ((op.at, op.places.clone()), Figures::of(op))).collect())
+        Self(records.iter().map(|op| ((op.at, op.places.clone()), OpFigures::of(op))).collect())
     }
 
     /// Returns what is persisted of the ops.
     pub(in crate::state) fn records(&self) -> Vec<OpRecord> {
-        let record = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+        let record = |((at, places), figures): (&(At, Vec<u32>), &OpFigures)| {
             let (at, places) = (*at, places.clone());
             OpRecord { at, places, sums: figures.all, row_ns: figures.row_ns() }
         };
@@ -130,7 +130,7 @@ impl OpCosts {
     }
 
     /// Lists the ops with timed samples.
-    fn timed(&self) -> impl Iterator<Item = (At, &[u32], &Figures)> {
+    fn timed(&self) -> impl Iterator<Item = (At, &[u32], &OpFigures)> {
         self.0.iter().filter(|(_, figures)| figures.all.timed > 0).map(|((at, places), f)| (*at, &**places, f))
     }
 
@@ -175,7 +175,7 @@ impl OpCosts {
 
     /// Lists the ops in the order in which they run; `graph` knows their names.
     fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
-        let named = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+        let named = |((at, places), figures): (&(At, Vec<u32>), &OpFigures)| {
             let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
             (Named::of(graph, order, &places), *at, figures.clone())
         };

@@ -14,7 +14,7 @@ use forebay_policy::placement::Cut;
 use forebay_policy::scaling::{Decision, Reason};
 
 use crate::records::JobRecord;
-use crate::state::jobs::lifecycle::whole;
+use crate::state::jobs::lifecycle::name_key;
 use crate::state::limits::WORKER_SHARE_MIN;
 use crate::state::load::op_costs::OpCosts;
 use crate::state::{Job, State};
@@ -207,7 +207,7 @@ impl State {
     /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns how many
     /// row ops workers are told to run.
     pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, number: u32) -> Option<u32> {
-        let id = *self.names.get(&whole(tenant, name))?;
+        let id = *self.names.get(&name_key(tenant, name))?;
         let workers = self.jobs.get(&id)?.scale.wanted().unwrap_or(1);
         let decision = Decision { workers, local: 0, cut: Some(number), reason: Reason::Fixed, figures: None };
         self.decided(now, id, workers, decision);
