@@ -40,8 +40,11 @@ test: test-rust test-python ## every test
 test-rust: setup
 	cargo test $(CARGO_FLAGS) $(RUST_CRATES) --quiet --no-fail-fast
 
+# Most tests wait for other processes, so one process more than there are cores runs them. Those that measure the machine run alone.
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + os.cpu_count()))')
 test-python: build
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -q -m alone
 
 check: build ## what CI checks besides the tests
 	cargo fmt --all --check

@@ -75,6 +75,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.alone
 def test_workers_follow_what_is_wanted_and_nothing_is_computed_twice(cluster: str, tmp_path: Path) -> None:
     def ds(log: str) -> fb.Dataset:
         return fb.range(48_000).shuffle().batch(8).map(Noted(tmp_path / log), batched=True)

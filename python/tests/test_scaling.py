@@ -69,6 +69,7 @@ def test_workers_follow_the_trainer_and_the_stream_does_not_care(
         np.testing.assert_array_equal(batch, next(here)["x"])
 
 
+@pytest.mark.alone
 def test_idle_cores_of_the_trainers_machine_are_decided_on_with_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCH_COST_S", "0.1")
     ds = fb.range(40_000).shuffle().batch(4).map(slow)

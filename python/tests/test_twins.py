@@ -36,6 +36,7 @@ def costly(log: Path) -> fb.Dataset:
     return fb.range(ROWS).shuffle().map(counted(log), schema=SCHEMA).batch(BATCH)
 
 
+@pytest.mark.alone
 def test_three_jobs_at_once_cost_what_one_costs(tmp_path, until):
     with fb.up(workers=2, threads=1) as service:
         alone = together(service, [costly(tmp_path / "alone")], seed=4)[0]

@@ -1,8 +1,8 @@
-//! The one task that owns the machine. Sessions and requests talk to it by messages; it talks back through ports.
+//! The one task that owns the dispatcher's core. Sessions and requests send it commands; it sends events through ports.
 //!
-//! It takes all commands that are waiting, then grants, then hands one batch to the committer: under load, batches
-//! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended. What it decides
-//! is decided in `machine`. Once its term is over it decides and says nothing more, however late it notices.
+//! It takes all waiting commands, then grants, then hands one batch to the committer: under load batches grow, and
+//! flushes do not multiply. It never waits for a peer: a session whose port is full is ended. `core` makes all
+//! decisions. Once its term is over, the actor decides and sends nothing more, however late it notices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use forebay_proto::{ConsumerEvent, WorkerEvent, not_leader, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::core::{DispatcherCore, Output};
 use crate::handle::{Command, Port, stopping};
-use crate::machine::{Machine, Word};
+use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
-use crate::term::Term;
 use crate::view::{LeaderFigures, LedgerFigures, ScaleFigures};
 
-/// Commands that are taken together.
+/// Commands that are taken at a time.
 const TOGETHER_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
-/// How often the state's invariants are checked, where that is cheap.
+/// How often the state's invariants are checked, if few splits are leased.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long the last batch may take at the end.
+/// How long writing the last batches may take when this process stops.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(3);
 
-/// Why an actor's run is over.
+/// Why an actor stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It was told to stop.
@@ -43,18 +43,18 @@ struct Open {
     ended: CancellationToken,
 }
 
-/// The answer to a request that waits for what it speaks of to be durable, and who asked.
+/// The answer to a request, and who asked. It is sent once its subject is durable.
 enum Answer {
     Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
-    /// It was cancelled, or forgotten.
+    /// The job was cancelled or forgotten.
     Ended(oneshot::Sender<Result<()>>, Result<()>),
     Records(oneshot::Sender<Vec<Arc<JobRecord>>>, Vec<Arc<JobRecord>>),
 }
 
-/// The machine's owner.
+/// Owns the core.
 pub(crate) struct Actor {
-    machine: Machine<Answer>,
+    core: DispatcherCore<Answer>,
     clock: Arc<dyn Clock>,
     inbox: mpsc::Receiver<Command>,
     committer: Committer,
@@ -64,12 +64,12 @@ pub(crate) struct Actor {
     ledger: Written,
 }
 
-/// What has become of batches.
+/// Figures of the ledger's writes.
 struct Written {
     writes: u64,
-    /// When the last one became durable.
+    /// When the last batch became durable.
     last: Ticks,
-    /// When the one that is being written was handed over.
+    /// When the current batch was handed over.
     begun: Ticks,
 }
 
@@ -83,13 +83,13 @@ impl Actor {
         term: Arc<Term>,
     ) -> Self {
         let now = clock.now();
-        let machine = Machine::new(state, recovered, now);
+        let core = DispatcherCore::new(state, recovered, now);
         let ledger = Written { writes: 0, last: now, begun: now };
-        Self { machine, clock, inbox, committer, term, open: HashMap::new(), checked: now, ledger }
+        Self { core, clock, inbox, committer, term, open: HashMap::new(), checked: now, ledger }
     }
 
-    /// Runs until `shutdown`; then writes what is left and ends all sessions. Or until its term is over: then it ends all
-    /// sessions at once.
+    /// Runs until `shutdown`, then writes the last batches and ends all sessions. If its term is over before, it ends
+    /// all sessions at once.
     ///
     /// # Errors
     /// Internal when the ledger's writer died.
@@ -103,11 +103,11 @@ impl Actor {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = self.term.ended() => {}
-                done = self.committer.done(), if self.machine.is_writing() => written = Some(done),
+                done = self.committer.done(), if self.core.is_writing() => written = Some(done),
                 _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {}
                 _ = tick.tick() => ticked = true,
             }
-            // Whatever woke it, and however long that took.
+            // Whatever woke the actor, and however long that took.
             if !self.term.holds() {
                 self.end_all(&not_leader("the dispatcher leads no more", ""));
                 return Ok(Ended::Deposed);
@@ -115,7 +115,7 @@ impl Actor {
             if let Some(done) = written {
                 done.ok_or_else(|| Error::internal("the ledger's writer died"))?;
                 (self.ledger.writes, self.ledger.last) = (self.ledger.writes + 1, self.clock.now());
-                self.machine.written();
+                self.core.batch_written();
             }
             for command in commands.drain(..) {
                 self.command(command);
@@ -124,7 +124,7 @@ impl Actor {
             if ticked {
                 self.tick();
             }
-            let batch = self.machine.schedule(self.clock.now());
+            let batch = self.core.schedule(self.clock.now());
             self.deliver();
             if let Some(batch) = batch {
                 self.ledger.begun = self.clock.now();
@@ -137,20 +137,20 @@ impl Actor {
 
     fn tick(&mut self) {
         let now = self.clock.now();
-        self.machine.input(now, Input::Tick);
+        self.core.input(now, Input::Tick);
         if now - self.checked < CHECK_EVERY {
             return;
         }
         self.checked = now;
-        if let Err(violation) = self.machine.check() {
+        if let Err(violation) = self.core.check() {
             tracing::error!(%violation, "the dispatcher's state contradicts itself: please report this as a bug");
             debug_assert!(false, "{violation}");
         }
     }
 
     fn figures(&self, now: Ticks) -> LeaderFigures {
-        let (scale, ledger) = (self.machine.wanted(now), &self.ledger);
-        let is_writing = self.machine.is_writing();
+        let (scale, ledger) = (self.core.wanted(now), &self.ledger);
+        let is_writing = self.core.is_writing();
         LeaderFigures {
             scale: ScaleFigures {
                 wanted: Some(scale.wanted).filter(|&wanted| wanted > 0),
@@ -158,7 +158,7 @@ impl Actor {
                 workers_max: scale.workers_max,
                 kinds: scale.kinds.into_iter().map(|of| (of.kind, of.spot, of.wanted)).collect(),
             },
-            state: self.machine.figures(now),
+            state: self.core.figures(now),
             ledger: LedgerFigures {
                 writes: ledger.writes,
                 failures: self.committer.failures(),
@@ -172,17 +172,17 @@ impl Actor {
     async fn finish(mut self) {
         let write = async {
             loop {
-                if !self.machine.is_writing() {
-                    let Some(batch) = self.machine.rest() else { break };
+                if !self.core.is_writing() {
+                    let Some(batch) = self.core.last_batch() else { break };
                     if self.committer.send(batch).is_err() {
                         break;
                     }
                 }
-                // What was written by a leader that leads no more is the next one's to tell.
+                // The leader of the next term will report this batch.
                 if self.committer.done().await.is_none() || !self.term.holds() {
                     break;
                 }
-                self.machine.written();
+                self.core.batch_written();
                 self.deliver();
             }
         };
@@ -204,69 +204,69 @@ impl Actor {
         match command {
             Command::Begin { session, port, ended, input } => {
                 self.open.insert(session, Open { port, ended });
-                self.machine.begin(now, session, input);
+                self.core.begin(now, session, input);
             }
-            Command::Input(input) => self.machine.input(now, input),
+            Command::Input(input) => self.core.input(now, input),
             Command::Find { tenant, name, reply } => {
-                self.machine.find(&tenant, &name, |found| Answer::Found(reply, found));
+                self.core.find(&tenant, &name, |found| Answer::Found(reply, found));
             }
-            // Whoever asked may be gone; then nobody minds that the answer is lost.
+            // A caller that is gone needs no answer.
             Command::ListJobs { tenant, name, reply } => {
-                drop(reply.send(self.machine.list_jobs(now, tenant.as_deref(), &name)));
+                drop(reply.send(self.core.list_jobs(now, tenant.as_deref(), &name)));
             }
-            Command::GetScale { reply } => drop(reply.send(self.machine.wanted(now))),
+            Command::GetScale { reply } => drop(reply.send(self.core.wanted(now))),
             Command::Figures { reply } => drop(reply.send(self.figures(now))),
             Command::ListWorkers { tenant, reply } => {
-                drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
+                drop(reply.send(self.core.list_workers(now, tenant.as_deref())));
             }
             Command::Create { record, splits, quota, reply } => {
-                self.machine.create(now, *record, &splits, quota, |created| Answer::Created(reply, created));
+                self.core.create(now, *record, &splits, quota, |created| Answer::Created(reply, created));
             }
             Command::Cancel { tenant, name, reply } => {
-                self.machine.cancel(now, &tenant, &name, |cancelled| Answer::Ended(reply, cancelled));
+                self.core.cancel(now, &tenant, &name, |cancelled| Answer::Ended(reply, cancelled));
             }
             Command::Forget { tenant, name, reply } => {
-                self.machine.forget(now, &tenant, &name, |forgotten| Answer::Ended(reply, forgotten));
+                self.core.forget(now, &tenant, &name, |forgotten| Answer::Ended(reply, forgotten));
             }
-            Command::Records { reply } => self.machine.records(|records| Answer::Records(reply, records)),
+            Command::Records { reply } => self.core.records(|records| Answer::Records(reply, records)),
         }
     }
 
-    /// Says what there is to say.
+    /// Sends all outputs.
     fn deliver(&mut self) {
-        for word in self.machine.said() {
-            match word {
-                Word::Consumer(session, event) => self.send(session, |port| match port {
+        for output in self.core.drain_outputs() {
+            match output {
+                Output::Consumer(session, event) => self.send(session, |port| match port {
                     Port::Consumer(port) => port.try_send(Ok(ConsumerEvent { event: Some(event) })).is_ok(),
                     Port::Worker(_) => true,
                 }),
-                Word::Worker(session, event) => self.send(session, |port| match port {
+                Output::Worker(session, event) => self.send(session, |port| match port {
                     Port::Worker(port) => port.try_send(Ok(WorkerEvent { event: Some(event) })).is_ok(),
                     Port::Consumer(_) => true,
                 }),
-                Word::End(session, error) => self.end(session, &error),
-                Word::Closed(session) => drop(self.open.remove(&session)),
-                Word::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
-                Word::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
-                Word::Answer(Answer::Ended(reply, ended)) => drop(reply.send(ended)),
-                Word::Answer(Answer::Records(reply, records)) => drop(reply.send(records)),
+                Output::End(session, error) => self.end(session, &error),
+                Output::Closed(session) => drop(self.open.remove(&session)),
+                Output::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
+                Output::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
+                Output::Answer(Answer::Ended(reply, ended)) => drop(reply.send(ended)),
+                Output::Answer(Answer::Records(reply, records)) => drop(reply.send(records)),
             }
         }
     }
 
-    /// Ends the session of a peer that does not keep up.
+    /// Ends the session of a peer that does not read its events fast enough.
     fn send(&mut self, session: SessionId, send: impl FnOnce(&Port) -> bool) {
         if self.open.get(&session).is_some_and(|open| !send(&open.port)) {
-            self.machine.close(session);
+            self.core.close(session);
             self.end(session, &Error::unavailable("this session does not read what it is told"));
         }
     }
 
-    /// Ends a session. Its task then says that it is gone, if the state does not know yet.
+    /// Ends a session. Its task then reports that it is gone, if the state does not know yet.
     fn end(&mut self, session: SessionId, error: &Error) {
         let Some(open) = self.open.remove(&session) else { return };
         let status = to_status(error);
-        // A peer that does not read finds the stream ended instead.
+        // A peer that does not read finds the stream ended.
         match open.port {
             Port::Consumer(port) => drop(port.try_send(Err(status))),
             Port::Worker(port) => drop(port.try_send(Err(status))),

@@ -14,16 +14,16 @@ use tonic::codegen::InterceptedService;
 
 use crate::access::{Access, Guard};
 use crate::actor::Actor;
-use crate::elected::Elected;
-use crate::election::{Candidate, LEASE};
 use crate::indexing::{FileIndexer, Indexer};
-use crate::leadership::Leadership;
+use crate::leader::elected::Elected;
+use crate::leader::election::{Candidate, LEASE};
+use crate::leader::leadership::Leadership;
+use crate::leader::term::Term;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::service::requests::{Bounded, Requests};
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
-use crate::term::Term;
 use crate::view::View;
 
 /// How long open requests may take to end after the sessions were ended.
@@ -40,18 +40,18 @@ pub struct Dispatcher {
 }
 
 enum Run {
-    /// The ledger is a file here: this process leads from its start to its end.
+    /// The ledger is in a file: this process leads from its start to its end.
     Sole(Box<Actor>),
-    /// The ledger is in etcd: whoever is elected leads.
+    /// The ledger is in etcd: the elected dispatcher leads.
     Elected(Box<Elected>),
 }
 
 impl Dispatcher {
-    /// Loads the state, opens the port, and returns where it listens. Must be called within a runtime.
+    /// Loads the state, opens the port, and returns the address that it listens on. Must be called within a runtime.
     ///
     /// # Errors
-    /// Conflict when the port or the state folder is in use; Version or Data when the state cannot be read; Invalid when
-    /// the store's url is none; what the disk says.
+    /// Conflict when the port or the state folder is in use; Version or Data when the state cannot be read; Invalid
+    /// when the store's url is none; those of the disk.
     pub async fn bind(options: Options) -> Result<(SocketAddr, Self)> {
         let indexer = FileIndexer::of(&options);
         Self::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await
@@ -60,7 +60,7 @@ impl Dispatcher {
     /// Like [`Dispatcher::bind`], with other components.
     ///
     /// # Errors
-    /// As [`Dispatcher::bind`].
+    /// Those of [`Dispatcher::bind`].
     pub async fn bind_with(
         options: Options,
         indexer: Arc<dyn Indexer>,
@@ -68,9 +68,9 @@ impl Dispatcher {
     ) -> Result<(SocketAddr, Self)> {
         crate::check_offers(&options.offers)?;
         forebay_io::Allowed::of(&[&options.allow_sources], true)?;
-        options.offers.iter().try_for_each(|offer| crate::check_kind(&offer.kind))?;
+        options.offers.iter().try_for_each(|offer| crate::check_worker_type(&offer.kind))?;
         let dir = options.state_dir.clone();
-        // Pickles and keys are kept there: nobody else's business.
+        // The folder holds pickles and keys, so only its owner may read it.
         let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         make.map_err(|e| Error::from(e).with("file", dir.display()))?;
         warn_of_others(&dir);
@@ -91,13 +91,13 @@ impl Dispatcher {
         Ok((address, Self { listener, tls: options.tls, access, leadership, request_bytes_max, run }))
     }
 
-    /// Returns what says what it does, for as long as it serves.
+    /// Returns a view of the dispatcher's figures, which is valid while it serves.
     pub fn view(&self) -> View {
         View { leadership: self.leadership.clone(), access: self.access.clone() }
     }
 
-    /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the
-    /// future instead is what a crash is: nothing that was promised is lost.
+    /// Serves until `shutdown` is cancelled; then ends the sessions, writes the last batch, and returns. Dropping the
+    /// future is like a crash: nothing that was acknowledged is lost.
     ///
     /// # Errors
     /// Unavailable when the listener fails; Version or Data when a ledger in etcd cannot be read; Internal when the
@@ -122,7 +122,7 @@ impl Dispatcher {
         tokio::select! {
             done = &mut run => {
                 done?;
-                // Requests that take long, such as indexing, do not keep the process.
+                // Long requests, such as indexing, do not delay the end of the process.
                 tokio::time::timeout(DRAIN_MAX, serve).await.unwrap_or(Ok(())).map_err(failed)
             }
             done = &mut serve => {
@@ -170,7 +170,7 @@ fn elected(options: &Options, url: EtcdUrl, recovery: Recovery, listens: SocketA
     })
 }
 
-/// A folder that was there before may be open to all.
+/// A folder that existed before may be readable for others.
 fn warn_of_others(dir: &Path) {
     let open = std::fs::metadata(dir).is_ok_and(|of| of.permissions().mode() & 0o077 != 0);
     if open {

@@ -1,7 +1,8 @@
-//! How sessions and requests talk to the actor: commands go in through a [`Handle`], events come out through a [`Port`].
+//! How sessions and requests talk to the actor: commands go in through a [`Handle`], events come out through a
+//! [`Port`].
 //!
-//! Both are bounded. Whoever sends commands faster than they are taken waits; whoever does not read its events is ended by the
-//! actor, which never waits.
+//! Both are bounded. A sender of commands waits while the actor is behind. The actor never waits: it ends a session
+//! that does not read its events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,9 @@ use crate::state::{Input, SessionId};
 use crate::tenant::{Quota, Tenant};
 use crate::view::LeaderFigures;
 
-/// Commands that may wait; whoever sends more waits.
+/// Commands that may be queued; further senders wait.
 const COMMANDS_MAX: usize = 4096;
-/// Events that may wait for a peer: more than a window of leases and all that can happen to them.
+/// Events that may be queued for a peer: more than a window of leases and all that can happen to them.
 pub(crate) const PORT_EVENTS_MAX: usize = 16_384;
 
 /// Where the events of a session go.
@@ -28,7 +29,7 @@ pub(crate) enum Port {
     Worker(mpsc::Sender<Result<WorkerEvent, Status>>),
 }
 
-/// What is asked of the actor.
+/// A request to the actor.
 pub(crate) enum Command {
     /// A session begins with its first message. `ended` is cancelled when the actor ends it.
     Begin {
@@ -62,10 +63,10 @@ pub(crate) enum Command {
     Records {
         reply: oneshot::Sender<Vec<Arc<JobRecord>>>,
     },
-    /// Of a tenant, or all.
+    /// For a tenant, or for all tenants.
     ListJobs {
         tenant: Option<Arc<str>>,
-        /// Of this name; empty is every.
+        /// Only the job of this name; empty for all.
         name: String,
         reply: oneshot::Sender<Vec<JobStatus>>,
     },
@@ -81,7 +82,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Talks to the actor. Cheap to clone.
+/// Sends commands to the actor. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Handle {
     commands: mpsc::Sender<Command>,
@@ -89,13 +90,13 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Returns a handle and the other end, for the actor.
+    /// Returns a handle, and the actor's end of it.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Command>) {
         let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
         (Self { commands, sessions: Arc::default() }, inbox)
     }
 
-    /// Returns a session that never was.
+    /// Returns a new session number.
     pub(crate) fn session(&self) -> SessionId {
         SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
@@ -114,7 +115,7 @@ impl Handle {
         self.ask(|reply| Command::Find { tenant: tenant.name.clone(), name: name.to_owned(), reply }).await
     }
 
-    /// Records a job of its tenant, whose quota this is.
+    /// Records a job of a tenant with this quota.
     pub(crate) async fn create(
         &self,
         record: JobRecord,
@@ -132,7 +133,7 @@ impl Handle {
         self.ask(|reply| Command::Forget { tenant, name, reply }).await?
     }
 
-    /// Returns what jobs were opened as, once it is durable that there are no others.
+    /// Returns the records of all jobs, once it is durable that there are no others.
     pub(crate) async fn records(&self) -> Result<Vec<Arc<JobRecord>>> {
         self.ask(|reply| Command::Records { reply }).await
     }
@@ -154,7 +155,7 @@ impl Handle {
     }
 }
 
-/// Whoever hears it looks for the dispatcher again, or for another.
+/// A peer that gets this error looks for the dispatcher again, or for another one.
 pub(crate) fn stopping() -> Error {
     not_leader("the dispatcher is stopping", "")
 }

@@ -1,7 +1,7 @@
-//! Opening a job: attach to the one of that name, or check, index, size and record a new one.
+//! Opens jobs: attaches to the job of that name, or checks, indexes, sizes and records a new one.
 //!
-//! Invariants: all that open a name at once get the same job, indexed once; a job is never opened as something else
-//! than it is; an opening ends when its client leaves or the job is cancelled.
+//! Invariants: all clients that open a name at once get the same job, indexed once; a client never gets a job with
+//! another definition than the one it asked for; an opening ends when its client leaves or the job is cancelled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::tenant::Tenant;
 
 const NAME_BYTES_MAX: usize = 200;
 const CONSUMERS_MAX: u32 = 1 << 16;
-/// The most that a job weighs.
+/// The largest weight of a job.
 const WEIGHT_MAX: u32 = 1000;
 /// The highest priority.
 const PRIORITY_MAX: u32 = 9;
@@ -33,7 +33,7 @@ type Names = HashMap<(Arc<str>, String), Arc<Opening>>;
 /// A name that is being opened.
 #[derive(Default)]
 struct Opening {
-    /// Whoever opens it first has it, and the others wait.
+    /// The first client holds it, and the others wait.
     first: tokio::sync::Mutex<()>,
     cancelled: CancellationToken,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Opener {
     /// Each name of a tenant that is being opened.
     names: Mutex<Names>,
     indexings: Arc<Indexings>,
-    /// Whether workers are to ask readers for the job's key: where there are tokens.
+    /// Whether workers ask consumers for the job's key: they do where there are tokens.
     with_keys: bool,
-    /// What pipelines may read of tenants that have no list of their own; empty is everything.
+    /// What pipelines of tenants without their own list may read; empty is everything.
     sources: Arc<[String]>,
 }
 
@@ -69,17 +69,18 @@ impl Opener {
         self.indexings.figures()
     }
 
-    /// Ends all that open this name now. Says whether there was one.
+    /// Ends all openings of this name. Says whether there was one.
     pub(crate) fn cancel(&self, tenant: &Arc<str>, name: &str) -> bool {
         let opening = self.names().remove(&(tenant.clone(), name.to_owned()));
         opening.as_ref().inspect(|opening| opening.cancelled.cancel()).is_some()
     }
 
-    /// Opens a job of a tenant, reporting progress while its source is indexed.
+    /// Opens a job of a tenant, and reports progress while its source is indexed.
     ///
     /// # Errors
-    /// Version; Invalid for what can never be a job, or when blobs are missing, naming them; Conflict, naming the
-    /// difference; Exhausted when the tenant has as many as it may; what indexing finds; Closed when the job was cancelled meanwhile.
+    /// Version; Invalid for a request that can never be a job, or when blobs are missing, naming them; Conflict, naming
+    /// the difference; Exhausted when the tenant's quota is used up; errors of indexing; Closed when the job was
+    /// cancelled meanwhile.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work.
@@ -129,7 +130,7 @@ impl Opener {
             return Ok(job);
         }
         let blobs = self.blobs.of(&tenant.name).within(tenant.quota.blob_bytes);
-        // Until the job is known to need them.
+        // Pinned until the job is known to need them.
         let _needed = blobs.pin(graph.blobs().into_iter().cloned());
         let sources = tenant.quota.sources.as_ref().unwrap_or(&self.sources).clone();
         let allowed = Allowed::of(&[&sources], !tenant.name.is_empty() || !sources.is_empty())?;
@@ -146,7 +147,7 @@ impl Opener {
     }
 }
 
-/// Holds a name open. Whoever is last takes it out.
+/// Holds a name open. The last holder removes it.
 struct Named<'a> {
     names: &'a Mutex<Names>,
     opening: Option<Arc<Opening>>,
@@ -155,7 +156,7 @@ struct Named<'a> {
 impl Drop for Named<'_> {
     fn drop(&mut self) {
         self.opening = None;
-        // The map's own is left.
+        // The map holds one reference.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.retain(|_, opening| Arc::strong_count(opening) > 1);
     }
@@ -179,7 +180,7 @@ fn check_request(request: &OpenJobRequest) -> Result<()> {
     Ok(())
 }
 
-/// Attaching to a job by name is right only when it is the same job.
+/// A client may attach to a job by name only if it is the same job.
 fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<()> {
     let number = |what: &str, is: u64, was: u64| (is != was).then(|| format!("{what} is {is}, and was {was}"));
     let pipeline = || {
@@ -213,7 +214,8 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     }
 }
 
-/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes. The index stays for as long as what it returns.
+/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes. The index is pinned while the
+/// returned pin lives.
 fn prepare(
     work: &Work,
     indexer: &dyn Indexer,
@@ -231,7 +233,7 @@ fn prepare(
     }
     let stages = Stages::in_parts(graph, request.sharding().parts())?;
     let tell = |done, total| {
-        // A slow reader misses some steps of the progress.
+        // A slow client misses some steps of the progress.
         let _ = progress.try_send(IndexProgress { done, total });
         work.progress(done)
     };

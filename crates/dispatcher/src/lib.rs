@@ -1,28 +1,36 @@
 //! Grants splits, keeps the ledger, detects loss.
 //!
 //! ```text
-//! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger, a file or in etcd
+//! sessions (service) --commands--> actor: owns its core --batches--> committer: owns the ledger, a file or in etcd
 //!  through leadership <--events---         (pure)        <--done----
 //! ```
 //!
-//! With a file, a dispatcher leads for as long as it lives. With etcd there are several: `election` says which one leads,
-//! `term` until when, `elected` what begins and ends with that, and `leadership` answers for those that do not.
+//! With a ledger in a file, a dispatcher leads for as long as it lives. With a ledger in etcd there are several
+//! dispatchers, of which one is elected (`leader`).
+//!
+//! - `core`: the dispatcher without I/O; `state`: its decisions; `outbox`: what must be durable first; `records`: what
+//!   it persists.
+//! - `actor`: the task that owns the core; `handle`: how sessions and requests reach it; `recovery`: builds both from a
+//!   ledger.
+//! - `service`: the gRPC service; `access`: tokens and roles; `tenant`: quotas; `jobs`, `indexing`: opening a job.
+//! - `store`: the ledger and the blobs; `gc`: garbage collection of blobs; `leader`: election and terms.
+//! - `dispatcher`, `options`, `view`: the component, its settings, its figures; `measure`, `simulate`: for the
+//!   benchmark and the simulation.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
-//! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
-//! Not here: how it is decided how many workers there should be (`policy`: it is run here), who starts them (`server`);
-//! what a split computes (the worker).
+//! Invariants: SP-1 to SP-10 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
+//! Not here: the policy that decides how many workers there should be (`policy`; it is run here), the provisioner that
+//! starts them (`server`), and the computing of splits (the worker).
 
 mod access;
 mod actor;
+mod core;
 mod dispatcher;
-mod elected;
-mod election;
+mod gc;
 mod handle;
 mod indexing;
 mod jobs;
-mod leadership;
-mod machine;
+mod leader;
 mod measure;
 mod options;
 mod outbox;
@@ -33,9 +41,7 @@ mod service;
 pub mod simulate;
 mod state;
 mod store;
-mod sweep;
 mod tenant;
-mod term;
 mod view;
 
 pub use access::{NewToken, Role, new_token};
@@ -45,20 +51,20 @@ pub use forebay_policy::placement::Objective;
 pub use forebay_policy::scaling::Policy;
 pub use indexing::{FileIndexer, Indexed, Indexer, IndexingFigures};
 
-/// What an [`Indexer`] is given.
+/// The files that an [`Indexer`] may read.
 pub use forebay_io::Allowed;
 pub use forebay_plan::Source;
 
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Retention, Scaling, Timing};
-pub use state::{Counts, StateFigures, check_kind, check_price};
+pub use state::{Counts, StateFigures, check_price, check_worker_type};
 pub use store::{BlobLimits, LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 pub use view::{Figures, LeaderFigures, LedgerFigures, ScaleFigures, View};
 
-/// Where its certificates are.
+/// The files of its certificates.
 pub use forebay_proto::TlsFiles;
 
-/// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
+/// Reads a job's record as a starting dispatcher does. For the fuzzer only.
 ///
 /// # Errors
 /// Data when it is no record.

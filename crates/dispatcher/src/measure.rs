@@ -1,4 +1,5 @@
-//! How fast a dispatcher grants on this machine: a dispatcher on a port, one hand-made worker and one hand-made consumer.
+//! How fast a dispatcher grants on this machine: a dispatcher on a port, one hand-made worker and one hand-made
+//! consumer.
 //!
 //! Why here: `forebay bench` says it of the machine that it runs on. The sessions are real ones over a socket, but no
 //! split is computed, so nothing but granting is measured. The dispatcher is then ended as a crash ends it: its tasks

@@ -1,4 +1,4 @@
-//! What can be set of a dispatcher. Plain data.
+//! The settings of a dispatcher. Plain data.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,41 +15,42 @@ use crate::store::BlobLimits;
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens. Default: 127.0.0.1:7070; port 0 takes any free one.
+    /// The address that it listens on. Default: 127.0.0.1:7070; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// The folder of its ledger and blobs. One dispatcher at a time.
+    /// The folder of its ledger and blobs, for one dispatcher at a time.
     pub state_dir: PathBuf,
-    /// Where the ledger is instead, for several dispatchers of which one leads: `etcd://host:2379,host:2379/prefix`. The
-    /// state folder is then a cache of this dispatcher's own. Default: none.
+    /// The ledger's store for several dispatchers of which one leads: `etcd://host:2379,host:2379/prefix`. The state
+    /// folder is then this dispatcher's own cache. Default: none, the ledger is in the state folder.
     pub store: Option<String>,
-    /// With `store`, `host:port` that clients and workers reach it at. Default: `listen`, or where that is every
-    /// interface, the address of the one that leads to the store.
+    /// With `store`, the `host:port` where clients and workers reach it. Default: `listen`, or if that is every
+    /// interface, the address of the interface that leads to the store.
     pub advertise: Option<String>,
-    /// Where blobs are instead: a folder that all dispatchers share, in which each service has its own. Default: with `store`, in etcd,
-    /// up to 64 MiB each.
+    /// A folder for blobs that all dispatchers share; each service has its own folder in it. Default: with `store`,
+    /// blobs of up to 64 MiB each are in etcd; else they are in the state folder.
     pub blob_dir: Option<PathBuf>,
-    /// What it listens with. Default: none, in the clear.
+    /// The certificates for TLS. Default: none, connections are not encrypted.
     pub tls: Option<ServerTls>,
-    /// The file of tokens: who may call, and as what. Default: none, everybody may do everything.
+    /// The file of tokens, which says who may call, and as what. Default: none, everyone may do everything.
     pub tokens: Option<PathBuf>,
-    /// How fast loss is noticed.
+    /// How fast the loss of a peer is noticed.
     pub timing: Timing,
-    /// Who decides how many workers jobs get.
+    /// The policy that decides how many workers jobs get.
     pub scaling: Scaling,
-    /// Which kinds of workers can be started, by whoever does. Default: none, and it is one number of workers that is wanted.
+    /// The types of workers that a provisioner can start. Default: none, and a single number of workers is wanted.
     pub offers: Vec<Offer>,
-    /// What is remembered of jobs that are over.
+    /// How long jobs that are over are kept.
     pub retention: Retention,
-    /// What pipelines may read, of tenants that have no list of their own: whole paths, and the beginnings of addresses. Default: empty,
-    /// everything.
+    /// What pipelines may read, for tenants without a list of their own: whole paths, and prefixes of addresses.
+    /// Default: empty, everything.
     pub allow_sources: Vec<String>,
     /// The most bytes of one blob. Default: 16 GiB.
     pub blob_bytes_max: u64,
-    /// What blobs may take together.
+    /// What all blobs together may take.
     pub blobs: BlobLimits,
-    /// The most bytes of one request; those of a tenant that are here at once take as many, and those of all twice as many. Default: 64 MiB.
+    /// The most bytes of one request. The open requests of a tenant may take as many together, those of all tenants
+    /// twice as many. Default: 64 MiB.
     pub request_bytes_max: u64,
-    /// How many files are looked at together while a source is indexed. Default: 8.
+    /// How many files are read at a time while a source is indexed. Default: 8.
     pub index_threads: usize,
 }
 
@@ -77,22 +78,22 @@ impl Options {
     }
 }
 
-/// How it is decided how many workers jobs get.
+/// How many workers jobs get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
-    /// Who decides. Default: [`Policy::Forebay`].
+    /// The policy. Default: [`Policy::Forebay`].
     pub policy: Policy,
-    /// What it makes small; only [`Policy::Forebay`] asks. Default: [`Objective::Time`].
+    /// What the policy minimises; only [`Policy::Forebay`] has objectives. Default: [`Objective::Time`].
     pub objective: Objective,
     /// The most workers that are ever wanted, for one job and for all together. Default: 1024.
     pub workers_max: u32,
 }
 
 impl Scaling {
-    /// Checks that they go together.
+    /// Checks that the policy and the objective go together.
     ///
     /// # Errors
-    /// Invalid: a policy that does not ask what is to be made small is told.
+    /// Invalid when the policy has no objectives.
     pub fn check(&self) -> Result<()> {
         if self.objective != Objective::Time && self.policy != Policy::Forebay {
             let (policy, objective) = (self.policy, self.objective);
@@ -109,16 +110,17 @@ impl Default for Scaling {
     }
 }
 
-/// What is remembered of jobs that are over. What was learned of their datasets stays.
+/// How long jobs that are over are kept. The profiles of their datasets stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How many jobs that are finished or were cancelled are remembered, of each tenant: the last ones. As many that are neither, and that
-    /// nobody has read for an hour. Default: 1000.
+    /// How many finished or cancelled jobs of each tenant are kept: the last ones. As many unfinished jobs are kept
+    /// that nobody has read for an hour. Default: 1000.
     pub jobs: usize,
-    /// How long a job is remembered that nobody reads, also one that is not finished, since its last reader left or since the
-    /// dispatcher was started. Default: 7 days.
+    /// How long an unread job is kept, finished or not, since its last consumer left or since the dispatcher started.
+    /// Default: 7 days.
     pub age: Duration,
-    /// How long blobs are kept that no job needs: longer than clients take from handing them in to opening a job. Default: 1 hour.
+    /// How long blobs that no job needs are kept: longer than clients take from the upload to opening the job. Default:
+    /// 1 hour.
     pub blobs: Duration,
 }
 
@@ -128,20 +130,20 @@ impl Default for Retention {
     }
 }
 
-/// How fast loss is noticed. Compared with a monotonic clock only.
+/// How fast the loss of a peer is noticed. Only a monotonic clock is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// How often a worker says that it lives. Default: 400 ms.
+    /// How often a worker sends a heartbeat. Default: 400 ms.
     pub heartbeat: Duration,
     /// Silence after which a worker's leases go to others. Default: 2 s.
     pub lease: Duration,
-    /// How long a worker whose connection broke may take to come back before its leases go to others.
-    /// Default: 0, because a broken connection is nearly always a dead process, and splits are cheap to compute again.
+    /// How long a worker whose connection broke may take to come back before its leases go to others. Default: 0,
+    /// because a broken connection is nearly always a dead process, and splits are cheap to compute again.
     pub reconnect_grace: Duration,
-    /// After this, a worker that was lost and has not come back is held to have died, of a split perhaps. Default: 5 s,
-    /// longer than most cuts of a network.
+    /// After this time a lost worker that did not come back counts as dead, perhaps because of a split. Default: 5 s,
+    /// longer than most network partitions.
     pub presumed_dead: Duration,
-    /// How long the splits of a consumer that is gone stay on their workers. Default: 10 s.
+    /// How long the splits of a consumer without a process stay on their workers. Default: 10 s.
     pub consumer_timeout: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! What is about to be said, in order, and what must be durable first.
+//! Orders deliveries around the batches that must be durable before them.
 //!
-//! Invariant: nothing that follows an update which must be durable is delivered before it is. Updates that may be
-//! late (acknowledgements: losing one costs a recomputed split) do not hold anything up; they are written with the
-//! next batch, or after [`LATE_MAX`].
+//! Invariant: no delivery that follows an update which must be durable is made before it is. Updates that may be late
+//! (acknowledgements: losing one costs a recomputed split) hold up nothing; they are written with the next batch, or
+//! after [`LATE_MAX`].
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::records::{Batch, Update};
 /// How late an update that need not be durable at once may be written.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
-/// Deliveries in order around batches of updates.
+/// Deliveries, in order, and the batches that they wait for.
 pub(crate) struct Outbox<T> {
     batch: Batch,
-    /// Whether what waits, waits for `batch`.
+    /// Whether the waiting deliveries wait for `batch`.
     urgent: bool,
     /// Since when `batch` holds an update.
     since: Option<Ticks>,
     waiting: Vec<T>,
-    /// What waits for the batch that is being written, and whether it must.
+    /// The deliveries that wait for the batch that is being written, and whether that batch is urgent.
     writing: Option<(bool, Vec<T>)>,
 }
 
@@ -32,14 +32,14 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Takes an update; when `urgent`, whatever is said later waits for it.
+    /// Takes an update; if it is `urgent`, later deliveries wait for it.
     pub(crate) fn update(&mut self, now: Ticks, update: Update, urgent: bool) {
         self.batch.add(update);
         self.urgent |= urgent;
         self.since.get_or_insert(now);
     }
 
-    /// Takes a delivery; gives it back when it may be made now.
+    /// Takes a delivery; gives it back if it may be made now.
     pub(crate) fn say(&mut self, delivery: T) -> Option<T> {
         if self.urgent || matches!(self.writing, Some((true, _))) {
             self.waiting.push(delivery);
@@ -59,7 +59,7 @@ impl<T> Outbox<T> {
         Some(std::mem::take(&mut self.batch))
     }
 
-    /// Returns what is left to write, at the end.
+    /// Returns the last batch to write when this process stops.
     pub(crate) fn rest(&mut self) -> Option<Batch> {
         self.urgent |= !self.batch.is_empty();
         self.next(Ticks(0))

@@ -1,8 +1,9 @@
-//! What the dispatcher remembers beyond its own life, and nothing else.
+//! Everything that the dispatcher persists.
 //!
-//! A change is an [`Update`]; a [`Batch`] is what many updates come to, so that what is written depends on how much
-//! is outstanding and never on how often it changed. A [`Ledger`] is everything that has been written.
-//! Invariant: `ledger.apply(batch)` is what the store does with a batch, so tests and the simulation replay without a disk.
+//! A change is an [`Update`]. A [`Batch`] merges many updates, so the size of a write depends on how much is
+//! outstanding, and not on how often it changed. A [`Ledger`] is everything that was written.
+//! Invariant: `ledger.apply(batch)` does what the store does with a batch, so tests and the simulation replay without a
+//! disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 
-/// A place among a consumer's splits: those before it come first.
+/// The position of a split in the order of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Position {
     pub(crate) epoch: u64,
@@ -59,44 +60,44 @@ pub(crate) struct JobRecord {
     pub(crate) coordinated: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
-    /// How much of the workers it gets beside others.
+    /// Its weight: the share of the workers that it gets beside other jobs.
     #[serde(default = "weight")]
     pub(crate) weight: u32,
-    /// Jobs of a higher one go first.
+    /// Jobs of a higher priority go first.
     #[serde(default)]
     pub(crate) priority: u32,
     /// Epochs of its dataset that other jobs had read when it was opened.
     #[serde(default)]
     pub(crate) read_before: u32,
-    /// Whose it is.
+    /// The tenant that owns it.
     #[serde(default)]
     pub(crate) tenant: String,
-    /// What its workers ask of readers; none of a job from when there were no tokens.
+    /// The key that workers ask its consumers for; none if the job was opened without tokens.
     #[serde(default)]
     pub(crate) key: JobKey,
     /// What it may read; empty is everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sources: Vec<String>,
-    /// How its readers end epochs together.
+    /// How its consumers end epochs together.
     #[serde(default, skip_serializing_if = "is_apart")]
     pub(crate) ending: Ending,
-    /// Where the last epochs ended for all, in the order in which that was known.
+    /// Where the last epochs ended for all consumers, in the order in which that was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ends: Vec<EpochEnd>,
 }
 
-/// Where an epoch ended for all readers of a job.
+/// Where an epoch ended for all consumers of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochEnd {
     pub(crate) epoch: u64,
     pub(crate) steps: u64,
-    /// How many readers had one step more.
+    /// How many consumers had one step more.
     pub(crate) more: u32,
 }
 
 #[cfg(test)]
 impl JobRecord {
-    /// Returns a job of one epoch and one consumer, of which nothing else is said.
+    /// Returns a job of one epoch and one consumer; everything else is empty.
     pub(crate) fn empty() -> Self {
         let text = String::new;
         Self {
@@ -126,7 +127,7 @@ impl JobRecord {
 }
 
 impl JobRecord {
-    /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
+    /// Says whether splits are source blocks of unknown length, each computed while its consumer takes it.
     pub(crate) fn is_streamed(&self) -> bool {
         serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
     }
@@ -134,7 +135,7 @@ impl JobRecord {
     /// Returns the plan of its epochs.
     ///
     /// # Errors
-    /// Data when the record is not one of a job of this version; as [`EpochPlan::new`].
+    /// Data when a job of this version did not write the record; those of [`EpochPlan::new`].
     pub(crate) fn plan(&self) -> Result<EpochPlan> {
         let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", self.name));
         let extent: Extent = serde_json::from_str(&self.extent).map_err(unreadable)?;
@@ -143,7 +144,7 @@ impl JobRecord {
         EpochPlan::new(&stages, extent, Seed(self.seed), self.sharding(), Some(sizing))
     }
 
-    /// Returns how epochs are dealt to consumers.
+    /// Returns how epochs are divided among consumers.
     pub(crate) fn sharding(&self) -> Sharding {
         Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
@@ -176,12 +177,12 @@ fn is_apart(ending: &Ending) -> bool {
     *ending == Ending::Apart
 }
 
-/// What a job weighs that says nothing of it.
+/// The weight of a job that names none.
 fn weight() -> u32 {
     1
 }
 
-/// Who holds a split, and under which fencing token.
+/// The worker that holds a split, and the fencing token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) token: u64,
@@ -189,31 +190,32 @@ pub(crate) struct Grant {
     pub(crate) address: Arc<str>,
 }
 
-/// A sample of a consumer that was left out: its split, its number, and which time round.
-pub(crate) type LostKey = (ConsumerKey, Position, u64, u64);
+/// A sample that a consumer left out: its split, its number, and which repetition of it.
+pub(crate) type SkippedKey = (ConsumerKey, Position, u64, u64);
 
 /// A dataset of a tenant.
 pub(crate) type DatasetKey = (String, String);
 
-/// What jobs on a dataset have shown. It belongs to none of them, and outlives them.
+/// What jobs on a dataset showed. It belongs to none of them, and outlives them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LearnedRecord {
+pub(crate) struct ProfileRecord {
     pub(crate) tenant: String,
     pub(crate) dataset: String,
-    /// What has a lower number was written before, and is forgotten before.
+    /// Profiles with a lower number were written before, and are dropped before.
     pub(crate) number: u64,
     pub(crate) ops: Vec<OpRecord>,
-    /// The last one last.
-    pub(crate) rests: Vec<RestRecord>,
-    /// Seconds that a trainer took for each row that it was given, its waits left out.
+    /// The most recent one is last.
+    #[serde(rename = "rests")]
+    pub(crate) steady_states: Vec<SteadyStateRecord>,
+    /// Seconds that a trainer took per row, without its waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) step: Option<f64>,
-    /// Epochs that its jobs have read; of one that several consumers share, a part each.
+    /// Epochs that jobs have read; each of several consumers adds its part.
     #[serde(default)]
     pub(crate) epochs_read: f64,
 }
 
-impl LearnedRecord {
+impl ProfileRecord {
     pub(crate) fn key(&self) -> DatasetKey {
         (self.tenant.clone(), self.dataset.clone())
     }
@@ -223,29 +225,31 @@ impl LearnedRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpRecord {
     pub(crate) at: At,
-    /// Of the ops that are fused in it.
+    /// The places of the ops that are fused in it.
     pub(crate) places: Vec<u32>,
     pub(crate) sums: OpCounters,
-    /// Nanoseconds of a row: the median that was shown last.
+    /// Nanoseconds per row: the last median.
     pub(crate) row_ns: f64,
 }
 
-/// Whose threads did it.
+/// Whose threads ran it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum At {
     Workers,
     Local,
-    Reader,
+    #[serde(rename = "reader")]
+    Consumer,
 }
 
-/// Where a job with so many consumers came to rest.
+/// The steady state of a job with so many consumers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RestRecord {
+pub(crate) struct SteadyStateRecord {
     pub(crate) consumers: u32,
-    /// What was to be made small, in words: with another aim it is no rest.
+    /// The objective in words: with another one the job was not steady.
     pub(crate) objective: String,
-    pub(crate) rest: Rest,
+    #[serde(rename = "rest")]
+    pub(crate) state: Rest,
 }
 
 /// One change.
@@ -256,28 +260,28 @@ pub(crate) enum Update {
     Frontier(ConsumerKey, Position),
     Grant(SplitKey, Grant),
     Released(SplitKey),
-    /// A token was given out that no grant remembers: that of the second lease of a race.
+    /// A token was given out that no grant records: that of a backup lease.
     Token(u64),
-    /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
-    Lost(LostKey, Arc<str>),
-    /// More is known of a dataset.
-    Learned(Arc<LearnedRecord>),
-    /// What was known of a dataset made room for another's.
-    Forgotten(DatasetKey),
+    /// A sample was left out, with its error as JSON. The record stays as long as the job.
+    Skipped(SkippedKey, Arc<str>),
+    /// The profile of a dataset has changed.
+    Profile(Arc<ProfileRecord>),
+    /// The profile of a dataset made room for another one.
+    ProfileGone(DatasetKey),
 }
 
-/// What many changes come to.
+/// Many updates, merged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Batch {
-    /// `None` removes the job with all that belongs to it, before anything else of the batch is written.
+    /// `None` removes the job with everything that belongs to it, before anything else of the batch is written.
     pub(crate) jobs: BTreeMap<u64, Option<Arc<JobRecord>>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Option<Grant>>,
-    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
-    pub(crate) learned: BTreeMap<DatasetKey, Option<Arc<LearnedRecord>>>,
+    pub(crate) skipped: BTreeMap<SkippedKey, Arc<str>>,
+    pub(crate) profiles: BTreeMap<DatasetKey, Option<Arc<ProfileRecord>>>,
     /// One more than the highest token of the batch.
     pub(crate) next_token: Option<u64>,
-    /// One more than the highest job.
+    /// One more than the highest job number.
     pub(crate) next_job: Option<u64>,
 }
 
@@ -291,7 +295,7 @@ impl Batch {
             Update::JobGone(id) => {
                 self.frontiers.retain(|(job, _), _| *job != id);
                 self.grants.retain(|((job, _), _), _| *job != id);
-                self.lost.retain(|((job, _), ..), _| *job != id);
+                self.skipped.retain(|((job, _), ..), _| *job != id);
                 self.jobs.insert(id, None);
             }
             Update::Frontier(key, position) => {
@@ -305,21 +309,21 @@ impl Batch {
                 self.grants.insert(key, None);
             }
             Update::Token(token) => self.next_token = self.next_token.max(Some(token + 1)),
-            Update::Lost(key, error) => {
-                self.lost.insert(key, error);
+            Update::Skipped(key, error) => {
+                self.skipped.insert(key, error);
             }
-            Update::Learned(record) => {
-                self.learned.insert(record.key(), Some(record));
+            Update::Profile(record) => {
+                self.profiles.insert(record.key(), Some(record));
             }
-            Update::Forgotten(key) => {
-                self.learned.insert(key, None);
+            Update::ProfileGone(key) => {
+                self.profiles.insert(key, None);
             }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let of_jobs = self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
-        self.jobs.is_empty() && of_jobs && self.learned.is_empty() && self.next_token.is_none()
+        let of_jobs = self.frontiers.is_empty() && self.grants.is_empty() && self.skipped.is_empty();
+        self.jobs.is_empty() && of_jobs && self.profiles.is_empty() && self.next_token.is_none()
     }
 }
 
@@ -329,8 +333,8 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<u64, Arc<JobRecord>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Grant>,
-    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
-    pub(crate) learned: BTreeMap<DatasetKey, Arc<LearnedRecord>>,
+    pub(crate) skipped: BTreeMap<SkippedKey, Arc<str>>,
+    pub(crate) profiles: BTreeMap<DatasetKey, Arc<ProfileRecord>>,
     pub(crate) next_token: u64,
     pub(crate) next_job: u64,
 }
@@ -345,7 +349,7 @@ impl Ledger {
                     self.jobs.remove(id);
                     self.frontiers.retain(|(job, _), _| job != id);
                     self.grants.retain(|((job, _), _), _| job != id);
-                    self.lost.retain(|((job, _), ..), _| job != id);
+                    self.skipped.retain(|((job, _), ..), _| job != id);
                 }
             }
         }
@@ -356,11 +360,11 @@ impl Ledger {
                 None => drop(self.grants.remove(key)),
             }
         }
-        self.lost.extend(batch.lost.iter().map(|(k, v)| (*k, v.clone())));
-        for (key, learned) in &batch.learned {
-            match learned {
-                Some(learned) => drop(self.learned.insert(key.clone(), learned.clone())),
-                None => drop(self.learned.remove(key)),
+        self.skipped.extend(batch.skipped.iter().map(|(k, v)| (*k, v.clone())));
+        for (key, profile) in &batch.profiles {
+            match profile {
+                Some(profile) => drop(self.profiles.insert(key.clone(), profile.clone())),
+                None => drop(self.profiles.remove(key)),
             }
         }
         self.next_token = self.next_token.max(batch.next_token.unwrap_or(0));

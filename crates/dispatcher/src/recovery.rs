@@ -1,4 +1,4 @@
-//! From a ledger to what decides and what answers: the same for a start, and for a term that begins.
+//! Builds the actor and the services from a ledger, at a start and at the begin of each term.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use forebay_core::{Clock, Result};
 use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
+use crate::gc::BlobGc;
 use crate::handle::Handle;
 use crate::indexing::Indexer;
 use crate::jobs::{Opener, splits};
-use crate::leadership::Leading;
+use crate::leader::leadership::Leading;
+use crate::leader::term::Term;
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::Ledger;
 use crate::state::State;
 use crate::store::{BlobStore, Committer};
-use crate::sweep::Sweeper;
-use crate::term::Term;
 
-/// What does not depend on the ledger.
+/// Everything that does not depend on the ledger.
 pub(crate) struct Recovery {
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) indexer: Arc<dyn Indexer>,
-    /// Whether jobs have keys, and workers for each other: where there are tokens.
+    /// Whether jobs have keys, and workers have keys for each other: they do where there are tokens.
     pub(crate) with_keys: bool,
-    /// Who decides how many workers jobs get.
+    /// The scaling policy.
     pub(crate) scaling: Scaling,
-    /// Which kinds of workers can be started.
+    /// The types of workers that can be started.
     pub(crate) offers: Arc<[Offer]>,
-    /// What is remembered of jobs that are over.
+    /// How long jobs that are over are kept.
     pub(crate) retention: Retention,
     /// What pipelines may read.
     pub(crate) sources: Arc<[String]>,
@@ -51,7 +51,7 @@ impl Recovery {
         state.set_scaling(self.scaling);
         state.set_offers(self.offers.clone());
         state.set_retention(self.retention);
-        // A reader names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
+        // A consumer names its job by number, also to a dispatcher whose ledger was lost or is an older copy.
         state.pass_job_numbers(uuid::Uuid::new_v4().as_u128() as u32);
         if self.with_keys {
             state.set_secret(uuid::Uuid::new_v4().into_bytes());
@@ -61,7 +61,7 @@ impl Recovery {
         let (indexer, clock, grace) = (self.indexer.clone(), self.clock.clone(), self.retention.blobs);
         let (with_keys, sources) = (self.with_keys, self.sources.clone());
         let opener = Opener::new(handle.clone(), blobs.clone(), indexer, clock.clone(), with_keys, sources);
-        tokio::spawn(Sweeper { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
+        tokio::spawn(BlobGc { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
         Ok((actor, Leading { term, actor: handle, blobs, opener: Arc::new(opener) }))
     }
 }

@@ -1,4 +1,4 @@
-//! What the simulation drives of the dispatcher: the real machine and the real records, over the messages of the wire.
+//! What the simulation drives of the dispatcher: the real core and the real records, with the messages of the wire.
 //!
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
@@ -9,22 +9,22 @@ use forebay_plan::Graph;
 use forebay_proto::worker_message;
 use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, LostSample, WorkerStatus, consumer_message};
 
+use crate::core::DispatcherCore;
 use crate::jobs::splits;
-use crate::machine::Machine;
 use crate::options::Timing;
-use crate::records::{Batch, JobRecord, Ledger, LostKey};
+use crate::records::{Batch, JobRecord, Ledger, SkippedKey};
 use crate::service::{consume, work};
 use crate::state::{Input, SessionId, State, WHOLE_SPLIT};
 use crate::tenant::{Quota, Tenant};
 
-/// Something that the dispatcher says.
+/// Events that the dispatcher sends.
 pub use forebay_proto::{consumer_event, worker_event};
 
-/// A ledger that is written to memory instead of a file. A write happens as a whole or not at all, as in the store.
+/// A ledger in memory instead of a file. A write happens as a whole or not at all, as in the store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk(Ledger);
 
-/// What is to be written at once.
+/// A batch to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write(Batch);
 
@@ -34,12 +34,12 @@ impl Disk {
         self.0.apply(&write.0);
     }
 
-    /// Says whether a worker would be allowed to hold a lease with this token: it was granted, durably.
+    /// Says whether a worker may hold a lease with this token: whether the token was granted durably.
     pub fn has_granted(&self, token: u64) -> bool {
         token < self.0.next_token
     }
 
-    /// Returns the (epoch, ordinal) up to which a consumer of a job has consumed.
+    /// Returns the (epoch, ordinal) of a consumer's frontier.
     pub fn frontier(&self, job: &str, consumer: u32) -> (u64, u64) {
         let id = self.0.jobs.values().find(|j| j.name == job).map(|j| j.id);
         let frontier = id.and_then(|id| self.0.frontiers.get(&(id, consumer)));
@@ -47,9 +47,9 @@ impl Disk {
     }
 
     /// Returns the samples that a consumer of a job has left out.
-    pub fn lost(&self, key: (u64, u32)) -> Vec<LostSample> {
-        let of = self.0.lost.iter().filter(|((of, _, sample, _), _)| *of == key && *sample != WHOLE_SPLIT);
-        let sample = |((_, at, sample, repetition), error): (&LostKey, &Arc<str>)| LostSample {
+    pub fn skipped(&self, key: (u64, u32)) -> Vec<LostSample> {
+        let of = self.0.skipped.iter().filter(|((of, _, sample, _), _)| *of == key && *sample != WHOLE_SPLIT);
+        let sample = |((_, at, sample, repetition), error): (&SkippedKey, &Arc<str>)| LostSample {
             epoch: at.epoch,
             ordinal: at.ordinal,
             sample: *sample,
@@ -59,33 +59,33 @@ impl Disk {
         of.map(sample).collect()
     }
 
-    /// Returns how many samples have been left out, by all.
-    pub fn num_lost(&self) -> u64 {
-        self.0.lost.keys().filter(|(_, _, sample, _)| *sample != WHOLE_SPLIT).count() as u64
+    /// Returns how many samples all consumers have left out.
+    pub fn num_skipped(&self) -> u64 {
+        self.0.skipped.keys().filter(|(_, _, sample, _)| *sample != WHOLE_SPLIT).count() as u64
     }
 
     /// Returns the splits that are never tried again: their consumers, epochs and ordinals.
     pub fn poisoned(&self) -> Vec<((u64, u32), u64, u64)> {
-        let whole = self.0.lost.keys().filter(|(_, _, sample, _)| *sample == WHOLE_SPLIT);
+        let whole = self.0.skipped.keys().filter(|(_, _, sample, _)| *sample == WHOLE_SPLIT);
         whole.map(|(key, at, ..)| (*key, at.epoch, at.ordinal)).collect()
     }
 
-    /// Forgets where epochs have ended for all.
+    /// Forgets where epochs ended for all.
     pub fn forget_ends(&mut self) {
         for job in self.0.jobs.values_mut() {
             *job = Arc::new(JobRecord { ends: Vec::new(), ..(**job).clone() });
         }
     }
 
-    /// Forgets how far every consumer has got.
+    /// Forgets all frontiers.
     pub fn forget_frontiers(&mut self) {
         self.0.frontiers.clear();
     }
 }
 
-/// Something to say, now.
+/// Something to send now.
 #[derive(Debug)]
-pub enum Said {
+pub enum Output {
     /// To a consumer's session.
     Consumer(u64, consumer_event::Event),
     /// To a worker's session.
@@ -94,9 +94,9 @@ pub enum Said {
     End(u64, forebay_core::Error),
     /// The session is over, and its peer may be told.
     Closed(u64),
-    /// The job of a name, if there is one, for whoever asked under this number.
+    /// The job of a name, if there is one, for the caller with this number.
     Found(u64, Option<JobDefinition>),
-    /// A job was recorded, or refused, for whoever asked under this number.
+    /// A job was recorded, or refused, for the caller with this number.
     Opened(u64, Result<JobDefinition>),
     /// The job of a name was cancelled, or could not be.
     Cancelled(String, Result<()>),
@@ -108,70 +108,70 @@ enum Answer {
     Cancelled(String, Result<()>),
 }
 
-/// The dispatcher's machine.
+/// The dispatcher's core.
 pub struct Dispatcher {
-    machine: Machine<Answer>,
+    core: DispatcherCore<Answer>,
     /// Jobs that cannot be planned.
-    refused: Vec<Said>,
+    refused: Vec<Output>,
 }
 
 impl Dispatcher {
-    /// Starts on what a disk holds.
+    /// Starts with the ledger of a disk.
     ///
     /// # Errors
-    /// Data when that cannot be read.
+    /// Data when the ledger cannot be read.
     pub fn start(timing: Timing, now: Ticks, disk: &Disk) -> Result<Self> {
         let mut recovered = Vec::new();
         let state = State::recover(timing, now, &disk.0, splits, &mut recovered)?;
-        Ok(Self { machine: Machine::new(state, recovered, now), refused: Vec::new() })
+        Ok(Self { core: DispatcherCore::new(state, recovered, now), refused: Vec::new() })
     }
 
     /// A consumer's session begins.
     pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) {
         let session = SessionId(session);
-        self.machine.begin(now, session, consume::attached(session, Tenant::default(), attach));
+        self.core.begin(now, session, consume::attached(session, Tenant::default(), attach));
     }
 
     /// A worker's session begins.
     ///
     /// # Errors
-    /// As the service refuses it.
+    /// Those of the service.
     pub fn hello(&mut self, now: Ticks, session: u64, hello: Hello) -> Result<()> {
         let session = SessionId(session);
-        self.machine.begin(now, session, work::arrived(session, None, hello)?);
+        self.core.begin(now, session, work::arrived(session, None, hello)?);
         Ok(())
     }
 
-    /// A consumer says something.
+    /// A consumer sends a message.
     pub fn consumer(&mut self, now: Ticks, session: u64, message: consumer_message::Message) {
         if let Some(input) = consume::input(SessionId(session), message) {
-            self.machine.input(now, input);
+            self.core.input(now, input);
         }
     }
 
-    /// A worker says something.
+    /// A worker sends a message.
     pub fn worker(&mut self, now: Ticks, session: u64, message: worker_message::Message) {
         if let Some(input) = work::input(SessionId(session), message) {
-            self.machine.input(now, input);
+            self.core.input(now, input);
         }
     }
 
-    /// A consumer's session is over, as the service notices it.
+    /// A consumer's session ended, as noticed by the service.
     pub fn consumer_gone(&mut self, now: Ticks, session: u64) {
-        self.machine.input(now, Input::ConsumerGone { session: SessionId(session) });
+        self.core.input(now, Input::ConsumerGone { session: SessionId(session) });
     }
 
-    /// A worker's session is over, as the service notices it.
+    /// A worker's session ended, as noticed by the service.
     pub fn worker_gone(&mut self, now: Ticks, session: u64) {
-        self.machine.input(now, Input::WorkerGone { session: SessionId(session) });
+        self.core.input(now, Input::WorkerGone { session: SessionId(session) });
     }
 
-    /// Opens the job of a name, as `OpenJob` does: asks for the one that there is ([`Said::Found`] answers).
+    /// Looks for the job of a name, as `OpenJob` does ([`Output::Found`] answers).
     pub fn find(&mut self, asked: u64, name: &str) {
-        self.machine.find("", name, |found| Answer::Found(asked, found.map(|r| r.definition())));
+        self.core.find("", name, |found| Answer::Found(asked, found.map(|r| r.definition())));
     }
 
-    /// Goes on where there was none: begins it ([`Said::Opened`] answers).
+    /// Creates the job if there was none ([`Output::Opened`] answers).
     pub fn create(&mut self, now: Ticks, asked: u64, definition: &JobDefinition) {
         let dataset =
             Graph::from_json(&definition.graph).map_or_else(|_| String::new(), |g| g.dataset_id().to_string());
@@ -201,58 +201,58 @@ impl Dispatcher {
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {
             Ok(splits) => {
-                self.machine.create(now, record, &splits, Quota::default(), |made| answer(made.map(|r| r.definition())))
+                self.core.create(now, record, &splits, Quota::default(), |made| answer(made.map(|r| r.definition())))
             }
-            Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
+            Err(error) => self.refused.push(Output::Opened(asked, Err(error))),
         }
     }
 
-    /// Ends the job of a name for good ([`Said::Cancelled`] answers, once that is durable).
+    /// Cancels the job of a name for good ([`Output::Cancelled`] answers, once that is durable).
     pub fn cancel(&mut self, now: Ticks, job: &str) {
-        self.machine.cancel(now, "", job, |done| Answer::Cancelled(job.to_owned(), done));
+        self.core.cancel(now, "", job, |done| Answer::Cancelled(job.to_owned(), done));
     }
 
-    /// Returns how many samples were written down that were left out, since this process began.
+    /// Returns how many skipped samples were recorded since this process began.
     pub fn samples_skipped(&self, now: Ticks) -> u64 {
-        self.machine.figures(now).counts.samples_skipped
+        self.core.figures(now).counts.samples_skipped
     }
 
-    /// Decides that a job's splits are cut at another of its places from now on, the first being 1, as a policy does at the end of a
-    /// window. Returns how many row ops workers are told to run; `None` where there is no such job, or nothing to choose.
-    pub fn cut(&mut self, now: Ticks, job: &str, place: u32) -> Option<u32> {
-        self.machine.cut(now, "", job, place)
+    /// Sets the placement boundary of a job by its number, from 1 on, as a policy does at the end of a window. Returns
+    /// how many row ops workers are told to run; `None` if there is no such job, or no choice.
+    pub fn set_boundary(&mut self, now: Ticks, job: &str, number: u32) -> Option<u32> {
+        self.core.set_boundary(now, "", job, number)
     }
 
     /// The clock's tick.
     pub fn tick(&mut self, now: Ticks) {
-        self.machine.input(now, Input::Tick);
+        self.core.input(now, Input::Tick);
     }
 
-    /// Grants what can be granted, and returns what to write now.
+    /// Grants splits, and returns the batch to write now.
     pub fn schedule(&mut self, now: Ticks) -> Option<Write> {
-        self.machine.schedule(now).map(Write)
+        self.core.schedule(now).map(Write)
     }
 
     /// The write is durable.
     pub fn written(&mut self) {
-        self.machine.written();
+        self.core.batch_written();
     }
 
-    /// Returns what is left to write, whatever the time.
-    pub fn rest(&mut self) -> Option<Write> {
-        self.machine.rest().map(Write)
+    /// Returns the last batch, whatever the time.
+    pub fn last_batch(&mut self) -> Option<Write> {
+        self.core.last_batch().map(Write)
     }
 
-    /// Returns what is to be said now, in order.
-    pub fn said(&mut self) -> Vec<Said> {
-        let said = self.machine.said().into_iter().map(|word| match word {
-            crate::machine::Word::Consumer(session, event) => Said::Consumer(session.0, event),
-            crate::machine::Word::Worker(session, event) => Said::Worker(session.0, event),
-            crate::machine::Word::End(session, error) => Said::End(session.0, error),
-            crate::machine::Word::Closed(session) => Said::Closed(session.0),
-            crate::machine::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
-            crate::machine::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
-            crate::machine::Word::Answer(Answer::Cancelled(job, done)) => Said::Cancelled(job, done),
+    /// Returns what to send now, in order.
+    pub fn drain_outputs(&mut self) -> Vec<Output> {
+        let said = self.core.drain_outputs().into_iter().map(|output| match output {
+            crate::core::Output::Consumer(session, event) => Output::Consumer(session.0, event),
+            crate::core::Output::Worker(session, event) => Output::Worker(session.0, event),
+            crate::core::Output::End(session, error) => Output::End(session.0, error),
+            crate::core::Output::Closed(session) => Output::Closed(session.0),
+            crate::core::Output::Answer(Answer::Found(asked, found)) => Output::Found(asked, found),
+            crate::core::Output::Answer(Answer::Opened(asked, opened)) => Output::Opened(asked, opened),
+            crate::core::Output::Answer(Answer::Cancelled(job, done)) => Output::Cancelled(job, done),
         });
         said.chain(std::mem::take(&mut self.refused)).collect()
     }
@@ -262,25 +262,25 @@ impl Dispatcher {
     /// # Errors
     /// Internal, naming the invariant that does not hold.
     pub fn check(&self) -> Result<()> {
-        self.machine.check()?;
-        self.machine.state().check_progress()
+        self.core.check()?;
+        self.core.state().check_progress()
     }
 
-    /// Checks SP-6, when nothing is left to write.
+    /// Checks SP-6, when everything is written.
     ///
     /// # Errors
-    /// Internal, with what differs.
+    /// Internal, with the difference.
     pub fn check_written(&self, disk: &Disk) -> Result<()> {
-        self.machine.state().check_written(&disk.0)
+        self.core.state().check_written(&disk.0)
     }
 
     /// Lists the jobs.
     pub fn jobs(&self) -> Vec<JobStatus> {
-        self.machine.list_jobs(Ticks::default(), None, "")
+        self.core.list_jobs(Ticks::default(), None, "")
     }
 
     /// Lists the workers.
     pub fn workers(&self, now: Ticks) -> Vec<WorkerStatus> {
-        self.machine.list_workers(now, None)
+        self.core.list_workers(now, None)
     }
 }

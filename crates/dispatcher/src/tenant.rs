@@ -1,7 +1,7 @@
-//! Tenants: whose an input is, and how much of the service its owner may have at one time. Pure.
+//! Tenants: who owns an input, and how much of the service the owner may use at a time. Pure.
 //!
-//! The state is told with each input whose it is, and answers what belongs to another as what does not exist. Who somebody is,
-//! is found out in `access`. Where there are no tokens, everything is of the one tenant without a name.
+//! Each input tells the state its tenant. The state answers a request for another tenant's objects as if they did not
+//! exist. `access` finds out who a caller is. Without tokens everything belongs to the one tenant without a name.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 const NAME_BYTES_MAX: usize = 63;
 
-/// How much a tenant may have at one time; what is left out is without limit, but for blobs, of which it may then take half of the room.
+/// How much a tenant may use at a time. An absent value means no limit; for blobs it means half of the room.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quota {
     /// Jobs that are neither finished nor cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jobs: Option<u32>,
-    /// Readers that are attached, over all its jobs.
+    /// Consumers with a session, over all its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) consumers: Option<u32>,
-    /// Consumers of its jobs that go on, attached or not.
+    /// Consumers of its unfinished jobs, attached or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) job_consumers: Option<u32>,
     /// Workers that compute for it.
@@ -29,15 +29,15 @@ pub(crate) struct Quota {
     /// Bytes of the functions, arrays and indexes of its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) blob_bytes: Option<u64>,
-    /// What its pipelines may read, instead of what the dispatcher's own list says.
+    /// What its pipelines may read, instead of the dispatcher's own list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sources: Option<Arc<[String]>>,
-    /// Calls of the dispatcher a second, of which a second's worth may come at once.
+    /// Calls of the dispatcher per second; a burst of one second's calls is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) calls_per_second: Option<u32>,
 }
 
-/// Whose an input is.
+/// The owner of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tenant {
     /// Empty where there are no tokens.
@@ -45,7 +45,7 @@ pub(crate) struct Tenant {
     pub(crate) quota: Quota,
 }
 
-/// Checks a tenant's name, which becomes that of a folder.
+/// Checks a tenant's name, which becomes the name of a folder.
 ///
 /// # Errors
 /// Invalid.
@@ -60,7 +60,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Refuses what goes beyond a quota.
+/// Refuses one more of something whose quota is used up.
 ///
 /// # Errors
 /// Exhausted, with the quota and its value.
@@ -76,7 +76,7 @@ pub(crate) fn check_quota(tenant: &str, what: &str, has: usize, may: Option<u32>
     }
 }
 
-/// Refuses so many more where they are not within a quota.
+/// Refuses so many more of something if they exceed a quota.
 ///
 /// # Errors
 /// Exhausted, with the quota and its value.

@@ -1,63 +1,64 @@
-//! What this process does, in figures, as others of it see it without a call over the network: for metrics.
+//! This process's figures for its own metrics, without a call over the network.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
 use crate::indexing::IndexingFigures;
-use crate::leadership::Leadership;
+use crate::leader::leadership::Leadership;
 use crate::state::StateFigures;
 
-/// Says what a dispatcher does. Cheap to clone. Nobody is asked for a token here.
+/// Returns a dispatcher's figures. Cheap to clone. It asks for no token.
 #[derive(Clone)]
 pub struct View {
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) access: Arc<Access>,
 }
 
-/// How many workers there are, and should be.
+/// How many workers there are, and how many are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScaleFigures {
-    /// By all jobs together; `None` while that is not known.
+    /// Wanted by all jobs together; `None` while that is unknown.
     pub wanted: Option<u32>,
-    /// The workers that there are.
+    /// Present workers.
     pub workers: u32,
-    /// The most that are ever wanted.
+    /// The most workers that are ever wanted.
     pub workers_max: u32,
-    /// Of each kind that can be started: its name, whether it may be taken back, and how many are wanted, if that is known.
+    /// Of each type that can be started: its name, whether it is a spot type, and how many are wanted, if that is
+    /// known.
     pub kinds: Vec<(String, bool, Option<u32>)>,
 }
 
-/// What has become of the ledger.
+/// Figures of the ledger's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// Batches that are durable, since this process leads.
+    /// Batches that became durable since this process leads.
     pub writes: u64,
-    /// Attempts that failed.
+    /// Attempts to write that failed.
     pub failures: u64,
-    /// Since the last one became durable, or since this process leads.
+    /// Since the last batch became durable, or since this process leads.
     pub since_write: Duration,
-    /// How long the batch that is being written has taken; nothing where there is none.
+    /// How long the current batch has been written; zero if there is none.
     pub pending: Duration,
 }
 
-/// What a dispatcher that leads does.
+/// Figures of a dispatcher that leads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaderFigures {
-    /// How many workers there are, and should be.
+    /// Workers that are present and wanted.
     pub scale: ScaleFigures,
-    /// Jobs, workers, readers, and what has happened.
+    /// Jobs, workers, consumers, and counters of events.
     pub state: StateFigures,
-    /// What was written down.
+    /// The ledger's writes.
     pub ledger: LedgerFigures,
-    /// What the functions, arrays and indexes of all jobs take, once that was counted.
+    /// Bytes of the functions, arrays and indexes of all jobs; `None` before they were counted.
     pub blob_bytes: Option<u64>,
 }
 
-/// What a dispatcher does.
+/// Figures of a dispatcher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
-    /// Calls without a token that is known, since the start.
+    /// Calls without a known token since the start.
     pub calls_refused: u64,
     /// `None` while it does not lead.
     pub leader: Option<LeaderFigures>,

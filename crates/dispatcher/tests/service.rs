@@ -19,26 +19,26 @@ async fn a_job_is_read_in_order_and_then_it_is_finished() -> Test {
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("digits", 640, 2, 1)?).await?;
     let mut worker = Worker::hello(&at, 1, vec![]).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 4).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 4).await?;
     let mut tokens = 0;
     worker.want(100).await;
     for epoch in 0..2 {
         for ordinal in 0..10 {
             let lease = worker.lease().await?;
-            let (place, token, address) = reader.assigned().await?;
+            let (place, token, address) = consumer.assigned().await?;
             assert_eq!((lease.epoch, lease.ordinal, lease.token), (place.0, place.1, token));
             assert_eq!((place, address.as_str()), ((epoch, ordinal), "worker-1:1"));
             assert!(token > tokens);
             tokens = token;
-            reader.ack(epoch, ordinal + 1).await;
+            consumer.ack(epoch, ordinal + 1).await;
         }
     }
     let until = Instant::now() + PATIENCE;
     while status(&at, "digits").await? != "finished" {
         assert!(Instant::now() < until);
     }
-    drop(reader);
-    let error = Reader::attach(&at, job.job, 0, None, 4).await.err().expect("refused");
+    drop(consumer);
+    let error = Consumer::attach(&at, job.job, 0, None, 4).await.err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(error.message().contains("all 2 epochs were read"), "{error}");
     // A part of it can be read again.
@@ -54,10 +54,10 @@ async fn status(at: &Running, name: &str) -> Result<String> {
 }
 
 /// Attaches, once the dispatcher has noticed that the reader before is gone.
-async fn attach_soon(at: &Running, job: u64, from: Option<(u64, u64)>) -> Result<Reader> {
+async fn attach_soon(at: &Running, job: u64, from: Option<(u64, u64)>) -> Result<Consumer> {
     let until = Instant::now() + PATIENCE;
     loop {
-        match Reader::attach(at, job, 0, from, 4).await {
+        match Consumer::attach(at, job, 0, from, 4).await {
             Err(e) if e.kind() == ErrorKind::Conflict && Instant::now() < until => {}
             done => return done,
         }
@@ -87,10 +87,10 @@ async fn a_name_is_one_job_and_the_difference_is_named() -> Test {
     refused(&|r| r.consumers = 0, ErrorKind::Invalid, "consumers").await?;
     refused(&|r| r.name = String::new(), ErrorKind::Invalid, "job name").await?;
     refused(&|r| r.graph = "{".to_owned(), ErrorKind::Invalid, "not a pipeline").await?;
-    let error = Reader::attach(&at, first.job, 1, None, 4).await.err().expect("refused");
+    let error = Consumer::attach(&at, first.job, 1, None, 4).await.err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let _one = Reader::attach(&at, first.job, 0, None, 4).await?;
-    let error = Reader::attach(&at, first.job, 0, None, 4).await.err().expect("refused");
+    let _one = Consumer::attach(&at, first.job, 0, None, 4).await?;
+    let error = Consumer::attach(&at, first.job, 0, None, 4).await.err().expect("refused");
     assert_eq!(error.message(), "consumer 0 of job \"a\" is being read by another reader");
     Ok(())
 }
@@ -100,12 +100,12 @@ async fn the_leases_of_a_lost_worker_go_to_another_at_once() -> Test {
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 640, 0, 1)?).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 3).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 3).await?;
     let mut lost = Worker::hello(&at, 1, vec![]).await?;
     lost.want(3).await;
     let old = lost.leases(3).await?;
     for _ in 0..3 {
-        reader.assigned().await?;
+        consumer.assigned().await?;
     }
     let mut other = Worker::hello(&at, 2, vec![]).await?;
     other.want(3).await;
@@ -115,7 +115,7 @@ async fn the_leases_of_a_lost_worker_go_to_another_at_once() -> Test {
         let lease = other.lease().await?;
         assert_eq!((lease.epoch, lease.ordinal), (old.epoch, old.ordinal));
         assert!(lease.token > old.token);
-        assert_eq!(reader.assigned().await?, ((lease.epoch, lease.ordinal), lease.token, "worker-2:1".to_owned()));
+        assert_eq!(consumer.assigned().await?, ((lease.epoch, lease.ordinal), lease.token, "worker-2:1".to_owned()));
     }
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     Ok(())
@@ -126,7 +126,7 @@ async fn a_silent_worker_is_fenced_and_told_so_when_it_returns() -> Test {
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |o| o.timing.lease = Duration::from_millis(600))?;
     let job = open(&at, request("a", 640, 0, 1)?).await?;
-    let _reader = Reader::attach(&at, job.job, 0, None, 1).await?;
+    let _consumer = Consumer::attach(&at, job.job, 0, None, 1).await?;
     let mut silent = Worker::hello(&at, 1, vec![]).await?;
     silent.want(1).await;
     let stale = silent.lease().await?;
@@ -152,20 +152,20 @@ async fn a_split_that_cannot_be_fetched_moves_on_and_fails_at_last() -> Test {
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 640, 0, 1)?).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 1).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 1).await?;
     let workers = [Worker::hello(&at, 1, vec![]).await?, Worker::hello(&at, 2, vec![]).await?];
     for worker in &workers {
         worker.want(10).await;
     }
     let mut seen = Vec::new();
     for _ in 0..4 {
-        let ((epoch, ordinal), token, address) = reader.assigned().await?;
+        let ((epoch, ordinal), token, address) = consumer.assigned().await?;
         seen.push(address);
         let error = Error::data("bad bytes").to_json();
-        reader.say(consumer_message::Message::Unreachable(Unreachable { epoch, ordinal, token, error })).await;
+        consumer.say(consumer_message::Message::Unreachable(Unreachable { epoch, ordinal, token, error })).await;
     }
     assert!(seen.windows(2).all(|w| w[0] != w[1]), "{seen:?}");
-    let error = reader.next().await.expect_err("given up");
+    let error = consumer.next().await.expect_err("given up");
     assert_eq!((error.kind(), error.message(), error.get("attempts")), (ErrorKind::Data, "bad bytes", Some("4")));
     Ok(())
 }
@@ -175,25 +175,25 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 640, 0, 1)?).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 4).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 4).await?;
     let (mut kept, mut lost) = (Worker::hello(&at, 1, vec![]).await?, Worker::hello(&at, 2, vec![]).await?);
     kept.want(2).await;
     let held = kept.leases(2).await?;
     lost.want(2).await;
     let gone = lost.leases(2).await?;
     for _ in 0..4 {
-        reader.assigned().await?;
+        consumer.assigned().await?;
     }
     let highest = gone[1].token;
     drop(at);
-    assert!(reader.next().await.is_err() && kept.next().await.is_err());
+    assert!(consumer.next().await.is_err() && kept.next().await.is_err());
 
     let at = Running::start(dir.path(), |_| {})?;
     assert_eq!(open(&at, request("a", 640, 0, 1)?).await?, job);
-    let mut reader = Reader::attach(&at, job.job, 0, Some((0, 1)), 4).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, Some((0, 1)), 4).await?;
     // The first split was consumed while the dispatcher was away; the others still lie where they lay.
     for old in [&held[1], &gone[0], &gone[1]] {
-        let (place, token, _) = reader.assigned().await?;
+        let (place, token, _) = consumer.assigned().await?;
         assert_eq!((place, token), ((old.epoch, old.ordinal), old.token));
     }
     let stale = held[0];
@@ -206,7 +206,7 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
     for old in gone {
         let lease = loop {
             kept.heartbeat().await;
-            reader.heartbeat().await;
+            consumer.heartbeat().await;
             tokio::select! {
                 lease = kept.lease() => break lease?,
                 () = tokio::time::sleep(Duration::from_millis(100)) => {}
@@ -225,33 +225,33 @@ async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Te
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 64 * 100, 0, 1)?).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 512).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 512).await?;
     let mut worker = Worker::hello(&at, 1, vec![]).await?;
     worker.want(60_000).await;
     let mut last = 0;
     let mut acked = (0, 0);
     for granted in 0..SPLITS {
-        let ((epoch, ordinal), token, _) = reader.assigned().await?;
+        let ((epoch, ordinal), token, _) = consumer.assigned().await?;
         assert!(token > last && (epoch, ordinal) == (granted / EPOCH, granted % EPOCH));
         (last, acked) = (token, (epoch, ordinal + 1));
         if granted % 64 == 63 {
-            reader.ack(acked.0, acked.1).await;
+            consumer.ack(acked.0, acked.1).await;
             // The worker reads what it is told, and lives.
             worker.heartbeat().await;
             worker.leases(64).await?;
         }
     }
-    drop((at, reader, worker));
+    drop((at, consumer, worker));
     let size = std::fs::metadata(dir.path().join("ledger.redb"))?.len();
     assert!(size < 8 << 20, "{size} bytes");
     let start = Instant::now();
     let at = Running::start(dir.path(), |_| {})?;
-    let mut reader = Reader::attach(&at, job.job, 0, Some(acked), 512).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, Some(acked), 512).await?;
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     let mut worker = Worker::hello(&at, 1, vec![]).await?;
     worker.want(1000).await;
     assert!(worker.lease().await?.token > last);
-    assert!(reader.assigned().await.is_ok());
+    assert!(consumer.assigned().await.is_ok());
     Ok(())
 }
 
@@ -302,17 +302,17 @@ async fn blobs_come_back_as_they_went_in_and_jobs_need_theirs() -> Test {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelling_ends_the_readers_and_frees_the_name() -> Test {
+async fn cancelling_ends_the_consumers_and_frees_the_name() -> Test {
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let first = open(&at, request("a", 640, 1, 1)?).await?;
     assert_eq!(status(&at, "a").await?, "no consumer");
-    let mut reader = Reader::attach(&at, first.job, 0, None, 2).await?;
+    let mut consumer = Consumer::attach(&at, first.job, 0, None, 2).await?;
     assert_eq!(status(&at, "a").await?, "waiting for workers");
     let mut worker = Worker::hello(&at, 0xab, vec![]).await?;
     worker.want(1).await;
     let lease = worker.lease().await?;
-    reader.assigned().await?;
+    consumer.assigned().await?;
     assert_eq!(status(&at, "a").await?, "running");
     let failed = |s| to_error(&s, "the dispatcher");
     let mut client = at.client().await?;
@@ -321,11 +321,11 @@ async fn cancelling_ends_the_readers_and_frees_the_name() -> Test {
     assert_eq!((workers[0].worker.clone(), workers[0].leases), (format!("{:032x}", id.0), 1));
     let name = || CancelJobRequest { name: "a".to_owned(), tenant: String::new() };
     client.cancel_job(name()).await.map_err(failed)?;
-    assert_eq!(reader.next().await.err().map(|e| e.kind()), Some(ErrorKind::Closed));
+    assert_eq!(consumer.next().await.err().map(|e| e.kind()), Some(ErrorKind::Closed));
     assert_eq!(worker.next().await?, worker_event::Event::Revoke(forebay_proto::Revoke { token: lease.token }));
     assert_eq!(worker.next().await?, worker_event::Event::Forget(forebay_proto::Forget { job: first.job }));
     assert_eq!(client.cancel_job(name()).await.map_err(failed).err().map(|e| e.kind()), Some(ErrorKind::Closed));
-    let error = Reader::attach(&at, first.job, 0, None, 2).await.err();
+    let error = Consumer::attach(&at, first.job, 0, None, 2).await.err();
     assert_eq!(error.map(|e| e.kind()), Some(ErrorKind::Closed));
     let second = open(&at, request("a", 641, 1, 1)?).await?;
     assert!(second.job > first.job);
@@ -338,11 +338,11 @@ async fn shutdown_ends_sessions_and_keeps_the_last_ack() -> Test {
     let dir = tempfile::tempdir()?;
     let mut at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 640, 1, 1)?).await?;
-    let mut reader = Reader::attach(&at, job.job, 0, None, 2).await?;
+    let mut consumer = Consumer::attach(&at, job.job, 0, None, 2).await?;
     let mut worker = Worker::hello(&at, 1, vec![]).await?;
     worker.want(3).await;
-    reader.assigned().await?;
-    reader.ack(0, 1).await;
+    consumer.assigned().await?;
+    consumer.ack(0, 1).await;
     // The third split is granted only after the ack.
     worker.leases(3).await?;
     at.shutdown.cancel();

@@ -143,7 +143,8 @@ async fn workers(to: &mut DispatcherClient<Link>, count: usize) -> Result<Vec<St
     }
 }
 
-/// Under the id that every tenant is shown, a client took a worker's place while it was away; the worker was refused and ended.
+/// Under the id that every tenant is shown, a client took a worker's place while it was away; the worker was refused
+/// and ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knows_a_workers_id_is_not_that_worker() -> Result<()> {
     let dir = tempfile::tempdir()?;

@@ -36,7 +36,8 @@ pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_swit
 pub use forebay_client::{Credentials, JobKey, LocalWorkerSlot, PORT, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
     BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,
-    Timing, check_kind, check_ledger, check_offers, check_price, dump_ledger, measure_grants, new_token, repair_ledger,
+    Timing, check_ledger, check_offers, check_price, check_worker_type, dump_ledger, measure_grants, new_token,
+    repair_ledger,
 };
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
 pub use forebay_worker::{Functions, NoFunctions, StorePrices, WorkerType};

@@ -5,7 +5,7 @@ mod cuts;
 use std::collections::{BTreeMap, VecDeque};
 
 use forebay_core::ErrorKind;
-use forebay_dispatcher::simulate::{Disk, Dispatcher, Said, Write, worker_event};
+use forebay_dispatcher::simulate::{Disk, Dispatcher, Output, Write, worker_event};
 use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
 
 use crate::consumer::job_number;
@@ -204,14 +204,15 @@ impl World<'_> {
     }
 
     fn dispatcher_speaks(&mut self) {
-        while let Some(said) = self.dispatcher.machine.as_mut().map(Dispatcher::said).filter(|s| !s.is_empty()) {
+        while let Some(said) = self.dispatcher.machine.as_mut().map(Dispatcher::drain_outputs).filter(|s| !s.is_empty())
+        {
             said.into_iter().for_each(|said| self.dispatcher_says(said));
         }
     }
 
-    fn dispatcher_says(&mut self, said: Said) {
+    fn dispatcher_says(&mut self, said: Output) {
         match said {
-            Said::Worker(id, event) => {
+            Output::Worker(id, event) => {
                 self.check_given_up(&event);
                 if let worker_event::Event::Lease(lease) = &event {
                     self.check_durable(lease.token);
@@ -222,7 +223,7 @@ impl World<'_> {
                 }
                 self.send(id, 1, Payload::ToWorker(event));
             }
-            Said::Consumer(id, event) => {
+            Output::Consumer(id, event) => {
                 if let consumer_event::Event::Assigned(assigned) = &event {
                     self.check_durable(assigned.token);
                     if assigned.beside > 0 {
@@ -231,14 +232,14 @@ impl World<'_> {
                 }
                 self.send(id, 1, Payload::ToConsumer(event));
             }
-            Said::End(id, error) => {
+            Output::End(id, error) => {
                 self.felt("sessions ended by the dispatcher");
                 self.session_gone(id);
                 self.close(id, 1, Payload::Failed(error));
             }
-            Said::Closed(id) => self.close(id, 1, Payload::Closed),
-            Said::Found(id, Some(job)) => self.dispatcher_says(Said::Opened(id, Ok(job))),
-            Said::Found(id, None) => {
+            Output::Closed(id) => self.close(id, 1, Payload::Closed),
+            Output::Found(id, Some(job)) => self.dispatcher_says(Output::Opened(id, Ok(job))),
+            Output::Found(id, None) => {
                 let now = self.ticks(Node::Dispatcher);
                 let asked = self.dispatcher.opening.get(&id);
                 if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
@@ -246,20 +247,20 @@ impl World<'_> {
                 }
             }
             // Two that ask at once are not told that the name is taken: as the opener does, one asks again.
-            Said::Opened(id, Err(error)) if error.kind() == ErrorKind::Conflict => {
+            Output::Opened(id, Err(error)) if error.kind() == ErrorKind::Conflict => {
                 let asked = self.dispatcher.opening.get(&id);
                 if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
                     machine.find(id, &job.name);
                 }
             }
-            Said::Opened(id, opened) => {
+            Output::Opened(id, opened) => {
                 self.dispatcher.opening.remove(&id);
                 if let Ok(job) = &opened {
                     self.dispatcher.cuts.jobs.insert(job.job, job_number(&job.name));
                 }
                 self.close(id, 1, Payload::Opened(opened));
             }
-            Said::Cancelled(job, done) => self.cancelled(job_number(&job), &done),
+            Output::Cancelled(job, done) => self.cancelled(job_number(&job), &done),
         }
     }
 
@@ -298,7 +299,7 @@ impl World<'_> {
         let leased = machine.workers(now).into_iter().filter(|w| w.leases > 0);
         wrong.extend(leased.map(|w| format!("worker {} holds {} leases", w.worker, w.leases)));
         let known = machine.workers(now).len();
-        while let Some(write) = self.dispatcher.writing.pop_front().or_else(|| machine.rest()) {
+        while let Some(write) = self.dispatcher.writing.pop_front().or_else(|| machine.last_batch()) {
             self.dispatcher.disk.apply(&write);
             machine.written();
         }

@@ -76,7 +76,7 @@ impl World<'_> {
     /// Returns what the ledger says that a consumer has left out.
     fn lost_of(&self, i: usize) -> Vec<LostSample> {
         let index = self.scenario.consumers[i].index;
-        self.consumers[i].job_id().map_or_else(Vec::new, |job| self.dispatcher.disk.lost((job, index)))
+        self.consumers[i].job_id().map_or_else(Vec::new, |job| self.dispatcher.disk.skipped((job, index)))
     }
 
     /// A thread has computed a chunk. Now and then a process dies at one of its samples, which is left out then.
@@ -181,7 +181,7 @@ impl World<'_> {
             }
         }
         let counted = self.dispatcher_counted();
-        let written = self.dispatcher.disk.num_lost().saturating_sub(self.losses.written);
+        let written = self.dispatcher.disk.num_skipped().saturating_sub(self.losses.written);
         // A ledger forgets jobs that were cancelled.
         let is_whole = self.losses.cancelled.is_empty();
         if is_whole && counted.is_some_and(|counted| counted != written) {
@@ -191,7 +191,7 @@ impl World<'_> {
 
     /// A dispatcher begins.
     pub(crate) fn begin_ledger(&mut self) {
-        self.losses.written = self.dispatcher.disk.num_lost();
+        self.losses.written = self.dispatcher.disk.num_skipped();
     }
 
     /// Somebody cancels a job.

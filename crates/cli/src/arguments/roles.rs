@@ -94,7 +94,7 @@ fn price(text: &str) -> std::result::Result<f64, String> {
 
 /// Reads the name of a kind of workers.
 fn kind(text: &str) -> std::result::Result<String, String> {
-    forebay_server::check_kind(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
+    forebay_server::check_worker_type(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }
 
 /// Reads a kind of workers that can be started.

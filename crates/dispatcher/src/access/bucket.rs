@@ -1,8 +1,8 @@
-//! A token bucket: so many calls a second, of which a second's worth may come at once. Pure.
+//! A token bucket: so many calls per second, with bursts of one second's calls. Pure.
 
 use forebay_core::Ticks;
 
-/// What one call costs; a millisecond fills in as many as there are calls in a second.
+/// What one call costs; each millisecond adds the number of calls per second.
 const CALL: u64 = 1000;
 
 #[derive(Debug, Clone, Copy)]
@@ -12,12 +12,12 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub(super) fn new(now: Ticks) -> Self {
         Self { level: u64::MAX, at: now }
     }
 
-    /// Takes a call out, if there is one; `rate` is how many a second may be taken.
+    /// Takes one call out, if there is one; `rate` is the number of calls per second.
     pub(super) fn take(&mut self, now: Ticks, rate: u32) -> bool {
         let rate = u64::from(rate);
         let filled = ((now - self.at).as_millis() as u64).saturating_mul(rate);

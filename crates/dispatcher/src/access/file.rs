@@ -28,7 +28,7 @@ const TOKEN_BYTES: usize = 32;
 const TOKEN_BEGINS: &str = "fbt_";
 const DIGEST_BYTES: usize = 32;
 
-/// What a token's bearer may do.
+/// What the holder of a token may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -36,11 +36,11 @@ pub enum Role {
     Client,
     /// Compute: for its tenant, or for all where it has none.
     Worker,
-    /// All of that; list and cancel the jobs of every tenant.
+    /// Everything that the others may; list and cancel the jobs of every tenant.
     Admin,
 }
 
-/// What SHA-256 makes of a token. In JSON, 64 hexadecimal digits.
+/// The SHA-256 of a token. In JSON, 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Digest(pub(super) [u8; DIGEST_BYTES]);
@@ -80,7 +80,7 @@ impl TryFrom<String> for Digest {
 pub(super) struct Entry {
     pub(super) sha256: Digest,
     pub(super) role: Role,
-    /// Whose it is; empty is everybody's worker, or an administrator without jobs of its own.
+    /// Its tenant; empty for a worker of all tenants, or an administrator without own jobs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) tenant: String,
 }
@@ -99,7 +99,7 @@ impl TokenFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// What the system says; Invalid, with the line, when it is no file of tokens.
+    /// Those of the system; Invalid, with the line, when it is no file of tokens.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let at = |e: Error| e.with("file", path.display());
         let text = std::fs::read_to_string(path)
@@ -132,7 +132,7 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Writes the file: whole, or not at all.
+    /// Writes the file as a whole, or not at all.
     fn write(&self, path: &Path) -> Result<()> {
         let at = |e: std::io::Error| Error::from(e).with("file", path.display());
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -140,7 +140,7 @@ impl TokenFile {
         let json = serde_json::to_string_pretty(self).map_err(|e| Error::internal(e.to_string()))?;
         let write = || {
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-            // Whose it is, and who may read it, stay as the administrator set them, as far as this user may say so.
+            // Owner and mode stay as the administrator set them, as far as this user may set them.
             if let Ok(old) = std::fs::metadata(path) {
                 let _ = std::os::unix::fs::fchown(&file, None, Some(old.gid()));
                 let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), None);
@@ -167,20 +167,20 @@ impl Entry {
     }
 }
 
-/// A token that was made.
+/// A new token.
 #[derive(Debug, Clone, Serialize)]
 pub struct NewToken {
-    /// The token: nobody else has it, and nothing keeps it.
+    /// The token itself; it is stored nowhere.
     pub token: String,
-    /// What the dispatcher must have in its file, under `tokens`.
+    /// The entry for the dispatcher's file, under `tokens`.
     pub entry: serde_json::Value,
 }
 
-/// Makes a token, and adds what the dispatcher must know of it to a file, if one is named. A dispatcher that runs on the file
-/// takes it up within a second.
+/// Makes a token, and adds its entry to a file if one is named. A dispatcher that runs with the file applies it within
+/// a second.
 ///
 /// # Errors
-/// Invalid when the tenant has no name, or the file is no file of tokens; what the system says.
+/// Invalid when the tenant has no name, or the file is no file of tokens; those of the system.
 pub fn new_token(file: Option<&Path>, role: Role, tenant: &str) -> Result<NewToken> {
     let mut secret = [0; TOKEN_BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| Error::internal("the system gives no random numbers"))?;

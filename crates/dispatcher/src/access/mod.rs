@@ -1,8 +1,9 @@
-//! Who calls: finds out whose token a call carries before a byte of it is read, and refuses who has none.
+//! Authenticates callers: finds the token of a call before reading a byte of its message, and refuses calls without a
+//! known token.
 //!
-//! Without a file of tokens everybody is everything, as on a machine of one's own. The file is looked at once a second; one that
-//! has changed is taken up, and whoever is no longer in it has its sessions ended. One that cannot be read changes nothing.
-//! Invariants: a token is compared by its hash, in the same time whoever it resembles; nothing of it is logged.
+//! Without a file of tokens every caller may do everything. The file is checked once a second. When it has changed, the
+//! new tokens apply, and the sessions of removed tokens end. A file that cannot be read changes nothing.
+//! Invariants: tokens are compared by their hash in constant time; nothing of a token is logged.
 
 mod bucket;
 mod file;
@@ -29,15 +30,15 @@ use crate::tenant::Tenant;
 use bucket::Bucket;
 use file::{Digest, Entry, TokenFile};
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Somebody who calls.
+/// A caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Principal {
     pub(crate) tenant: Tenant,
     role: Role,
-    /// Cancelled when its token is no longer good.
+    /// Cancelled when the caller's token is no longer valid.
     pub(crate) revoked: CancellationToken,
 }
 
@@ -46,7 +47,7 @@ impl Principal {
         Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
     }
 
-    /// Refuses whoever may not do what takes this role.
+    /// Checks that the caller may do what this role may.
     ///
     /// # Errors
     /// PermissionDenied.
@@ -62,12 +63,12 @@ impl Principal {
         self.role == Role::Admin
     }
 
-    /// Returns whose jobs it may see; `None` is everybody's.
+    /// Returns the tenant whose jobs the caller may see; `None` for all tenants.
     pub(crate) fn sees(&self) -> Option<Arc<str>> {
         (!self.is_admin()).then(|| self.tenant.name.clone())
     }
 
-    /// Returns for whom it computes; `None` is for everybody.
+    /// Returns the tenant that the caller computes for; `None` for all tenants.
     pub(crate) fn serves(&self) -> Option<Arc<str>> {
         Some(self.tenant.name.clone()).filter(|name| !self.is_admin() && !name.is_empty())
     }
@@ -81,36 +82,36 @@ fn name(role: Role) -> &'static str {
     }
 }
 
-/// Tells callers apart.
+/// Authenticates callers, and bounds their rate.
 pub(crate) struct Access {
-    /// `None`: everybody is everything.
+    /// `None`: every caller may do everything.
     tokens: Option<Tokens>,
     clock: Arc<dyn Clock>,
 }
 
 struct Tokens {
     path: PathBuf,
-    /// What the file was when it was read first.
+    /// The stamp of the file when it was first read.
     first: Stamp,
     known: RwLock<HashMap<Entry, Arc<Principal>>>,
-    /// By tenant.
+    /// The token bucket of each tenant.
     calls: Mutex<HashMap<Arc<str>, Bucket>>,
-    /// Calls that were refused, since the start.
+    /// Calls that were refused since the start.
     refused: AtomicU64,
 }
 
-/// What changes when a file does.
+/// The parts of a file's metadata that change with its contents.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Access {
     /// Reads the file of tokens, if there is one.
     ///
     /// # Errors
-    /// What reading it gives.
+    /// Those of reading the file.
     pub(crate) fn open(path: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self> {
         let tokens = |path: &Path| {
             let (known, calls, refused) = (RwLock::default(), Mutex::default(), AtomicU64::new(0));
-            // Before it is read: one that changes meanwhile is read again.
+            // The stamp is taken before the file is read, so that a change in between is noticed.
             let tokens = Tokens { path: path.to_owned(), first: stamp(path), known, calls, refused };
             tokens.take_up(TokenFile::read(path)?);
             Ok::<_, Error>(tokens)
@@ -118,20 +119,20 @@ impl Access {
         Ok(Self { tokens: path.map(tokens).transpose()?, clock })
     }
 
-    /// Says whether anybody is asked for a token.
+    /// Says whether callers need a token.
     pub(crate) fn asks(&self) -> bool {
         self.tokens.is_some()
     }
 
-    /// Returns how many calls had no token that is known, since the start.
+    /// Returns how many calls had no known token since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.tokens.as_ref().map_or(0, |tokens| tokens.refused.load(Relaxed))
     }
 
-    /// Finds out who calls, and counts the call.
+    /// Authenticates a caller, and counts the call.
     ///
     /// # Errors
-    /// PermissionDenied when there is no token, or none that is known; Exhausted, with the context [`TOO_FAST`], when its
+    /// PermissionDenied when there is no token, or no known one; Exhausted, with the context [`TOO_FAST`], when its
     /// tenant calls too often.
     fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
         let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::anybody())) };
@@ -152,7 +153,7 @@ impl Access {
         Ok(found)
     }
 
-    /// Looks after the file for ever.
+    /// Watches the file for ever.
     pub(crate) async fn watch(&self) -> Infallible {
         let Some(tokens) = &self.tokens else { return std::future::pending().await };
         let (mut seen, mut told) = (tokens.first, 0);
@@ -182,7 +183,7 @@ impl Access {
 }
 
 impl Tokens {
-    /// Compares with all of them: how long it takes says nothing of which is near.
+    /// Compares with all tokens, so that the time does not depend on which one is similar.
     fn find(&self, digest: &Digest) -> Option<Arc<Principal>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
@@ -208,7 +209,7 @@ impl Tokens {
             .hint("open fewer jobs and readers at once, or ask for a larger quota"))
     }
 
-    /// Takes what a file says. Whoever stays as it was keeps its sessions, with what its quota is from now on.
+    /// Applies a file. Unchanged tokens keep their sessions; their quotas change at once.
     fn take_up(&self, file: TokenFile) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut old = std::mem::take(&mut *known);
@@ -228,7 +229,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((found.modified().ok()?, found.len(), found.ino()))
 }
 
-/// Lets calls in that carry a token, and says to the service whose they are (see [`caller`]).
+/// Lets calls with a token in, and attaches the caller for the service (see [`caller`]).
 #[derive(Clone)]
 pub(crate) struct Guard(pub(crate) Arc<Access>);
 
@@ -240,7 +241,7 @@ impl Interceptor for Guard {
     }
 }
 
-/// Returns who calls, if that takes no more than this role.
+/// Returns the caller, if it may do what this role may.
 ///
 /// # Errors
 /// PermissionDenied.
@@ -248,10 +249,10 @@ pub(crate) fn caller<T>(request: &Request<T>, role: Role) -> Result<Arc<Principa
     caller_of(request, &[role])
 }
 
-/// Returns who calls, if that takes no more than one of these roles.
+/// Returns the caller, if it may do what one of these roles may.
 ///
 /// # Errors
-/// PermissionDenied, as the first of them is refused.
+/// PermissionDenied, as for the first role.
 pub(crate) fn caller_of<T>(request: &Request<T>, roles: &[Role]) -> Result<Arc<Principal>, Status> {
     let principal = request.extensions().get::<Arc<Principal>>();
     let principal = principal.ok_or_else(|| to_status(&Error::internal("a call came past the guard")))?;

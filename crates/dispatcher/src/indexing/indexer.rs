@@ -1,4 +1,4 @@
-//! How a job's source is listed and pinned. A seam, so that tests need no files.
+//! Lists and indexes a job's source. A trait, so that tests need no files.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use forebay_plan::{Extent, Source};
 
 use crate::options::Options;
 
-/// What there is to read.
+/// The index of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
-    /// The source index, as every worker and consumer of the job will read it.
+    /// The bytes that every worker and consumer of the job will read.
     pub bytes: Vec<u8>,
-    /// Its size.
+    /// The size of the source.
     pub extent: Extent,
 }
 
 /// Lists and pins a source. Blocking.
 pub trait Indexer: Send + Sync + 'static {
-    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total) often, and return the
-    /// error that it returns.
+    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total)
+    /// often, and return its error.
     ///
     /// # Errors
-    /// Whatever keeps the source from being read, naming the file; what `progress` returns.
+    /// Reasons why the source cannot be read, naming the file; the error of `progress`.
     fn index(
         &self,
         source: &Source,
@@ -36,22 +36,22 @@ pub trait Indexer: Send + Sync + 'static {
 /// Indexes the user's files.
 #[derive(Debug, Clone)]
 pub struct FileIndexer {
-    /// Where to keep what was found in a file.
+    /// The folder for the cache of indexed files.
     pub cache: PathBuf,
-    /// Files that are looked at together.
+    /// Files that are read at a time.
     pub threads: usize,
 }
 
 impl FileIndexer {
-    /// Returns what indexes for a dispatcher of these options.
+    /// Returns the indexer for a dispatcher with these options.
     pub fn of(options: &Options) -> Self {
         Self { cache: options.state_dir.join("index-cache"), threads: options.index_threads }
     }
 
-    /// As [`Indexer::index`]; what is read of remote files is read through `near`.
+    /// As [`Indexer::index`]; remote files are read through `near`.
     ///
     /// # Errors
-    /// As [`Indexer::index`].
+    /// Those of [`Indexer::index`].
     pub fn index_through(
         &self,
         near: Option<&dyn ReadThrough>,

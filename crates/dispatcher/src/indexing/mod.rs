@@ -1,7 +1,7 @@
-//! Indexing sources: work that reads files, on threads that may never return.
+//! Indexes sources: work that reads files, on threads that may never return.
 //!
-//! Invariants: an indexing ends when nobody waits for it, and its place is free at once; one that is in a call of the system that
-//! does not return is left to itself and counted; what one tenant or one host does delays no other (see `places`).
+//! Invariants: an indexing ends when its last client leaves, and its place is free at once; a thread that hangs in a
+//! system call is detached and counted; the work of one tenant or at one host delays no other (see `places`).
 
 mod indexer;
 mod places;
@@ -18,26 +18,26 @@ pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use places::IndexingFigures;
 use places::{Id, Lane, Places, SILENT_MAX, STALLED_AFTER};
 
-/// Parts of a path that name where it is: a mount is seldom deeper.
+/// Leading folders of a path that name its place: mounts are seldom deeper.
 const FOLDERS: usize = 2;
 
-/// Where sources are indexed.
+/// Runs indexings.
 pub(crate) struct Indexings {
     clock: Arc<dyn Clock>,
     places: Mutex<Places>,
-    /// Told when one has ended.
+    /// Notified when an indexing has ended.
     freed: Notify,
 }
 
-/// One indexing, as its work sees it.
+/// The view of one indexing for its work.
 pub(crate) struct Work {
     indexings: Arc<Indexings>,
     id: Id,
-    /// Its client has gone, or the job was cancelled.
+    /// Whether its client left, or the job was cancelled.
     is_abandoned: Arc<AtomicBool>,
 }
 
-/// One indexing, as its client sees it. Dropping it abandons the indexing.
+/// The view of one indexing for its client. Dropping it abandons the indexing.
 struct Wait {
     indexings: Arc<Indexings>,
     id: Id,
@@ -60,7 +60,8 @@ impl Indexings {
     /// Runs `work`, which indexes a source of a tenant, once there is a place for it.
     ///
     /// # Errors
-    /// What `work` returns; Exhausted when the tenant has too much under way; Unavailable when no file was finished for long.
+    /// Those of `work`; Exhausted when the tenant has too many indexings; Unavailable when no file was finished for a
+    /// long time.
     ///
     /// # Cancel safety
     /// Dropping the future frees the place at once. The work ends at its next step.
@@ -84,7 +85,7 @@ impl Indexings {
         }
         let (done, mut result) = oneshot::channel();
         let own = Work { indexings: self.clone(), id, is_abandoned };
-        // A thread of its own: the runtime's for blocking calls are few, and others need them.
+        // It gets a thread of its own: the runtime has few threads for blocking calls, and others need them.
         let run = move || {
             let did = work(&own);
             drop(own);
@@ -114,7 +115,7 @@ impl Work {
     /// Notes how many files are done.
     ///
     /// # Errors
-    /// Closed when nobody waits for it any more.
+    /// Closed when the client left.
     pub(crate) fn progress(&self, done: u64) -> Result<()> {
         if self.is_abandoned.load(Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "nobody waits for this job any more"));

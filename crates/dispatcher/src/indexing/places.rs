@@ -1,10 +1,12 @@
-//! Which sources may be indexed now. Pure: the time is an argument.
+//! Decides which sources may be indexed now. Pure: the time is an argument.
 //!
-//! A source that does not answer must delay nothing but itself. Sources of one tenant at one host (or in one folder) are a *lane*. A
-//! lane has a few places, and only an indexing that goes forward holds one: after [`STALLED_AFTER`] without a finished file it goes on
-//! without a place. Bounds: what goes on, with a place or without, in each lane ([`LANE_MAX`]), of each tenant
-//! ([`TENANT_MAX`]) and in all ([`ALL_MAX`]); what waits ([`WAITING_MAX`]); and threads that nobody waits for any more, because they are in a call of the system
-//! that cannot be ended ([`DETACHED_TENANT_MAX`], [`DETACHED_ALL_MAX`]).
+//! A source that does not answer must delay only itself. The sources of one tenant at one host (or in one folder) are a
+//! *lane*. A lane has a few places, and only an indexing that makes progress holds one: after [`STALLED_AFTER`] without
+//! a finished file it continues without a place.
+//!
+//! Bounds: running indexings, with or without a place, in each lane ([`LANE_MAX`]), of each tenant ([`TENANT_MAX`]) and
+//! in all ([`ALL_MAX`]); waiting ones ([`WAITING_MAX`]); and detached threads, which hang in a system call that cannot
+//! be ended ([`DETACHED_TENANT_MAX`], [`DETACHED_ALL_MAX`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 
-/// Indexings of one lane that go forward.
+/// Indexings of one lane that hold a place.
 const PLACES: usize = 4;
 /// How long an indexing keeps its place without finishing a file.
 pub(super) const STALLED_AFTER: Duration = Duration::from_secs(1);
@@ -20,34 +22,34 @@ pub(super) const STALLED_AFTER: Duration = Duration::from_secs(1);
 const LANE_MAX: usize = 8;
 /// Indexings of one tenant.
 const TENANT_MAX: usize = 16;
-/// Indexings of everybody.
+/// Indexings of all tenants.
 const ALL_MAX: usize = 128;
 /// Indexings of one tenant that wait.
 const WAITING_MAX: usize = 1024;
-/// Threads of one tenant that nobody waits for and that have not returned.
+/// Detached threads of one tenant.
 const DETACHED_TENANT_MAX: usize = 16;
-/// The same, of everybody.
+/// Detached threads of all tenants.
 const DETACHED_ALL_MAX: usize = 128;
-/// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client that
-/// leaves ends its indexing at once.
+/// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client
+/// that leaves ends its indexing at once.
 pub(super) const SILENT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whose source it is, and where it is read.
+/// A tenant, and the host of a source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) tenant: Arc<str>,
     pub(super) host: String,
 }
 
-/// One indexing.
+/// The number of an indexing.
 pub(super) type Id = u64;
 
 #[derive(Debug)]
 struct Running {
     lane: Lane,
-    /// Whoever asked knows that it may go on: it has a thread.
+    /// Whether its client knows that it may run, so that it has a thread.
     is_known: bool,
-    /// Files that are done, and since when it has been that number.
+    /// Finished files, and since when their number has not changed.
     done: u64,
     heard: Ticks,
 }
@@ -56,7 +58,7 @@ struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     next: Id,
-    /// In the order in which they came.
+    /// In the order of their arrival.
     waiting: BTreeMap<Id, Lane>,
     running: BTreeMap<Id, Running>,
     detached: BTreeMap<Id, Arc<str>>,
@@ -65,11 +67,11 @@ pub(super) struct Places {
 /// How many indexings there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexingFigures {
-    /// That go on.
+    /// Running indexings.
     pub running: usize,
-    /// That wait for others.
+    /// Indexings that wait for others.
     pub waiting: usize,
-    /// That nobody waits for, and whose threads have not returned.
+    /// Detached threads.
     pub detached: usize,
 }
 
@@ -77,7 +79,7 @@ impl Places {
     /// Asks for a place, which [`Places::begins`] gives.
     ///
     /// # Errors
-    /// Exhausted when too many wait, or too many threads have not returned.
+    /// Exhausted when too many wait, or too many threads are detached.
     pub(super) fn ask(&mut self, lane: Lane) -> Result<Id> {
         let tenant = &lane.tenant;
         let detached = self.detached.values().filter(|of| *of == tenant).count();
@@ -96,7 +98,8 @@ impl Places {
         Ok(self.next)
     }
 
-    /// Gives places to those that wait, the tenant and then the lane first that has fewest. Says whether `id` may go on.
+    /// Gives places to waiting indexings: first of the tenant, then of the lane with the fewest. Says whether `id` may
+    /// run.
     pub(super) fn begins(&mut self, now: Ticks, id: Id) -> bool {
         while let Some(next) = self.next_to_begin(now) {
             let Some(lane) = self.waiting.remove(&next) else { break };
@@ -134,12 +137,12 @@ impl Places {
         }
     }
 
-    /// Says for how long an indexing has finished no file.
+    /// Returns for how long an indexing has finished no file.
     pub(super) fn silence(&self, now: Ticks, id: Id) -> Duration {
         self.running.get(&id).map_or(Duration::ZERO, |running| now - running.heard)
     }
 
-    /// Nobody waits for an indexing any more. Its thread may not have returned.
+    /// The client of an indexing left. Its thread may still run.
     pub(super) fn abandon(&mut self, id: Id) {
         self.waiting.remove(&id);
         if let Some(running) = self.running.remove(&id).filter(|running| running.is_known) {
@@ -172,8 +175,8 @@ mod tests {
         places.ask(lane).expect("there is room to wait")
     }
 
-    /// The property that this is for: whatever else goes on and never returns, an indexing at a host of its own begins at once where its
-    /// tenant has room; and one of a tenant that has none begins as soon as any of its tenant's ends.
+    /// The main property: whatever others never return, an indexing at a host of its own begins at once if its tenant
+    /// has room; without room it begins as soon as one of the tenant's indexings ends.
     #[test]
     fn a_dead_host_or_another_tenant_delays_nobody() {
         let mut places = Places::default();
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(places.ask(lane(0, 1)).map_err(|e| e.kind()), Err(ErrorKind::Exhausted));
         let other = ask(&mut places, lane(1, 0));
         assert!(places.begins(Ticks(0), other));
-        // One that others gave a place to, and that nobody has heard of, has no thread.
+        // An indexing that got a place through another's call, and whose client does not know, has no thread.
         let [unheard, begins] = [ask(&mut places, lane(2, 0)), ask(&mut places, lane(2, 0))];
         assert!(places.begins(Ticks(0), begins));
         places.abandon(unheard);
@@ -253,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bound is passed, and nothing that may begin is left waiting.
+        /// No bound is exceeded, and no indexing waits that may begin.
         #[test]
         fn bounds_hold_and_nothing_waits_without_a_cause(steps in prop::collection::vec(step(), 0..400)) {
             let (mut places, mut now, mut ids) = (Places::default(), Ticks(0), vec![0]);

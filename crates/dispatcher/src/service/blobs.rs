@@ -8,7 +8,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::refuse;
-use crate::store::{BlobStore, Incoming};
+use crate::store::{BlobStore, BlobUpload};
 
 /// Parts on their way between the wire and the disk.
 const PARTS_AHEAD: usize = 2;
@@ -29,12 +29,12 @@ pub(super) async fn missing(store: &BlobStore, ids: Vec<String>) -> Result<Vec<S
 pub(super) async fn put(store: &BlobStore, mut inbound: Streaming<BlobPart>) -> Result<(), Status> {
     let first = super::first(&mut inbound).await?;
     let id = BlobId(first.id.clone());
-    let incoming = store.receive(&id.0).map_err(refuse)?;
+    let upload = store.receive(&id.0).map_err(refuse)?;
     if missing(store, vec![id.0]).await.map_err(refuse)?.is_empty() {
         return Ok(());
     }
     let (parts, inbox) = mpsc::channel(PARTS_AHEAD);
-    let writing = tokio::task::spawn_blocking(move || write(incoming, inbox));
+    let writing = tokio::task::spawn_blocking(move || write(upload, inbox));
     let mut part = Some(first);
     while let Some(BlobPart { data, .. }) = part {
         if data.len() > BLOB_PART_BYTES_MAX {
@@ -47,16 +47,16 @@ pub(super) async fn put(store: &BlobStore, mut inbound: Streaming<BlobPart>) -> 
         }
         part = inbound.message().await?;
     }
-    // Without this last word a broken stream would look like a whole one.
+    // Without this message a broken stream would look like a complete one.
     let _ = parts.send(None).await;
     writing.await.map_err(|e| refuse(Error::internal(format!("writing a blob ended: {e}"))))?.map_err(refuse)
 }
 
-fn write(mut incoming: Incoming, mut inbox: mpsc::Receiver<Option<bytes::Bytes>>) -> Result<()> {
+fn write(mut upload: BlobUpload, mut inbox: mpsc::Receiver<Option<bytes::Bytes>>) -> Result<()> {
     while let Some(part) = inbox.blocking_recv() {
         match part {
-            Some(data) => incoming.write(&data)?,
-            None => return incoming.finish(),
+            Some(data) => upload.write(&data)?,
+            None => return upload.finish(),
         }
     }
     Err(Error::unavailable("a blob's stream broke"))
@@ -71,7 +71,7 @@ pub(super) fn get(store: &BlobStore, id: String) -> ReceiverStream<Result<BlobPa
             parts.blocking_send(Ok(BlobPart { id: std::mem::take(&mut name), data })).is_ok()
         });
         if let Err(error) = sent {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = parts.blocking_send(Err(to_status(&error)));
         }
     });

@@ -33,7 +33,7 @@ pub(super) async fn begin(
     Ok(ReceiverStream::new(events))
 }
 
-/// Returns what the first message means.
+/// Returns the input for the first message.
 pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Input {
     Input::Attach(Attachment {
         session,
@@ -42,7 +42,7 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> In
         position: Position::new(attach.epoch, attach.ordinal),
         resume: attach.resume,
         window: attach.window,
-        lost: attach.lost,
+        skipped: attach.lost,
         local_key: JobKey::from_bytes(&attach.local_key),
     })
 }
@@ -57,11 +57,11 @@ async fn run(
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
-            // It is told why when it comes back.
+            // The consumer is told the reason when it reconnects.
             () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };
-        // A broken connection and an ended stream are the same here: the reader is gone.
+        // A broken connection and an ended stream mean the same: the consumer is gone.
         let Ok(Some(message)) = message else { break };
         let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
         if actor.send(Command::Input(input)).await.is_err() {
@@ -72,7 +72,7 @@ async fn run(
     let _ = actor.send(Command::Input(Input::ConsumerGone { session })).await;
 }
 
-/// Returns what a message after the first means.
+/// Returns the input for a later message.
 pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         // Only the first message of a session attaches.
@@ -87,7 +87,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
                 json => Error::from_json(json).bounded(),
             },
         },
-        Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },
+        Message::Lost(lost) => Input::Skipped { session, number: lost.number, samples: lost.samples },
         Message::Steps(said) => Input::Steps { session, said },
         Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
         Message::Heartbeat(said) => Input::ConsumerHeartbeat { session, said },

@@ -1,6 +1,6 @@
 //! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
 //!
-//! Invariant: each call begins by asking who calls, and what it does is done for that tenant.
+//! Invariant: each call first finds out who calls, and acts for that tenant.
 
 mod blobs;
 pub(crate) mod consume;
@@ -26,20 +26,20 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::{Principal, Role, caller, caller_of};
 use crate::jobs::Opener;
-use crate::leadership::{Leadership, Leading};
+use crate::leader::leadership::{Leadership, Leading};
 use crate::store::BlobStore;
 use crate::tenant::check_name;
 
-/// How long a session may take to say its first message.
+/// How long a session may take to send its first message.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
-/// Who may compute something: workers, and clients for readers of their own (see [`work::begin`]).
+/// Roles that may compute: workers, and clients for consumers of their own (see [`work::begin`]).
 const COMPUTES: [Role; 2] = [Role::Worker, Role::Client];
-/// Progress events that may wait for a client.
+/// Progress events that may be queued for a client.
 const PROGRESS_MAX: usize = 16;
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What answers requests; while this process does not lead, with who does.
+/// Answers requests; while this process does not lead, with the leader's address.
 pub(crate) struct Service {
     leadership: Arc<Leadership>,
 }
@@ -121,7 +121,7 @@ impl Dispatcher for Service {
     }
 
     async fn get_scale(&self, request: Request<GetScaleRequest>) -> Result<Response<GetScaleResponse>, Status> {
-        // What all jobs want together is everybody's, and so nobody's but the administrator's.
+        // The workers that all jobs want together concern all tenants, so only an administrator may see them.
         caller(&request, Role::Admin)?;
         Ok(Response::new(self.leading()?.actor.wanted().await.map_err(refuse)?))
     }
@@ -158,7 +158,7 @@ impl Dispatcher for Service {
     }
 }
 
-/// Opens a job, and says how far it is as often as the client listens.
+/// Opens a job, and sends its progress as often as the client reads it.
 async fn open(
     opener: Arc<Opener>,
     principal: Arc<Principal>,
@@ -175,7 +175,7 @@ async fn open(
             Some(step) = steps.recv() => {
                 let _ = events.send(event(open_job_event::Event::Progress(step))).await;
             }
-            // With its client an opening ends: its place is others'.
+            // An opening ends with its client, which frees its place.
             () = events.closed() => return,
         }
     };
@@ -183,15 +183,15 @@ async fn open(
         Ok(record) => event(open_job_event::Event::Opened(record.definition())),
         Err(error) => Err(to_status(&error)),
     };
-    // A client that is gone does not mind.
+    // The client may be gone.
     let _ = events.send(last).await;
 }
 
-/// Returns whose blobs a worker may have: those of the one that it serves, or of any where it serves everybody. Another's do
-/// not exist.
+/// Returns the tenant whose blobs a worker may have: the tenant that it serves, or any tenant if it serves all. Other
+/// tenants' blobs do not exist for it.
 ///
 /// # Errors
-/// Invalid when it is no name; NotFound.
+/// Invalid when the name is not valid; NotFound.
 fn whose(principal: &Principal, tenant: String) -> Result<Arc<str>> {
     match principal.serves() {
         Some(own) if *own != *tenant => Err(Error::new(ErrorKind::NotFound, "the dispatcher keeps no such blob")),
@@ -200,10 +200,10 @@ fn whose(principal: &Principal, tenant: String) -> Result<Arc<str>> {
     }
 }
 
-/// Returns whose job is named: the caller's own, or that of the tenant that is named, too.
+/// Returns the tenant of a named job: the caller's own; for administrators the named one.
 ///
 /// # Errors
-/// PermissionDenied for a tenant that all but administrators name.
+/// PermissionDenied when a caller that is no administrator names a tenant.
 fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<str>, Status> {
     if tenant.is_empty() {
         return Ok(principal.tenant.name.clone());

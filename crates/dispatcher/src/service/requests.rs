@@ -1,8 +1,9 @@
-//! How many bytes of requests may be here at once: of one, of a tenant, and of all.
+//! Bounds the bytes of the requests that are in memory: of one, of a tenant, and of all.
 //!
-//! Room for a message is taken when its length is read, before its bytes are, and given back when the next one of the call begins or
-//! the call is over: until then what was made of it is here, too. Who finds no room waits, and is refused after [`WAIT_MAX`]; meanwhile
-//! nothing more is read of its call. Short messages, such as heartbeats, wait for nobody.
+//! Room for a message is taken when its length is read, before its bytes are. It is given back when the next message of
+//! the call begins or the call is over, because until then the decoded message is in memory, too. A call without room
+//! waits, and is refused after [`WAIT_MAX`]; meanwhile it is not read further. Short messages, such as heartbeats, do
+//! not wait.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,16 +26,16 @@ use tonic::server::NamedService;
 
 use crate::access::Principal;
 
-/// Messages up to this wait for no room: parts of blobs, and all but extreme messages of sessions, which must not wait behind
-/// large pipelines. Streams in a connection are bounded, and so are these.
+/// Messages up to this length need no room: parts of blobs, and all but extreme messages of sessions, which must not
+/// wait behind large pipelines. The number of streams in a connection is bounded, and so are these.
 const SHORT_BYTES: u64 = (1 << 20) + (64 << 10);
 /// How long a message waits for room: others hold theirs while their sources are indexed.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// How long a message may take to arrive once it has begun.
 const ARRIVAL_MAX: Duration = Duration::from_secs(120);
-/// What room is counted in.
+/// The unit of room.
 const UNIT_BYTES: u64 = 1 << 10;
-/// What stands before each message: whether it is compressed, and its length.
+/// The head of each message: whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
 
 /// The room for requests.
@@ -42,15 +43,16 @@ pub(crate) struct Requests {
     /// The longest message.
     each: u64,
     all: Arc<Semaphore>,
-    /// Of tenants that have calls under way.
+    /// Room of tenants with calls under way.
     tenants: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
 }
 
-/// Room that is taken.
+/// Room that a call holds.
 type Taken = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 impl Requests {
-    /// A message has `each` bytes at most; those of a tenant that are here at once as many, and those of all twice as many.
+    /// A message has at most `each` bytes; the messages of a tenant have as many together, and those of all tenants
+    /// twice as many.
     pub(crate) fn new(each: u64) -> Self {
         let all = Arc::new(Semaphore::new(units(2 * each)));
         Self { each, all, tenants: Mutex::default() }
@@ -96,11 +98,11 @@ fn units(bytes: u64) -> usize {
     bytes.div_ceil(UNIT_BYTES) as usize
 }
 
-/// Where messages begin in the bytes of a call.
+/// Finds where messages begin in the bytes of a call.
 #[derive(Default)]
 struct Lengths {
     head: Vec<u8>,
-    /// Bytes of a message that are still to come.
+    /// Bytes of the current message that are still to come.
     left: u64,
 }
 
@@ -128,18 +130,18 @@ impl Lengths {
     }
 }
 
-/// One call that is under way.
+/// One call under way.
 struct Call {
     requests: Arc<Requests>,
     own: Arc<Semaphore>,
     lengths: Lengths,
-    /// By when the message that has begun must be here.
+    /// When the current message must have arrived.
     due: Option<Instant>,
     taken: Arc<Mutex<Option<Taken>>>,
 }
 
 impl Call {
-    /// Waits for room for what begins in these bytes.
+    /// Waits for room for the messages that begin in these bytes.
     async fn admit(&mut self, bytes: &Bytes) -> Result<()> {
         let begun = self.lengths.read(bytes.clone());
         let is_whole = self.lengths.left == 0 && self.lengths.head.is_empty();
@@ -160,7 +162,7 @@ impl Call {
         Ok(())
     }
 
-    /// Waits until the message that has begun must be here; for ever between two messages.
+    /// Waits until the current message is late; for ever between two messages.
     async fn late(due: Option<Instant>) -> Error {
         match due {
             Some(due) => tokio::time::sleep_until(due).await,
@@ -214,7 +216,7 @@ where
     }
 }
 
-/// Returns the bytes of a request, each once there is room for the message that begins there.
+/// Returns the bytes of a request; the bytes of a message follow once there is room for it.
 fn read(body: Body, call: Call) -> Body {
     let frames = stream::unfold((BodyStream::new(body), call, false), |(mut frames, mut call, over)| async move {
         let next = tokio::select! {
@@ -237,7 +239,7 @@ fn read(body: Body, call: Call) -> Body {
     Body::new(StreamBody::new(frames))
 }
 
-/// Returns an answer that holds what the request has taken, until it is over.
+/// Returns an answer that holds the room of its request until it is over.
 fn holding(body: Body, taken: Arc<Mutex<Option<Taken>>>) -> Body {
     Body::new(
         body.map_frame(move |frame| {
@@ -281,7 +283,7 @@ mod tests {
         assert!(waits.is_err(), "its length alone takes the room");
         other.admit(&large).await?;
         call("a").admit(&Bytes::from(message(1000))).await?;
-        // What was read is gone when the next one begins.
+        // The room of a message is free when the next one begins.
         first.admit(&large.slice(9..)).await?;
         first.admit(&Bytes::from(message(8))).await?;
         let mut third = call("a");

@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::{Principal, Role};
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Input, Kind, SessionId};
+use crate::state::{Input, SessionId, WorkerType};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -25,7 +25,7 @@ pub(super) async fn begin(
     };
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    // Whoever may read a job may compute for its reader; only a worker's token computes for others.
+    // A token that may read a job may compute for its consumer. Only a worker's token may compute for others.
     if hello.only.is_none() {
         principal.must_be(Role::Worker).map_err(refuse)?;
     }
@@ -36,15 +36,15 @@ pub(super) async fn begin(
     Ok(ReceiverStream::new(events))
 }
 
-/// Returns what the first message means.
+/// Returns the input for the first message.
 ///
 /// # Errors
-/// Version; Invalid when its secret or its address is none.
+/// Version; Invalid when its secret or its address is not valid.
 pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello) -> Result<Input> {
     check_version("this worker", &hello.version)?;
-    // Ids are shown to tenants: to know one is not to be it.
+    // Tenants see ids, so knowing an id must not be enough to take its place.
     let worker = WorkerSecret::from_bytes(&hello.secret)?.id();
-    // Consumers are sent this address: what is none is refused here, where it can be mended.
+    // Consumers get this address, so an invalid one is refused here, where it can be corrected.
     let address: Address = hello.address.parse()?;
     Ok(Input::Hello {
         session,
@@ -56,7 +56,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         place: hello.place.into(),
         only: hello.only.map(|only| (only.job, only.consumer)),
         local_key: JobKey::from_bytes(&hello.local_key),
-        kind: Kind::new(&hello.kind, hello.price, hello.spot)?,
+        worker_type: WorkerType::new(&hello.kind, hello.price, hello.spot)?,
     })
 }
 
@@ -70,11 +70,11 @@ async fn run(
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
-            // It is told why when it comes back.
+            // The worker is told the reason when it reconnects.
             () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };
-        // A broken connection and an ended stream are the same here: the worker is gone.
+        // A broken connection and an ended stream mean the same: the worker is gone.
         let Ok(Some(message)) = message else { break };
         let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
         if actor.send(Command::Input(input)).await.is_err() {
@@ -85,7 +85,7 @@ async fn run(
     let _ = actor.send(Command::Input(Input::WorkerGone { session })).await;
 }
 
-/// Returns what a message after the first means.
+/// Returns the input for a later message.
 pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         Message::Want(want) => Input::Want { session, splits: want.splits },

@@ -1,31 +1,32 @@
-//! What has happened since this process leads: sums that only rise, for metrics. Nothing is decided on them, and nothing of them is
-//! written down.
+//! Counters for metrics: what happened since this process leads. They only rise; nothing is decided on them, and they
+//! are not persisted.
 
-/// How often what happened.
+/// How often each event happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Leases of splits that were granted, second ones of a race too.
+    /// Leases of splits that were granted, including backup leases.
     pub splits_granted: u64,
-    /// Granted splits that their reader has consumed.
+    /// Granted splits that their consumer has consumed.
     pub splits_accepted: u64,
-    /// Splits that went back to be granted again because their worker was lost, or their reader could not fetch them.
+    /// Splits that were released to be granted again because their worker was lost, or their consumer could not fetch
+    /// them.
     pub splits_recomputed: u64,
-    /// Splits that a second worker was given because the first was late, or had others to do.
+    /// Splits that a second worker got because the first one was late or had other splits to compute.
     pub splits_raced: u64,
-    /// Rows that readers merged, as they say.
+    /// Rows that consumers merged, as they report.
     pub rows_delivered: u64,
-    /// Bytes of these rows, as they came.
+    /// Bytes of these rows, as they arrived.
     pub bytes_delivered: u64,
-    /// Samples that readers left out, as far as they are recorded.
+    /// Samples that consumers left out, as far as they are recorded.
     pub samples_skipped: u64,
-    /// Jobs that left: they were over or abandoned, or somebody said so.
+    /// Jobs that were removed because they were over or abandoned, or because a client asked for it.
     pub jobs_forgotten: u64,
     /// Workers that fell silent, or whose connection broke while they were not leaving.
     pub workers_lost: u64,
-    /// Leases that these held.
+    /// Leases that these workers held.
     pub leases_lapsed: u64,
-    /// Heartbeats of workers whose session was over by then.
+    /// Heartbeats of workers whose session was over.
     pub worker_heartbeats_refused: u64,
-    /// The same, of readers.
-    pub reader_heartbeats_refused: u64,
+    /// Heartbeats of consumers whose session was over.
+    pub consumer_heartbeats_refused: u64,
 }

@@ -1,4 +1,4 @@
-//! The state in figures, for metrics. Labels are of fixed sets, whatever jobs, readers and workers there are.
+//! The state in figures, for metrics. Labels come from fixed sets, whatever jobs, consumers and workers there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
+use super::fleet::worker_types::Labels;
 use super::inspect::{JOB_STATES, worker_state};
-use super::kinds::Labels;
 use super::{Counts, State};
 
-/// What there is, and what has happened.
+/// Gauges of the state, and its counters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateFigures {
-    /// Jobs by state, those without any too.
+    /// Jobs by state; states without jobs are listed, too.
     pub jobs: Vec<(&'static str, u64)>,
-    /// Workers by kind and state.
+    /// Workers by type and state.
     pub workers: BTreeMap<(Arc<str>, &'static str), u64>,
-    /// What those of the fleet cost for an hour, by kind and whether they may be taken back.
+    /// The price per hour of the fleet's workers, by type and whether they are spot workers.
     pub prices: BTreeMap<(Arc<str>, bool), f64>,
-    /// Readers that are attached.
-    pub readers: u64,
-    /// How long the one that has waited longest for rows has waited.
+    /// Consumers with a session.
+    pub consumers_attached: u64,
+    /// How long the consumer that waits longest for rows has waited.
     pub longest_wait: Duration,
     /// Splits that workers hold.
     pub splits_leased: u64,
-    /// Since this process leads.
+    /// Counters since this process leads.
     pub counts: Counts,
 }
 
 impl State {
-    /// Counts what there is.
+    /// Returns the figures of this moment.
     pub(crate) fn figures(&self, now: Ticks) -> StateFigures {
         let mut by_state: BTreeMap<_, u64> = BTreeMap::new();
         for job in self.jobs.values() {
@@ -42,16 +42,16 @@ impl State {
             let kind = labels.label(worker);
             *workers.entry((kind.clone(), worker_state(worker, worker.leases.len()))).or_default() += 1;
             if !worker.is_local() {
-                *prices.entry((kind, worker.kind.is_spot())).or_default() += worker.kind.price();
+                *prices.entry((kind, worker.worker_type.is_spot())).or_default() += worker.worker_type.price();
             }
         }
-        let readers = || self.consumers().filter_map(|(_, consumer)| consumer.reader);
+        let attached = || self.consumers().filter_map(|(_, consumer)| consumer.attached);
         StateFigures {
             jobs: JOB_STATES.map(|state| (state, by_state.get(state).copied().unwrap_or(0))).to_vec(),
             workers,
             prices,
-            readers: readers().count() as u64,
-            longest_wait: readers().filter_map(|reader| Some(now - reader.waits_since?)).max().unwrap_or_default(),
+            consumers_attached: attached().count() as u64,
+            longest_wait: attached().filter_map(|attached| Some(now - attached.waits_since?)).max().unwrap_or_default(),
             splits_leased: self.consumers().map(|(_, consumer)| consumer.leases().len() as u64).sum(),
             counts: self.counts,
         }

@@ -1,60 +1,45 @@
-//! Every decision of the dispatcher, without I/O and without a clock: inputs and the time come in, effects go out.
+//! All decisions of the dispatcher, without I/O and without a clock: inputs and the time come in, effects come out.
 //!
-//! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
+//! - `leases`: which worker computes which split, and what happens when a lease goes wrong.
+//! - `jobs`: how jobs begin and end, whose they are, what the ledger keeps of them.
+//! - `load`: what workers and consumers report, summed up per job.
+//! - `scaling`: how many workers a job gets, its placement boundary, its local workers.
+//! - `fleet`: types of workers, and what jobs cost.
+//! - `tick`, `peers`, `inspect`, `figures`, `counts`, `limits`: the clock, workers' peers, what people and metrics see,
+//!   shared bounds.
 //!
-//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after every step of
-//! the property tests and of the simulation:
-//! SP-1 a split has at most one current token, or two of two workers while it is raced, and its workers know them;
-//! SP-2 tokens rise, for ever;
-//! SP-3 nothing before a consumer's frontier is leased;
+//! Effects are ordered: nobody may see what follows an [`Effect::Persist`] before that update is durable.
+//!
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after
+//! every step of the property tests and of the simulation:
+//! SP-1 a split has at most one current token, or two of two workers while it has a backup lease, and its workers know
+//!      them;
+//! SP-2 tokens only rise;
+//! SP-3 no split before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
-//! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
-//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race), losses, and what was
-//!      written of datasets;
-//! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
-//! SP-8 a worker that says nothing is noticed when its lease ends;
-//! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's;
-//! SP-10 a consumer that has a reader, leases or trouble is attended to.
+//! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted;
+//! SP-6 replaying the persisted updates gives the same jobs, frontiers, leases (without backup leases), skipped samples
+//!      and dataset profiles;
+//! SP-7 a skipped sample is durable before the consumer is told that it is recorded, and each worker that gets the
+//!      split later is told of it;
+//! SP-8 a silent worker is noticed when its lease ends;
+//! SP-9 a worker that serves one tenant holds nothing of another tenant's, and a local worker nothing of another
+//!      consumer's;
+//! SP-10 a consumer with a session, leases or trouble is in the set of active consumers.
 
-mod attended;
-mod begin;
-mod caching;
-mod consumer;
-mod consumers;
 mod counts;
-mod cuts;
 mod figures;
 mod fleet;
-mod grant;
-mod held_up;
-mod homes;
-mod idle;
 mod inspect;
 mod jobs;
-mod kinds;
-mod learned;
+mod leases;
+mod limits;
 mod load;
-mod local;
-mod lost;
-mod machines;
-mod ops;
-mod pace;
 mod peers;
-mod poison;
-mod race;
-mod rebalance;
-mod recover;
-mod retention;
-mod scale;
-mod tenants;
+mod scaling;
 #[cfg(test)]
 mod tests;
 mod tick;
-mod together;
-mod twins;
-mod wire;
-mod worker;
-mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -67,49 +52,49 @@ use forebay_proto::{
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
-use consumer::{Consumer, Holder};
-pub(crate) use consumers::cancelled;
 pub use counts::Counts;
-use cuts::Cuts;
 pub use figures::StateFigures;
-use fleet::Fleet;
-use homes::Homes;
-use kinds::Bill;
-pub(crate) use kinds::Kind;
-pub use kinds::{check_kind, check_price};
-use learned::Learned;
-use load::Load;
-use lost::LostTally;
-use ops::Ops;
-use pace::Pace;
-pub(crate) use poison::WHOLE_SPLIT;
-use scale::Scale;
-use together::Together;
-use twins::Twins;
-use worker::Worker;
+use fleet::mix::Fleet;
+use fleet::worker_types::JobCost;
+pub(crate) use fleet::worker_types::WorkerType;
+pub use fleet::worker_types::{check_price, check_worker_type};
+use jobs::epoch_ends::EpochEnds;
+use jobs::skipped::SkippedTally;
+use leases::affinity::CacheAffinity;
+use leases::consumer::{Consumer, Holder};
+pub(crate) use leases::consumers::cancelled;
+pub(crate) use leases::poison::WHOLE_SPLIT;
+use leases::sharing::SharingGroups;
+use leases::stragglers::SplitDurations;
+use leases::worker::Worker;
+use load::dataset_profile::DatasetProfiles;
+use load::job_load::JobLoad;
+use load::op_costs::OpCosts;
+use scaling::placement::Placement;
+use scaling::scale::Scale;
 
-/// One connection of a consumer or a worker. Never used twice.
+/// One connection of a consumer or a worker. A number is never used twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// A reader's session, as it begins to read a consumer.
+/// A process attaches to a consumer: the first message of its session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attachment {
     pub(crate) session: SessionId,
     pub(crate) tenant: Tenant,
     pub(crate) consumer: ConsumerKey,
     pub(crate) position: Position,
-    /// Whether the position comes from a saved state, or from the same reader before its connection broke.
+    /// Whether the position comes from a saved state, or from the same process before its connection broke.
     pub(crate) resume: bool,
-    /// Splits that may be assigned and not yet acknowledged.
+    /// How many splits may be assigned and not yet acknowledged.
     pub(crate) window: u32,
-    /// What a saved state says was left out.
-    pub(crate) lost: Vec<LostSample>,
-    /// The key that the reader's local workers show; the default where it has none.
+    /// The samples that a saved state lists as left out.
+    pub(crate) skipped: Vec<LostSample>,
+    /// The key that the consumer's local workers must show; the default if it has none.
     pub(crate) local_key: JobKey,
 }
 
-/// What happens to the dispatcher.
+/// What the dispatcher is told.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Attach(Attachment),
@@ -127,7 +112,7 @@ pub(crate) enum Input {
         session: SessionId,
         said: Steps,
     },
-    Lost {
+    Skipped {
         session: SessionId,
         number: u64,
         samples: Vec<LostSample>,
@@ -149,14 +134,14 @@ pub(crate) enum Input {
         address: Arc<str>,
         threads: u32,
         held: Vec<Lease>,
-        /// For whom it computes; `None` is for everybody.
+        /// The tenant that it computes for; `None` for all tenants.
         serves: Option<Arc<str>>,
-        /// Which folder it keeps rows in; empty is none.
+        /// The folder where it caches rows; empty if it has none.
         place: Arc<str>,
-        /// Of a local worker: the one reader that it computes for.
+        /// Of a local worker: the one consumer that it computes for.
         only: Option<ConsumerKey>,
         local_key: JobKey,
-        kind: Kind,
+        worker_type: WorkerType,
     },
     Threads {
         session: SessionId,
@@ -182,13 +167,13 @@ pub(crate) enum Input {
 /// What the dispatcher must do.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
-    /// Make it durable before any later effect is seen.
+    /// Make the update durable before any later effect is seen.
     Persist(Update),
-    /// Make it durable some time soon.
+    /// Make the update durable some time soon.
     Remember(Update),
-    /// Tell a consumer.
+    /// Send an event to a consumer.
     Consumer(SessionId, consumer_event::Event),
-    /// Tell a worker.
+    /// Send an event to a worker.
     Worker(SessionId, worker_event::Event),
     /// End a session with an error.
     End(SessionId, Error),
@@ -199,26 +184,27 @@ pub(crate) enum Effect {
 struct Job {
     record: Arc<JobRecord>,
     consumers: Vec<Consumer>,
-    /// Whether splits are of unknown length: computed as their reader takes them.
+    /// Whether splits are of unknown length: computed while their consumer takes them.
     streamed: bool,
-    pace: Pace,
-    /// Splits that a second worker got because the first was late, or had others to do, since this process began.
-    raced: u64,
-    /// What is measured, and what was decided on it.
-    load: Load,
+    split_durations: SplitDurations,
+    /// Splits that a second worker got since this process began, because the first one was late or had other splits to
+    /// compute.
+    second_leases: u64,
+    /// The measured load, and what the policy decided on it.
+    load: JobLoad,
     scale: Scale,
-    /// What each worker keeps of it, as JSON.
+    /// What each worker caches of it, as JSON.
     caching: BTreeMap<WorkerId, Arc<str>>,
-    /// What its ops cost, and where its splits are cut for that.
-    ops: Ops,
-    cuts: Cuts,
-    /// What workers computed for it.
-    bill: Bill,
-    /// Who has the rows of its splits.
-    homes: Homes,
-    lost: LostTally,
-    /// How far its readers are, where they end epochs together.
-    together: Together,
+    /// The cost of its ops, and the placement boundary that follows from it.
+    op_costs: OpCosts,
+    placement: Placement,
+    /// What workers computed for it, and what that cost.
+    cost: JobCost,
+    /// Which workers' caches have the rows of its splits.
+    affinity: CacheAffinity,
+    skipped: SkippedTally,
+    /// How far its consumers are, where they end epochs together.
+    epoch_ends: EpochEnds,
 }
 
 impl Job {
@@ -227,7 +213,7 @@ impl Job {
     }
 
     fn is_read(&self) -> bool {
-        self.consumers.iter().any(|c| c.reader.is_some())
+        self.consumers.iter().any(|c| c.attached.is_some())
     }
 }
 
@@ -240,34 +226,34 @@ pub(crate) struct State {
     jobs: BTreeMap<u64, Job>,
     /// By tenant and name.
     names: HashMap<(String, String), u64>,
-    twins: Twins,
+    sharing: SharingGroups,
     workers: BTreeMap<WorkerId, Worker>,
-    /// Those that keep rows.
-    keepers: BTreeSet<WorkerId>,
-    /// What the keys follow from that workers show each other, where they do.
+    /// Workers that cache rows.
+    caching_workers: BTreeSet<WorkerId>,
+    /// The secret from which workers' keys for each other are derived; `None` where they need none.
     secret: Option<[u8; 16]>,
-    readers: HashMap<SessionId, ConsumerKey>,
-    /// The consumers that have a reader, leases or trouble: the others cost nothing (see `attended`).
-    attended: BTreeSet<ConsumerKey>,
-    sessions: HashMap<SessionId, WorkerId>,
+    consumer_sessions: HashMap<SessionId, ConsumerKey>,
+    /// Consumers with a session, leases or trouble. The others cost nothing (see `leases::active`).
+    active: BTreeSet<ConsumerKey>,
+    worker_sessions: HashMap<SessionId, WorkerId>,
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
-    /// When it was last looked for splits that are late.
-    looked: Ticks,
-    /// Whether a worker has come that was given nothing yet, and when one took of what others hold.
+    /// When late splits were last looked for.
+    speculated: Ticks,
+    /// Whether a worker has come that got nothing yet, and when such a worker last took splits of others.
     has_newcomer: bool,
-    taken_in: Ticks,
-    /// When it was last looked whether the jobs have the workers that they need.
+    newcomer_rebalanced: Ticks,
+    /// When the policy last looked at the jobs' load.
     scaled: Ticks,
-    /// Microseconds that workers said that they spent on jobs.
+    /// Microseconds that workers reported as spent on jobs.
     spent_us: u64,
-    /// What jobs on each dataset have shown.
-    learned: Learned,
+    /// What jobs on each dataset showed.
+    profiles: DatasetProfiles,
     fleet: Fleet,
-    /// No worker is lost before this, but for those that say goodbye.
+    /// No worker is lost before this time, except those that say goodbye.
     expiry: Ticks,
-    /// Whether anything has happened since splits were last granted that could let more be.
+    /// Whether anything happened since the last grants that may allow more grants.
     changed: bool,
     counts: Counts,
 }
@@ -280,7 +266,7 @@ impl State {
         match input {
             Input::Attach(attachment) => {
                 let attached = self.check_owner(&attachment.tenant, attachment.consumer.0).and_then(|()| {
-                    self.record_lost(attachment.consumer, &attachment.lost, out)?;
+                    self.record_skipped(attachment.consumer, &attachment.skipped, out)?;
                     self.attach(now, &attachment, out)
                 });
                 if let Err(error) = attached {
@@ -291,24 +277,24 @@ impl State {
             Input::Unreachable { session, position, token, error } => {
                 self.unreachable(now, session, position, token, &error, out);
             }
-            Input::Lost { session, number, samples } => self.lost(now, session, number, &samples, out),
+            Input::Skipped { session, number, samples } => self.take_skipped(now, session, number, &samples, out),
             Input::Steps { session, said } => self.steps(now, session, &said, out),
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, kind } => {
+            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, worker_type } => {
                 self.hello(now, session, worker, address, threads, &held, serves, only, local_key, out);
                 self.note_place(session, place, out);
-                self.note_kind(session, kind);
+                self.note_worker_type(session, worker_type);
             }
             Input::Threads { session, threads } => self.set_threads(now, session, threads, out),
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {
-                if !self.is_stranger(session) {
+                if !self.is_foreign(session) {
                     self.spend(session, &said.spent);
                     self.note_sent(session, &said.sent);
                     self.note_caching(session, &said.caching);
-                    self.note_ops(now, session, &said.ops, out);
+                    self.note_op_costs(now, session, &said.ops, out);
                     self.note_held_up(session, &said.held_up);
                 }
                 self.worker_heartbeat(now, session, &said, out);
@@ -327,10 +313,10 @@ impl State {
         self.jobs.get_mut(&key.0)?.consumers.get_mut(key.1 as usize)
     }
 
-    /// Lets go of a lease that the consumer has already dropped, and takes it from its worker.
+    /// Releases a lease that the consumer has already dropped, and revokes it at its worker.
     fn revoke(&mut self, key: SplitKey, holder: Holder, out: &mut Vec<Effect>) {
         out.push(Effect::Remember(Update::Released(key)));
-        self.take_from(holder, out);
+        self.revoke_from_worker(holder, out);
     }
 
     fn revoke_all(&mut self, key: ConsumerKey, dropped: Vec<(Position, Holder)>, out: &mut Vec<Effect>) {
@@ -344,13 +330,13 @@ fn revoke_event(token: u64) -> worker_event::Event {
     worker_event::Event::Revoke(forebay_proto::Revoke { token })
 }
 
-/// `beside` is the token of the other lease of a split that is raced, or 0.
-fn assigned_event(position: Position, grant: &Grant, beside: u64) -> consumer_event::Event {
+/// `other_token` is the token of the split's other lease, or 0 if there is none.
+fn assigned_event(position: Position, grant: &Grant, other_token: u64) -> consumer_event::Event {
     consumer_event::Event::Assigned(forebay_proto::Assigned {
         epoch: position.epoch,
         ordinal: position.ordinal,
         token: grant.token,
         address: grant.address.to_string(),
-        beside,
+        beside: other_token,
     })
 }

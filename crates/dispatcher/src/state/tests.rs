@@ -1,25 +1,26 @@
-//! The state in a model of workers, readers, disk and crashes: random histories against its invariants, and what it should do by idea.
+//! Tests of the state in a model of workers, consumers, disk and crashes: random histories against its invariants, and
+//! one file for each subject.
 
-mod cuts;
-mod ends;
+mod affinity;
+mod dataset_profile;
+mod epoch_ends;
 mod figures;
 mod fleet;
 mod grant;
 mod held_up;
 mod histories;
-mod homes;
-mod learned;
-mod local;
-mod lost;
-mod ops;
+mod job_end;
+mod local_workers;
+mod op_costs;
 mod peers;
+mod placement;
 mod poison;
-mod race;
 mod retention;
 mod scale;
+mod sharing;
+mod skipped;
+mod speculation;
 mod tenants;
-mod together;
-mod twins;
 mod world;
 
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use forebay_proto::{
 };
 use proptest::prelude::*;
 
-use super::{Attachment, Effect, Input, Kind, SessionId, State};
+use super::{Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::options::Timing;
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::tenant::{Quota, Tenant};

@@ -1,4 +1,4 @@
-//! What time alone brings about: silent workers, readers that do not come back, splits that are late, numbers of workers.
+//! What time alone causes: silent workers and consumers are noticed, late splits get backups, the policy runs.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use forebay_policy::scaling::window;
 
 use super::{Effect, State};
 
-/// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
+/// Ticks come every 50 ms. A gap of this length means that this process was stopped, not that everyone else was silent.
 const STALL: Duration = Duration::from_millis(500);
-/// How often it is looked for splits that are late, and for those that wait where others have nothing to do.
+/// How often late splits, and splits that wait while workers are idle, are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl State {
@@ -19,9 +19,9 @@ impl State {
         if gap >= STALL {
             self.forgive(now, gap);
         }
-        if now - self.looked >= LOOK_EVERY {
-            self.looked = now;
-            self.race(now, out);
+        if now - self.speculated >= LOOK_EVERY {
+            self.speculated = now;
+            self.speculate(now, out);
             self.rebalance(now, out);
         }
         if now - self.scaled >= window::LOOK_EVERY {
@@ -29,36 +29,36 @@ impl State {
             self.scale(now, out);
             self.tick_fleet(now);
             self.charge_idle(now);
-            self.learned.write(now, out);
+            self.profiles.write(now, out);
             self.retire(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);
         }
         self.convict(now, out);
-        self.tick_readers(now, out);
-        self.let_rest();
+        self.tick_consumers(now, out);
+        self.drop_inactive();
     }
 
-    /// Ten thousand workers are not looked through before one of them may be lost.
+    /// Ten thousand workers are not scanned before one of them may be lost.
     fn tick_workers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let lease = self.timing.lease;
         let lost: Vec<_> = self.workers.iter().filter(|(_, w)| now >= w.expiry(lease)).map(|(id, _)| *id).collect();
         for id in lost {
-            self.lose(now, id, out);
+            self.lose_worker(now, id, out);
         }
         self.expiry = self.workers.values().map(|w| w.expiry(lease)).min().unwrap_or(Ticks(u64::MAX));
     }
 
-    fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    fn tick_consumers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let timeout = self.timing.consumer_timeout;
-        let keys: Vec<_> = self.attended.iter().copied().collect();
+        let keys: Vec<_> = self.active.iter().copied().collect();
         for key in keys {
             let Some(consumer) = self.consumer_mut(key) else { continue };
-            match consumer.reader {
-                Some(reader) if now - reader.heard >= timeout => {
-                    let silent = (now - reader.heard).as_secs_f64();
-                    self.end_reader(
+            match consumer.attached {
+                Some(attached) if now - attached.heard >= timeout => {
+                    let silent = (now - attached.heard).as_secs_f64();
+                    self.end_consumer(
                         now,
                         key,
                         Error::unavailable(format!("this reader was silent for {silent:.1} s")),
@@ -66,7 +66,7 @@ impl State {
                     );
                 }
                 None if !consumer.leases().is_empty() && now - consumer.gone >= timeout => {
-                    // The workers' room goes to other jobs. When the reader returns, it is granted them again.
+                    // The workers' room goes to other jobs. A consumer that returns gets its splits granted again.
                     let dropped = consumer.release_everything();
                     self.revoke_all(key, dropped, out);
                 }
@@ -75,8 +75,8 @@ impl State {
         }
     }
 
-    /// This process was stopped for a while: nobody could make itself heard, so nobody was silent. What was heard since
-    /// it goes on needs no forgiving.
+    /// This process was stopped for a while and could hear nobody, so it counts nobody as silent. What it heard since
+    /// then needs no correction.
     fn forgive(&mut self, now: Ticks, gap: Duration) {
         for worker in self.workers.values_mut() {
             (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);
@@ -89,8 +89,8 @@ impl State {
             for death in consumer.trouble.values_mut().flat_map(|t| &mut t.deaths) {
                 death.at = (death.at + gap).min(now);
             }
-            if let Some(reader) = &mut consumer.reader {
-                reader.heard = (reader.heard + gap).min(now);
+            if let Some(attached) = &mut consumer.attached {
+                attached.heard = (attached.heard + gap).min(now);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! What writes batches, so that nothing else ever waits for the disk: a thread that owns a file, or a task that owns the
-//! ledger in etcd. This is the seam between them: batches go in, and each comes out once it is durable.
+//! Writes batches, so that nothing else waits for the disk: a thread that owns a file, or a task that owns the ledger
+//! in etcd. Batches go in, and each comes out once it is durable.
 //!
-//! While one batch is being written the next gathers, so the number of grants in a second does not depend on how
-//! many flushes the disk does in one (group commit). When the store refuses, nothing is acknowledged and nothing is
-//! lost: the same batch is tried again until it is written, or until this process leads no more.
+//! While one batch is being written the next one gathers, so the number of grants per second does not depend on the
+//! number of flushes that the disk does in a second (group commit). If the store refuses, nothing is acknowledged and
+//! nothing is lost: the same batch is tried again until it is written, or until this process no longer leads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use tokio::sync::mpsc;
 
 use super::etcd::{EtcdLedger, Refusal};
 use super::ledger::LedgerStore;
+use crate::leader::term::Term;
 use crate::records::Batch;
-use crate::term::Term;
 
 /// The pause between attempts to write to a disk that refuses.
 const PAUSE: Duration = Duration::from_millis(500);
-/// And to an etcd that does not answer: a term is short.
+/// The pause for an etcd that does not answer: a term is short.
 const PAUSE_ETCD: Duration = Duration::from_millis(100);
 
 /// A batch is durable.
 #[derive(Debug)]
 pub(crate) struct Done;
 
-/// The writer's handle. At most one batch is on its way. Dropping it ends the writer.
+/// The writer's handle. At most one batch is under way. Dropping it ends the writer.
 pub(crate) struct Committer {
     batches: mpsc::Sender<Batch>,
     done: mpsc::Receiver<Done>,
@@ -52,7 +52,7 @@ impl Committer {
         Ok(Self { batches, done, failures })
     }
 
-    /// Starts a task that writes to etcd, and ends `term` when somebody else leads.
+    /// Starts a task that writes to etcd, and ends `term` when another dispatcher leads.
     pub(crate) fn elected(ledger: EtcdLedger, term: Arc<Term>) -> Self {
         let (batches, inbox) = mpsc::channel(1);
         let (outbox, done) = mpsc::channel(1);

@@ -1,4 +1,5 @@
-//! Tests: a ledger that was flipped, cut or torn anywhere is read right, or refused. Never is it read wrong, nor a panic.
+//! Tests: a ledger with flipped, missing or torn bytes anywhere is read right or refused. It is never read wrong, and
+//! never panics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,8 +8,8 @@ use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use super::ledger::{FILE, LedgerStore};
 use super::repair::{check_ledger, dump_ledger, repair_ledger};
+use super::rollback_guard::FILE as GUARD_FILE;
 use super::rows::tests::{every_kind, job};
-use super::witness::FILE as WITNESS;
 use crate::records::{Batch, Grant, Ledger, Position, Update};
 
 /// A batch of many rows, so that the file has pages of every kind.
@@ -23,8 +24,8 @@ fn many(token: u64) -> Batch {
     batch
 }
 
-/// The file and its witness, while the store is open after its last commit (as a crash leaves them) and after it was
-/// closed; and what it has.
+/// The file and its rollback guard, while the store is open after its last commit (as a crash leaves them) and after it
+/// was closed; and the ledger.
 struct Images {
     crashed: (Vec<u8>, Vec<u8>),
     closed: (Vec<u8>, Vec<u8>),
@@ -32,7 +33,7 @@ struct Images {
 }
 
 fn image(dir: &Path) -> Result<(Vec<u8>, Vec<u8>)> {
-    Ok((std::fs::read(dir.join(FILE))?, std::fs::read(dir.join(WITNESS))?))
+    Ok((std::fs::read(dir.join(FILE))?, std::fs::read(dir.join(GUARD_FILE))?))
 }
 
 fn images() -> Result<Images> {
@@ -48,17 +49,17 @@ fn images() -> Result<Images> {
     Ok(Images { crashed, closed: image(dir.path())?, ledger })
 }
 
-fn lay(dir: &Path, (file, witness): (&[u8], &[u8])) -> Result<()> {
+fn lay(dir: &Path, (file, guard): (&[u8], &[u8])) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join(FILE), file)?;
-    Ok(std::fs::write(dir.join(WITNESS), witness)?)
+    Ok(std::fs::write(dir.join(GUARD_FILE), guard)?)
 }
 
 fn load(dir: &Path) -> Result<Ledger> {
     LedgerStore::open(dir)?.load()
 }
 
-/// Read right, or refused with what a person needs.
+/// The ledger is read right, or refused with an error that helps a person.
 fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
     match loaded {
         Ok(ledger) => {
@@ -73,12 +74,12 @@ fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
     }
 }
 
-/// Places all over a file, more of them where it begins.
+/// Places all over a file, more of them at its begin.
 fn places(len: usize) -> impl Iterator<Item = usize> {
     (0..320).step_by(7).chain((320..len).step_by(len / 45 + 37))
 }
 
-/// What is kept of a ledger that was refused is what it had.
+/// A repair keeps only rows that the ledger had.
 fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
     let repaired = match repair_ledger(dir) {
         Ok(repaired) => repaired,
@@ -95,7 +96,8 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
         |ledger: &Ledger| -> BTreeSet<String> { ledger.to_batch().rows().iter().map(|r| format!("{r:?}")).collect() };
     let (had, has) = (rows(whole), rows(&ledger));
     let made_up: Vec<_> = has.difference(&had).filter(|row| !row.starts_with("Next")).collect();
-    // A file that fell back to the batch before has what that had, and one of which only bytes are left what it ever had.
+    // A file that fell back to the batch before has the rows of that. A file of which only bytes are left has rows of
+    // any batch.
     let older = repaired.dropped.iter().any(|d| d.contains("batches") || d.contains("checksums"));
     assert!(older || made_up.is_empty(), "{what}: {made_up:?}");
     assert_eq!(check_ledger(dir)?, repaired.ledger);
@@ -107,18 +109,18 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
 fn a_flipped_bit_is_harmless_or_refused_and_what_can_be_believed_is_kept() -> Result<()> {
     let Images { crashed, closed, ledger } = images()?;
     let (mut refused, mut mended) = (0, 0);
-    for (name, (file, witness)) in [("crashed", &crashed), ("closed", &closed)] {
+    for (name, (file, guard)) in [("crashed", &crashed), ("closed", &closed)] {
         for place in places(file.len()) {
             let dir = tempfile::tempdir()?;
             let mut flipped = file.clone();
             flipped[place] ^= 1 << (place % 8);
-            lay(dir.path(), (&flipped, witness))?;
+            lay(dir.path(), (&flipped, guard))?;
             let what = format!("{name}, byte {place} of {}", file.len());
             if judge(&what, load(dir.path()), &[&ledger]) {
                 continue;
             }
             refused += 1;
-            lay(dir.path(), (&flipped, witness))?;
+            lay(dir.path(), (&flipped, guard))?;
             mended += usize::from(mend(&what, dir.path(), &ledger)? > 0);
         }
     }
@@ -129,15 +131,15 @@ fn a_flipped_bit_is_harmless_or_refused_and_what_can_be_believed_is_kept() -> Re
 #[test]
 fn a_file_that_was_cut_is_refused_or_whole() -> Result<()> {
     let Images { crashed, closed, ledger } = images()?;
-    for (file, witness) in [&crashed, &closed] {
+    for (file, guard) in [&crashed, &closed] {
         for len in (1..16).chain((16..file.len()).step_by(file.len() / 60)) {
             let dir = tempfile::tempdir()?;
-            lay(dir.path(), (&file[..len], witness))?;
+            lay(dir.path(), (&file[..len], guard))?;
             judge(&format!("cut at {len} of {}", file.len()), load(dir.path()), &[&ledger]);
         }
-        // An empty file is none; the witness knows that there was one.
+        // An empty file is no ledger; the guard knows that there was one.
         let dir = tempfile::tempdir()?;
-        lay(dir.path(), (&[], witness))?;
+        lay(dir.path(), (&[], guard))?;
         assert!(!judge("empty", load(dir.path()), &[]));
     }
     Ok(())
@@ -152,7 +154,7 @@ fn a_torn_write_is_the_state_before_or_after_it() -> Result<()> {
         store.commit(&batch)?;
         before.apply(&batch);
     }
-    let (old, witness) = image(dir.path())?;
+    let (old, guard) = image(dir.path())?;
     let mut after = before.clone();
     store.commit(&many(1000))?;
     after.apply(&many(1000));
@@ -169,7 +171,7 @@ fn a_torn_write_is_the_state_before_or_after_it() -> Result<()> {
             }
         }
         let here = tempfile::tempdir()?;
-        lay(here.path(), (&file, &witness))?;
+        lay(here.path(), (&file, &guard))?;
         let loaded = load(here.path());
         went_back += usize::from(loaded.as_ref().is_ok_and(|l| *l == before));
         judge(&format!("torn {torn}"), loaded, &[&before, &after]);
@@ -189,7 +191,7 @@ fn a_ledger_that_went_back_in_time_is_refused_until_it_is_accepted() -> Result<(
     assert!(error.kind() == ErrorKind::Data && error.message().contains("batch 2 was written"), "{error}");
     let repaired = repair_ledger(dir.path())?;
     assert_eq!((repaired.ledger.grants, repaired.dropped.len()), (1, 1));
-    // 219 was granted in what is lost.
+    // Token 219 was granted in the batch that is lost.
     assert!(load(dir.path())?.next_token > 219);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What goes wrong with the ledger's file, as whoever runs a dispatcher is told: the file, and what to do.
+//! Errors of the ledger's file, for the operator of a dispatcher: they name the file, and what to do.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use redb::DatabaseError;
 
 use super::ledger::{FORMAT, FORMAT_OLDEST};
 
-/// It was written by a version that this one does not know the format of.
+/// A version with an unknown format wrote the file.
 pub(super) fn another_format(format: u64, path: &Path) -> Error {
     let what =
         format!("the dispatcher's ledger has format {format}, and this version reads {FORMAT_OLDEST} to {FORMAT}");
@@ -47,13 +47,13 @@ pub(super) fn cannot(path: &Path, e: redb::Error) -> Error {
     }
 }
 
-/// The disk refused.
+/// The disk failed.
 pub(super) fn disk(path: &Path, e: std::io::Error) -> Error {
     let message = format!("cannot write the dispatcher's ledger: {e}");
     Error::new(Error::from(e).kind(), message).with("file", path.display())
 }
 
-/// What it has cannot be believed.
+/// The contents are corrupt.
 pub(super) fn corrupt(path: &Path, what: String) -> Error {
     Error::data(format!("the dispatcher's ledger is corrupt: {what}")).with("file", path.display()).hint(
         "`forebay ledger repair` keeps what can be read of it; or restore it from a copy; or move it away to start with an \

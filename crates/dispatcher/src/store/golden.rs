@@ -1,7 +1,7 @@
 //! Tests: what each format ever wrote is read, into the very same state.
 //!
-//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and the rows that it is;
-//! `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
+//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and the rows that it
+//! is; `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
 //! `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. What is there is never changed.
 
 use std::path::{Path, PathBuf};

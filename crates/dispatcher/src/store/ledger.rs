@@ -1,12 +1,12 @@
-//! The ledger on disk: one redb file, whose size depends on what is outstanding and not on what was ever granted.
+//! The ledger in a file: one redb file, whose size depends on what is outstanding and not on what was ever granted.
 //!
-//! Tables: `meta` (the format, and how many batches were ever written) and `rows` (see `sealed`). A commit is durable when it
-//! returns, and replaces one consistent state by the next: a crash leaves the one or the other.
+//! Tables: `meta` (the format, and the number of batches ever written) and `rows` (see `row_codec`). A commit is
+//! durable when it returns, and replaces one consistent state by the next: a crash leaves the one or the other.
 //!
-//! Invariant: what is loaded is what was committed last, or nothing is. The file's own checksums are verified whole when it
-//! is opened, and then each row's. redb mends a file whose last commit was torn by going back to the one before, and
-//! cannot tell that from one whose last commit rotted: the witness can (see `witness`).
-//! Formats: keys and values are fixed for a format; the one before is read and becomes this one, others are refused.
+//! Invariant: a load returns the last commit, or an error. Opening verifies the file's own checksums as a whole, and
+//! then each row's. redb mends a file whose last commit was torn by going back to the commit before. It cannot tell a
+//! torn commit from one that rotted; the rollback guard can (see `rollback_guard`). Formats: keys and values are fixed
+//! within a format. A file of the previous format is read and upgraded; others are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use forebay_core::Result;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
+use super::rollback_guard::RollbackGuard;
+use super::row_codec;
 use super::rows::Row;
-use super::sealed;
-use super::witness::Witness;
 use crate::records::{Batch, Ledger};
 
-/// The format that is written, and the oldest that is read.
+/// The format that is written, and the oldest one that is read.
 pub(super) const FORMAT: u64 = 3;
 pub(super) const FORMAT_OLDEST: u64 = 2;
 /// The name of the file in a state folder.
@@ -33,42 +33,42 @@ const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 pub(crate) struct LedgerStore {
     path: PathBuf,
     db: Database,
-    witness: Witness,
-    /// Batches that were ever written.
+    guard: RollbackGuard,
+    /// The number of batches ever written.
     batches: u64,
 }
 
-/// What a ledger has, row by row, whether it can be believed or not.
+/// The rows of a ledger, readable or not.
 pub(super) struct Found {
     pub(super) batches: u64,
     pub(super) rows: Vec<Row>,
-    /// What cannot be read, and why.
+    /// Rows that cannot be read, and why.
     pub(super) unreadable: Vec<String>,
 }
 
 impl LedgerStore {
-    /// Opens the ledger in a folder, and makes it when there is none.
+    /// Opens the ledger in a folder; makes it if there is none.
     ///
     /// # Errors
-    /// Conflict when another dispatcher has it open; Version when a later one wrote it; Data when it is corrupt;
-    /// what the disk says.
+    /// Conflict when another dispatcher has it open; Version when a later version wrote it; Data when it is corrupt;
+    /// those of the disk.
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let new = !path.exists();
-        let mut witness = Witness::open(state_dir)?;
+        let mut guard = RollbackGuard::open(state_dir)?;
         if new {
-            // Whoever moved the ledger away wants another.
-            witness.saw(0)?;
+            // Someone who moved the ledger away wants a new one.
+            guard.saw(0)?;
         }
         let db = open_whole(&path)?;
-        let mut store = Self { path, db, witness, batches: 0 };
+        let mut store = Self { path, db, guard, batches: 0 };
         if new {
-            // The file's own name must outlive a power cut, too.
+            // The file's directory entry must survive a power failure, too.
             std::fs::File::open(state_dir).and_then(|d| d.sync_all()).map_err(|e| disk(&store.path, e))?;
         }
         store.check_format()?;
         store.batches = store.read(batches)?;
-        store.witness.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
+        store.guard.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
         Ok(store)
     }
 
@@ -78,7 +78,7 @@ impl LedgerStore {
             Some(FORMAT) => Ok(()),
             None => self.write(|tx| {
                 tx.open_table(META)?.insert("format", FORMAT)?;
-                // Readers need not ask whether the tables are there.
+                // Later reads can rely on the tables.
                 tx.open_table(ROWS)?;
                 Ok(Ok(()))
             }),
@@ -87,7 +87,7 @@ impl LedgerStore {
         }
     }
 
-    /// Makes a ledger of the format before one of this: it had fewer kinds of rows. The file as it was is kept beside, for the
+    /// Upgrades a ledger of the previous format, which had fewer kinds of rows. The old file is kept beside, for the
     /// version that wrote it.
     fn upgrade(&self) -> Result<()> {
         let kept = self.path.with_extension(format!("redb.format-{FORMAT_OLDEST}"));
@@ -115,7 +115,7 @@ impl LedgerStore {
         Ok(ledger)
     }
 
-    /// As if so many batches had been written.
+    /// Continues as if so many batches had been written.
     pub(super) fn begin_at(mut self, batches: u64) -> Self {
         self.batches = batches;
         self
@@ -124,7 +124,7 @@ impl LedgerStore {
     /// Writes a batch; durable when it returns.
     ///
     /// # Errors
-    /// What the disk says. Nothing of the batch is written then, and the ledger must be opened again.
+    /// Those of the disk. Then nothing of the batch is written, and the ledger must be opened again.
     pub(crate) fn commit(&mut self, batch: &Batch) -> Result<()> {
         let batches = self.batches + 1;
         self.write(|tx| {
@@ -132,7 +132,7 @@ impl LedgerStore {
             put(tx, batch, batches)
         })?;
         self.batches = batches;
-        self.witness.saw(batches)
+        self.guard.saw(batches)
     }
 
     fn read<T>(&self, work: impl FnOnce(&redb::ReadTransaction) -> Result<T, redb::Error>) -> Result<T> {
@@ -140,7 +140,7 @@ impl LedgerStore {
         run().map_err(|e| cannot(&self.path, e))
     }
 
-    /// What `work` makes of it is written, unless it is an error.
+    /// Commits the transaction that `work` fills, unless it returns an error.
     fn write(&self, work: impl FnOnce(&WriteTransaction) -> Result<Result<()>, redb::Error>) -> Result<()> {
         let run = || -> Result<Result<()>, redb::Error> {
             // A new transaction is `Durability::Immediate`: on disk when `commit` returns.
@@ -156,7 +156,7 @@ impl LedgerStore {
 
 /// Opens a file and verifies all of it.
 pub(super) fn open_whole(path: &Path) -> Result<Database> {
-    // What redb does not expect of a file that it takes for its own, it panics at.
+    // redb panics at unexpected contents of a file that it takes for its own.
     let open = || {
         let mut db = Database::create(path)?;
         db.check_integrity()?;
@@ -177,7 +177,7 @@ pub(super) fn keep(file: &Path, beside: &Path) -> Result<()> {
     copy().map_err(|e| disk(beside, e))
 }
 
-/// Reads the format; `None` of a ledger that was just made.
+/// Reads the format; `None` if the ledger was just made.
 fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
     match tx.open_table(META) {
         Ok(meta) => Ok(meta.get("format")?.map(|v| v.value())),
@@ -186,18 +186,18 @@ fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
     }
 }
 
-/// Reads how many batches were ever written.
+/// Reads the number of batches ever written.
 fn batches(tx: &redb::ReadTransaction) -> Result<u64, redb::Error> {
     Ok(tx.open_table(META)?.get("batches")?.map_or(0, |v| v.value()))
 }
 
-/// Reads all that there is.
+/// Reads all rows.
 pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
     let batches = batches(tx)?;
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
     for row in tx.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
-        match sealed::open(key.value(), value.value()) {
+        match row_codec::decode(key.value(), value.value()) {
             Ok(row) => rows.push(row),
             Err(e) => unreadable.push(e.message().to_owned()),
         }
@@ -208,15 +208,15 @@ pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
 fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, redb::Error> {
     let mut rows = tx.open_table(ROWS)?;
     for row in batch.rows() {
-        match (&row, sealed::key(&row)) {
+        match (&row, row_codec::key(&row)) {
             (Row::JobGone { job }, _) => {
-                for kind in sealed::OF_JOB {
-                    let (start, end) = (sealed::of_job(kind, *job), sealed::of_job(kind, job.saturating_add(1)));
+                for kind in row_codec::OF_JOB {
+                    let (start, end) = (row_codec::of_job(kind, *job), row_codec::of_job(kind, job.saturating_add(1)));
                     rows.retain_in(&start[..]..&end[..], |_, _| false)?;
                 }
             }
-            (Row::Released { .. } | Row::Forgotten { .. }, Some(key)) => drop(rows.remove(&key[..])?),
-            (_, Some(key)) => match sealed::seal(&key, &row, number) {
+            (Row::Released { .. } | Row::ProfileGone { .. }, Some(key)) => drop(rows.remove(&key[..])?),
+            (_, Some(key)) => match row_codec::encode(&key, &row, number) {
                 Ok(value) => drop(rows.insert(&key[..], &value[..])?),
                 Err(e) => return Ok(Err(e)),
             },
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
     use crate::records::{Grant, Position, Update};
-    use crate::store::rows::tests::learned;
+    use crate::store::rows::tests::profile;
 
     fn batch() -> Batch {
         let mut batch = Batch::default();
@@ -240,9 +240,9 @@ mod tests {
         batch.add(Update::Frontier((3, 1), Position::new(2, 5)));
         batch.add(Update::Grant(((3, 1), Position::new(2, 6)), grant.clone()));
         batch.add(Update::Grant(((4, 0), Position::new(0, 0)), grant));
-        batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
-        batch.add(Update::Lost(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
-        [1, 2].into_iter().for_each(|n| batch.add(Update::Learned(learned(n))));
+        batch.add(Update::Skipped(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        batch.add(Update::Skipped(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        [1, 2].into_iter().for_each(|n| batch.add(Update::Profile(profile(n))));
         batch
     }
 
@@ -252,14 +252,14 @@ mod tests {
         let mut model = Ledger::default();
         let mut gone = Batch::default();
         gone.add(Update::JobGone(3));
-        gone.add(Update::Forgotten(learned(1).key()));
+        gone.add(Update::ProfileGone(profile(1).key()));
         for batch in [batch(), gone] {
             LedgerStore::open(dir.path())?.commit(&batch)?;
             model.apply(&batch);
             assert_eq!(LedgerStore::open(dir.path())?.load()?, model);
         }
-        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.lost.len()), (8, 1, 0, 1));
-        assert!(model.learned.values().eq([&learned(2)]));
+        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.skipped.len()), (8, 1, 0, 1));
+        assert!(model.profiles.values().eq([&profile(2)]));
         Ok(())
     }
 
@@ -276,8 +276,8 @@ mod tests {
         drop(store);
         for format in [FORMAT + 1, FORMAT_OLDEST - 1] {
             let path = dir.path().join(FILE);
-            let (db, witness) = (open_whole(&path)?, Witness::open(dir.path())?);
-            let store = LedgerStore { path, db, witness, batches: 0 };
+            let (db, guard) = (open_whole(&path)?, RollbackGuard::open(dir.path())?);
+            let store = LedgerStore { path, db, guard, batches: 0 };
             store.write(|tx| {
                 tx.open_table(META)?.insert("format", format)?;
                 Ok(Ok(()))

@@ -1,8 +1,8 @@
-//! Looking at a ledger without a dispatcher, and mending one that is corrupt.
+//! Checks a ledger without a dispatcher, and repairs a corrupt one.
 //!
-//! Invariant: a file is never looked at in its place, because to open it is to change it, but as a copy; and what repairing
-//! replaces is kept beside. A repaired ledger never grants under a token that the old one may have granted: tokens and jobs
-//! are counted on from far behind the last that can be read.
+//! Invariants: opening a file changes it, so only a copy is ever opened; the file that a repair replaces is kept
+//! beside. A repaired ledger never grants a token that the old one may have granted: tokens and job numbers continue
+//! far behind the last readable one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,49 +13,50 @@ use serde::Serialize;
 
 use super::failure::{corrupt, disk};
 use super::ledger::{FILE, LedgerStore, find, keep, open_whole};
+use super::rollback_guard::{FILE as GUARD_FILE, RollbackGuard};
+use super::row_codec;
 use super::rows::{self, Row};
-use super::sealed;
-use super::witness::{FILE as WITNESS, Witness};
 use crate::records::{Batch, Ledger};
 
-/// How much further tokens and jobs are counted on: more than can have been granted since the last that can be read.
+/// How far tokens and job numbers are advanced: more than can have been granted since the last readable one.
 const TOKENS_PASSED: u64 = 1 << 32;
 const JOBS_PASSED: u64 = 1 << 20;
 
-/// What a ledger has.
+/// The contents of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LedgerReport {
     /// The file.
     pub file: PathBuf,
-    /// Jobs, finished ones too.
+    /// Jobs, including finished ones.
     pub jobs: usize,
-    /// Consumers that have acknowledged anything.
+    /// Consumers that have acknowledged something.
     pub frontiers: usize,
     /// Splits that workers hold.
     pub grants: usize,
     /// Samples that were left out.
     pub lost: usize,
-    /// Datasets of which something was learned.
+    /// Datasets with a profile.
     pub learned: usize,
     /// The next fencing token.
     pub next_token: u64,
 }
 
-/// What came of repairing.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// The ledger, now.
+    /// The ledger after the repair.
     pub ledger: LedgerReport,
-    /// What was lost; empty when there was nothing to repair.
+    /// What was lost; empty if there was nothing to repair.
     pub dropped: Vec<String>,
-    /// Where the old file is; `None` when there was nothing to repair.
+    /// Where the old file is; `None` if there was nothing to repair.
     pub kept: Option<PathBuf>,
 }
 
-/// Says what a ledger has; `path` is its file or its state folder. The dispatcher must not run.
+/// Returns the contents of a ledger; `path` is its file or its state folder. The dispatcher must not run.
 ///
 /// # Errors
-/// NotFound; Conflict while a dispatcher runs; Version; Data, saying what is known of the place, when it is corrupt.
+/// NotFound; Conflict while a dispatcher runs; Version; Data, with what is known of the place, when the ledger is
+/// corrupt.
 pub fn check_ledger(path: &Path) -> Result<LedgerReport> {
     let file = file_of(path);
     Ok(report(&file, &Copied::of(&file)?.load()?))
@@ -71,10 +72,10 @@ pub fn dump_ledger(path: &Path) -> Result<String> {
     String::from_utf8(text).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))
 }
 
-/// Keeps what can be read of a ledger, and the old file beside. One that is whole is left as it is.
+/// Keeps what can be read of a ledger, and the old file beside. An intact ledger stays as it is.
 ///
 /// # Errors
-/// As [`check_ledger`]; Data when nothing can be read.
+/// Those of [`check_ledger`]; Data when nothing can be read.
 pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     let file = file_of(path);
     let copied = Copied::of(&file)?;
@@ -83,11 +84,11 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
         Err(e) if e.kind() != ErrorKind::Data => return Err(e),
         Err(_) => {}
     }
-    // The first look has changed the copy.
+    // The first attempt has changed the copy.
     let salvaged = Salvaged::from(&Copied::of(&file)?, &file)?;
     let folder = folder_of(&file);
     let mut dropped = salvaged.unreadable;
-    let seen = Witness::open(folder)?.seen();
+    let seen = RollbackGuard::open(folder)?.seen();
     if seen > salvaged.batches {
         dropped.push(format!("what changed in batches {} to {seen}, if anything did", salvaged.batches + 1));
     }
@@ -99,18 +100,18 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     Ok(Repaired { ledger: report(&file, &ledger), dropped, kept: Some(kept) })
 }
 
-/// Writes a ledger beside the file and puts it in its place; returns where the old one is.
+/// Writes a ledger beside the file and moves it to its place; returns where the old one is.
 fn replace(file: &Path, ledger: &Ledger, batches: u64) -> Result<PathBuf> {
     let folder = folder_of(file);
     let new = Temporary::within(folder)?;
     LedgerStore::open(&new.0)?.begin_at(batches).commit(&ledger.to_batch())?;
     let free = (1..).map(|n| file.with_extension(format!("redb.damaged-{n}"))).find(|kept| !kept.exists());
     let kept = free.unwrap_or_else(|| file.with_extension("redb.damaged"));
-    // At no moment is there no ledger: a dispatcher that starts then would begin with none.
+    // There is a ledger at every moment: a dispatcher that starts without one would begin with an empty one.
     keep(file, &kept)?;
     let moved = || {
         std::fs::rename(new.0.join(FILE), file)?;
-        std::fs::rename(new.0.join(WITNESS), file.with_file_name(WITNESS))?;
+        std::fs::rename(new.0.join(GUARD_FILE), file.with_file_name(GUARD_FILE))?;
         File::open(folder)?.sync_all()
     };
     moved().map_err(|e| disk(file, e))?;
@@ -121,7 +122,7 @@ fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE) } else { path.to_owned() }
 }
 
-/// Of a file that is named without one, the folder we are in.
+/// The folder of a file; the current folder if the path names none.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -132,13 +133,13 @@ fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
         jobs: ledger.jobs.len(),
         frontiers: ledger.frontiers.len(),
         grants: ledger.grants.len(),
-        lost: ledger.lost.len(),
-        learned: ledger.learned.len(),
+        lost: ledger.skipped.len(),
+        learned: ledger.profiles.len(),
         next_token: ledger.next_token,
     }
 }
 
-/// What can be believed of a ledger that is corrupt.
+/// The readable part of a corrupt ledger.
 struct Salvaged {
     rows: Vec<Row>,
     batches: u64,
@@ -148,7 +149,7 @@ struct Salvaged {
 impl Salvaged {
     fn from(copied: &Copied, file: &Path) -> Result<Self> {
         let path = copied.folder.0.join(FILE);
-        // The copy is mended where redb can: it goes back to the last commit that is whole.
+        // redb mends the copy if it can: it goes back to the last intact commit.
         if let Ok(found) = open_whole(&path).and_then(|db| {
             let read = || find(&db.begin_read()?);
             let read: Result<_, redb::Error> = read();
@@ -156,9 +157,9 @@ impl Salvaged {
         }) {
             return Ok(Self { rows: found.rows, batches: found.batches, unreadable: found.unreadable });
         }
-        // Nothing is left but bytes.
+        // Only bytes are left.
         let bytes = std::fs::read(file).map_err(|e| disk(file, e))?;
-        let rows = sealed::scan(&bytes);
+        let rows = row_codec::scan(&bytes);
         if rows.is_empty() {
             return Err(corrupt(file, "nothing of it can be read".to_owned()));
         }
@@ -171,7 +172,8 @@ impl Salvaged {
     }
 }
 
-/// A copy of a ledger and of its witness, in a folder that goes with it. While it is here no dispatcher starts on the original.
+/// A copy of a ledger and of its rollback guard, in a folder that is removed with it. While it exists no dispatcher
+/// starts on the original.
 struct Copied {
     folder: Temporary,
     file: PathBuf,
@@ -200,9 +202,9 @@ impl Copied {
         }
         let folder = Temporary::within(&std::env::temp_dir())?;
         std::fs::copy(file, folder.0.join(FILE)).map_err(cannot)?;
-        let beside = file.with_file_name(WITNESS);
+        let beside = file.with_file_name(GUARD_FILE);
         if beside.exists() {
-            std::fs::copy(beside, folder.0.join(WITNESS)).map_err(cannot)?;
+            std::fs::copy(beside, folder.0.join(GUARD_FILE)).map_err(cannot)?;
         }
         Ok(Self { folder, file: file.to_owned(), _original: original })
     }
@@ -226,7 +228,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is in nobody's way.
+        // A folder that cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

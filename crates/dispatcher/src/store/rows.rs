@@ -1,22 +1,23 @@
-//! The ledger row by row, as lines of JSON: what etcd keeps of it, and what people read of it.
+//! The ledger as rows of JSON: what etcd stores, and what people read.
 //!
-//! A row is one change. A document is the rows of a batch and a last line that counts them, so that one which was cut is
-//! noticed. Invariant: `Batch::from_rows(batch.rows())` is the batch, and a ledger is the batch that makes it of nothing.
-//! Names and meanings of rows belong to the format that the store writes down: a row may gain a field with a default,
-//! and nothing else, without a new format.
+//! A row is one change. A document is the rows of a batch and a last line with their number, so that a truncated
+//! document is noticed.
+//! Invariant: `Batch::from_rows(batch.rows())` is the batch, and a ledger equals the batch that makes it from an empty
+//! one. Names and meanings of rows belong to the format of the store: without a new format, a row may only gain a field
+//! with a default.
 
 use std::sync::Arc;
 
 use forebay_core::{Error, Result, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use crate::records::{Batch, Grant, JobRecord, LearnedRecord, Ledger, Position, Update};
+use crate::records::{Batch, Grant, JobRecord, Ledger, Position, ProfileRecord, Update};
 
 /// One change of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Row {
-    /// A job ends, with all that belongs to it.
+    /// A job ends, with everything that belongs to it.
     JobGone {
         job: u64,
     },
@@ -44,7 +45,8 @@ pub(crate) enum Row {
         ordinal: u64,
     },
     /// `error` is JSON.
-    Lost {
+    #[serde(rename = "lost")]
+    Skipped {
         job: u64,
         consumer: u32,
         epoch: u64,
@@ -53,19 +55,21 @@ pub(crate) enum Row {
         repetition: u64,
         error: Arc<str>,
     },
-    Learned(Arc<LearnedRecord>),
-    Forgotten {
+    #[serde(rename = "learned")]
+    Profile(Arc<ProfileRecord>),
+    #[serde(rename = "forgotten")]
+    ProfileGone {
         tenant: String,
         dataset: String,
     },
     NextToken(u64),
     NextJob(u64),
-    /// Of a document: how many rows came before.
+    /// The last line of a document: the number of rows before it.
     End(usize),
 }
 
 impl Batch {
-    /// Returns what it changes, in the order in which it is done.
+    /// Returns the changes, in the order in which they apply.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let gone = self.jobs.iter().filter(|(_, job)| job.is_none()).map(|(id, _)| Row::JobGone { job: *id });
         let jobs = self.jobs.values().flatten().cloned().map(Row::Job);
@@ -85,7 +89,7 @@ impl Batch {
                 None => Row::Released { job, consumer, epoch, ordinal },
             }
         });
-        let lost = self.lost.iter().map(|(((job, consumer), p, sample, repetition), error)| Row::Lost {
+        let skipped = self.skipped.iter().map(|(((job, consumer), p, sample, repetition), error)| Row::Skipped {
             job: *job,
             consumer: *consumer,
             epoch: p.epoch,
@@ -94,18 +98,18 @@ impl Batch {
             repetition: *repetition,
             error: error.clone(),
         });
-        let learned = self.learned.iter().map(|((tenant, dataset), learned)| match learned {
-            Some(learned) => Row::Learned(learned.clone()),
-            None => Row::Forgotten { tenant: tenant.clone(), dataset: dataset.clone() },
+        let profiles = self.profiles.iter().map(|((tenant, dataset), profile)| match profile {
+            Some(profile) => Row::Profile(profile.clone()),
+            None => Row::ProfileGone { tenant: tenant.clone(), dataset: dataset.clone() },
         });
         let next = self.next_token.map(Row::NextToken).into_iter().chain(self.next_job.map(Row::NextJob));
-        gone.chain(jobs).chain(frontiers).chain(grants).chain(lost).chain(learned).chain(next).collect()
+        gone.chain(jobs).chain(frontiers).chain(grants).chain(skipped).chain(profiles).chain(next).collect()
     }
 
     /// Returns the batch of these rows.
     ///
     /// # Errors
-    /// Data when a worker's number is none.
+    /// Data when a worker's id is no number.
     pub(crate) fn from_rows(rows: impl IntoIterator<Item = Row>) -> Result<Self> {
         let mut batch = Self::default();
         rows.into_iter().try_for_each(|row| batch.take(row))?;
@@ -128,11 +132,11 @@ impl Batch {
             Row::Released { job, consumer, epoch, ordinal } => {
                 Update::Released(((job, consumer), Position::new(epoch, ordinal)))
             }
-            Row::Lost { job, consumer, epoch, ordinal, sample, repetition, error } => {
-                Update::Lost(((job, consumer), Position::new(epoch, ordinal), sample, repetition), error)
+            Row::Skipped { job, consumer, epoch, ordinal, sample, repetition, error } => {
+                Update::Skipped(((job, consumer), Position::new(epoch, ordinal), sample, repetition), error)
             }
-            Row::Learned(learned) => Update::Learned(learned),
-            Row::Forgotten { tenant, dataset } => Update::Forgotten((tenant, dataset)),
+            Row::Profile(profile) => Update::Profile(profile),
+            Row::ProfileGone { tenant, dataset } => Update::ProfileGone((tenant, dataset)),
             Row::NextToken(token) => {
                 self.next_token = self.next_token.max(Some(token));
                 return Ok(());
@@ -148,14 +152,14 @@ impl Batch {
 }
 
 impl Ledger {
-    /// Returns the batch that makes it of an empty one.
+    /// Returns the batch that makes this ledger from an empty one.
     pub(crate) fn to_batch(&self) -> Batch {
         Batch {
             jobs: self.jobs.iter().map(|(id, job)| (*id, Some(job.clone()))).collect(),
             frontiers: self.frontiers.clone(),
             grants: self.grants.iter().map(|(key, grant)| (*key, Some(grant.clone()))).collect(),
-            lost: self.lost.clone(),
-            learned: self.learned.iter().map(|(key, learned)| (key.clone(), Some(learned.clone()))).collect(),
+            skipped: self.skipped.clone(),
+            profiles: self.profiles.iter().map(|(key, profile)| (key.clone(), Some(profile.clone()))).collect(),
             next_token: Some(self.next_token),
             next_job: Some(self.next_job),
         }
@@ -165,7 +169,7 @@ impl Ledger {
 /// Writes a batch as a document.
 ///
 /// # Errors
-/// Internal when a row is no JSON.
+/// Internal when a row cannot be JSON.
 pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>> {
     let rows = batch.rows();
     let end = Row::End(rows.len());
@@ -180,7 +184,7 @@ pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>> {
 /// Reads a document.
 ///
 /// # Errors
-/// Data, with the line, when it is none, or not whole.
+/// Data, with the line, when it is no document or not whole.
 pub(crate) fn read(text: &[u8]) -> Result<Batch> {
     let mut rows = Vec::new();
     for (number, line) in text.split(|b| *b == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -196,7 +200,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Batch> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::records::{At, OpRecord, RestRecord};
+    use crate::records::{At, OpRecord, SteadyStateRecord};
     use forebay_plan::OpCounters;
     use forebay_proto::JobKey;
 
@@ -226,19 +230,19 @@ pub(crate) mod tests {
         })
     }
 
-    /// What was learned of a dataset.
-    pub(crate) fn learned(number: u64) -> Arc<LearnedRecord> {
+    /// A dataset's profile.
+    pub(crate) fn profile(number: u64) -> Arc<ProfileRecord> {
         let rest = r#"{"at":{"workers":5,"local":2,"cut":1},"efficiency":0.75,"based":[4.5,15],"based_spare":3.25,
             "too_few":{"at":{"workers":4,"local":2,"cut":1},"load":4.25,"demand":20.5,"remote":16.125}}"#;
         let rest = serde_json::from_str(rest).expect("a place of rest");
         let sums =
             OpCounters { rows_in: 9, rows_out: 8, rows_found: 1, timed: 3, nanos: 7000, bytes_in: 30, bytes_out: 60 };
-        Arc::new(LearnedRecord {
+        Arc::new(ProfileRecord {
             tenant: "a-tenant".to_owned(),
             dataset: format!("dataset {number}"),
             number,
             ops: vec![OpRecord { at: At::Workers, places: vec![0, 2], sums, row_ns: 2333.1 }],
-            rests: vec![RestRecord { consumers: 2, objective: "time".to_owned(), rest }],
+            steady_states: vec![SteadyStateRecord { consumers: 2, objective: "time".to_owned(), state: rest }],
             step: Some(0.25),
             epochs_read: 6.5,
         })
@@ -253,9 +257,9 @@ pub(crate) mod tests {
         batch.add(Update::Frontier((3, 1), Position::new(2, 5)));
         batch.add(Update::Grant(((3, 1), Position::new(2, 6)), grant));
         batch.add(Update::Released(((3, 0), Position::new(0, 1))));
-        batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{\"kind\":\"data\"}".into()));
-        batch.add(Update::Learned(learned(7)));
-        batch.add(Update::Forgotten(learned(8).key()));
+        batch.add(Update::Skipped(((3, 1), Position::new(2, 5), 17, 2), "{\"kind\":\"data\"}".into()));
+        batch.add(Update::Profile(profile(7)));
+        batch.add(Update::ProfileGone(profile(8).key()));
         batch
     }
 

@@ -1,7 +1,7 @@
-//! Which service this is: what tells its blobs from those of another, in a folder that both were given.
+//! The id of a service, which separates its blobs from those of other services in a shared folder.
 //!
-//! It is where the ledger is, so whoever has the one has the other: a file of the state folder, or a key in etcd. It is made when it is
-//! first asked for, and never again. A copy of either is the same service: it is to have a folder of its own.
+//! It lies beside the ledger: in a file of the state folder, or under a key in etcd. It is made when it is first
+//! needed, and never again. A copy of the ledger belongs to the same service and must get a folder of its own.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,15 +14,16 @@ use super::etcd::{Etcd, Keys, made_at, put, request};
 /// The name of the file in a state folder.
 const FILE: &str = "service";
 
-/// The name of a service that nobody reads: 32 hexadecimal digits.
+/// The id of a service, not meant for people: 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceId(String);
 
 impl ServiceId {
-    /// Reads that of the service whose ledger is in a folder, of which this process is the only user; makes it where there is none.
+    /// Reads the id of the service whose ledger is in a folder, of which this process is the only user; makes one if
+    /// there is none.
     ///
     /// # Errors
-    /// Data when it is none; what the disk says.
+    /// Data when it is no id; those of the disk.
     pub(crate) fn of_folder(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let at = |e: std::io::Error| Error::from(e).with("file", path.display());
@@ -43,13 +44,13 @@ impl ServiceId {
         Ok(made)
     }
 
-    /// Reads that of the service whose ledger is in etcd; makes it where there is none.
+    /// Reads the id of the service whose ledger is in etcd; makes one if there is none.
     ///
     /// # Errors
-    /// Data when it is none; Unavailable when etcd does not answer.
+    /// Data when it is no id; Unavailable when etcd does not answer.
     pub(crate) async fn of_etcd(etcd: &Etcd, keys: &Keys) -> Result<Self> {
         let key = keys.service();
-        // Of two that make it at once one does, and both read it.
+        // If two dispatchers make it at once, one succeeds, and both read it.
         if etcd.get(&key).await?.is_none() {
             let made = put(key.clone(), Self::make().0.into_bytes(), 0);
             etcd.txn(request(vec![made_at(&key, 0)], vec![made])).await?;
@@ -67,7 +68,7 @@ impl ServiceId {
         Self(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// What is read becomes the name of a folder only when it is an id.
+    /// The text becomes the name of a folder, so it must be an id.
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         let is_one = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

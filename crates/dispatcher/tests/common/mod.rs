@@ -191,12 +191,12 @@ impl Worker {
     }
 }
 
-pub(crate) struct Reader {
+pub(crate) struct Consumer {
     out: mpsc::Sender<ConsumerMessage>,
     events: Streaming<ConsumerEvent>,
 }
 
-impl Reader {
+impl Consumer {
     pub(crate) async fn attach(
         at: &Running,
         job: u64,
@@ -212,9 +212,9 @@ impl Reader {
         let first = ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) };
         out.send(first).await.map_err(|_| Error::internal("closed"))?;
         let events = at.client().await?.consume(ReceiverStream::new(outbox)).await;
-        let mut reader = Self { out, events: events.map_err(|s| to_error(&s, &at.address))?.into_inner() };
-        match reader.next().await? {
-            consumer_event::Event::Attached(_) => Ok(reader),
+        let mut consumer = Self { out, events: events.map_err(|s| to_error(&s, &at.address))?.into_inner() };
+        match consumer.next().await? {
+            consumer_event::Event::Attached(_) => Ok(consumer),
             other => Err(Error::internal(format!("{other:?} and not attached"))),
         }
     }

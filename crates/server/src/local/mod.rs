@@ -11,7 +11,7 @@
 //! A process, and not threads of the trainer's: users' functions do not fight for the trainer's interpreter, what crashes
 //! crashes there, and the kernel can tell the two apart. Invariants: it never outlives its parent; it costs no job anything but
 //! the splits that it held, which others compute again; nothing of a reader waits for it. How many threads are wanted where the
-//! user does not say, the dispatcher decides (`dispatcher/state/local.rs`); what the machine cannot spare is never used. What that is, a
+//! user does not say, the dispatcher decides (`dispatcher/state/scaling/local_workers.rs`); what the machine cannot spare is never used. What that is, a
 //! reader without a local worker says, too (`machine`): which ops its own process runs is decided by it.
 
 mod files;

@@ -58,7 +58,7 @@ fn write_state(text: &mut Exposition, of: &StateFigures) {
     for ((kind, spot), price) in &of.prices {
         prices.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], *price);
     }
-    text.gauge("forebay_readers", "Readers that are attached.").is(of.readers);
+    text.gauge("forebay_readers", "Readers that are attached.").is(of.consumers_attached);
     let wait = "How long the reader that has waited longest for rows has waited.";
     text.gauge("forebay_readers_longest_wait_seconds", wait).is(of.longest_wait);
     text.gauge("forebay_splits_leased", "Splits that workers hold for readers.").is(of.splits_leased);
@@ -83,7 +83,7 @@ fn write_counts(text: &mut Exposition, of: &Counts) {
     count("forebay_leases_lapsed_total", "Leases of splits that lost workers held.", of.leases_lapsed);
     text.counter("forebay_heartbeats_refused_total", "Heartbeats of those whose session was over.")
         .with(&[("from", "worker")], of.worker_heartbeats_refused)
-        .with(&[("from", "reader")], of.reader_heartbeats_refused);
+        .with(&[("from", "reader")], of.consumer_heartbeats_refused);
 }
 
 fn write_ledger(text: &mut Exposition, of: &LedgerFigures) {
@@ -121,7 +121,7 @@ mod tests {
             jobs: vec![("running", 2)],
             workers: [(("fleet".into(), "idle"), 3)].into(),
             prices: [(("fleet".into(), true), 0.5)].into(),
-            readers: 1,
+            consumers_attached: 1,
             longest_wait: std::time::Duration::from_millis(2500),
             splits_leased: 4,
             counts: Counts::default(),

@@ -27,7 +27,7 @@ impl World<'_> {
         let (now, node) = (self.ticks(Node::Dispatcher), Node::Dispatcher);
         let is_still = self.paused(node) > self.now;
         let Some(machine) = self.dispatcher.machine.as_mut().filter(|_| !is_still) else { return };
-        let Some(ops) = machine.cut(now, &job_name(job), place) else { return };
+        let Some(ops) = machine.set_boundary(now, &job_name(job), place) else { return };
         let cuts = &mut self.dispatcher.cuts;
         if let Some(number) = cuts.jobs.iter().find(|(_, known)| **known == job).map(|(number, _)| *number) {
             cuts.forgotten.remove(&number);

@@ -1,4 +1,4 @@
-//! Kinds of workers: how many of each are wanted, how fast they are, and whose cost it is when they do nothing.
+//! Worker types: how many of each are wanted, how fast they are, and who pays for their idle time.
 
 use forebay_policy::scaling::Policy;
 use forebay_proto::KindWanted;
@@ -16,11 +16,11 @@ fn offered(policy: Policy) -> World {
     world
 }
 
-/// A worker comes, of one of the kinds.
+/// A worker of one of the types comes.
 fn come(world: &mut World, worker: usize, price: f64, spot: bool) {
     world.hello(worker);
     let session = world.workers[worker].session.expect("connected");
-    world.state.note_kind(session, Kind::new("big", price, spot).expect("a kind"));
+    world.state.note_worker_type(session, WorkerType::new("big", price, spot).expect("a kind"));
 }
 
 fn kinds(world: &World) -> Vec<KindWanted> {
@@ -32,7 +32,7 @@ fn wanted(world: &World) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn the_cheapest_kind_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
+fn the_cheapest_type_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
     let mut world = offered(Policy::Static(2));
     assert_eq!(wanted(&world), [None, None], "nobody has looked yet");
     come(&mut world, 0, 4.0, false);
@@ -51,18 +51,18 @@ fn the_cheapest_kind_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
     come(&mut world, 2, 1.0, true);
     assert_eq!(pass(&mut world, 10, 3), [Some(0), Some(2)]);
     assert_eq!(kinds(&world).iter().map(|kind| kind.workers).collect::<Vec<_>>(), [1, 2]);
-    // Another dispatcher does not know how many are wanted, until a job is looked at again.
+    // Another dispatcher does not know how many are wanted, until it has looked at a job again.
     world.state.set_offers(OFFERS.iter().map(|offer| offer.parse().expect("an offer")).collect());
     assert_eq!(wanted(&world), [None, None]);
 }
 
 #[test]
-fn a_kind_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
+fn a_type_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
     let mut world = offered(Policy::Static(2));
     come(&mut world, 0, 4.0, false);
     come(&mut world, 1, 1.0, true);
     world.attach(ENDLESS, 0, 3);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     for _ in 0..400 {
         world.half_second();
         world.spends(0, vec![Spent { job, compute_us: 400_000, rows: 8 }]);
@@ -77,18 +77,18 @@ fn a_kind_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
 fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
     let mut world = World::new();
     come(&mut world, 0, 3600.0, false);
-    // Nobody reads: it is nobody's.
+    // Nobody reads, so nobody pays.
     for _ in 0..20 {
         world.half_second();
         world.spends(0, Vec::new());
     }
-    let readers = [ENDLESS, 4];
-    readers.iter().for_each(|&reader| world.attach(reader, 0, 3));
-    let job = world.readers[ENDLESS].key.0;
+    let consumers = [ENDLESS, 4];
+    consumers.iter().for_each(|&consumer| world.attach(consumer, 0, 3));
+    let job = world.consumers[ENDLESS].key.0;
     for _ in 0..200 {
         world.half_second();
         world.spends(0, vec![Spent { job, compute_us: 300_000, rows: 5 }]);
-        readers.iter().for_each(|&reader| world.reads(reader, 500, 5));
+        consumers.iter().for_each(|&consumer| world.reads(consumer, 500, 5));
     }
     let jobs = world.state.list_jobs(world.now, None, "");
     let bills: Vec<_> = jobs.iter().flat_map(|job| &job.worked).collect();
@@ -102,14 +102,14 @@ fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
     assert_eq!(bills.len(), 2);
 }
 
-/// One large worker does for four small ones that are wanted: the job has what it wants, and is watched.
+/// One large worker stands for four small ones that are wanted: the job has what it wants, and is watched.
 #[test]
 fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
     let mut world = offered(Policy::Forebay);
     world.state.set_offers(["kind=big,price=4,threads=4"].iter().map(|o| o.parse().expect("an offer")).collect());
     world.hello(0);
     world.attach(ENDLESS, 0, 3);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     let half_second = |world: &mut World, step: u64, made: [u64; 2]| {
         world.half_second();
         for (i, rows) in made.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {

@@ -1,14 +1,14 @@
-//! Who gets what: by weight, and not from workers that a reader cannot reach.
+//! Grants: by weight and priority, and not from workers that a consumer cannot reach.
 
 use super::*;
 
 #[test]
-fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
+fn a_worker_that_a_consumer_cannot_reach_is_left_out_for_longer_and_longer() {
     let mut world = World::new();
     (0..2).for_each(|i| world.hello(i));
     let endless = 2;
     world.attach(endless, 0, 4);
-    let key = world.readers[endless].key;
+    let key = world.consumers[endless].key;
     let held = |world: &World| {
         let leases = world.state.consumer(key).expect("the reader's").leases();
         leases.iter().filter(|(_, h)| h.worker == WorkerId(1)).map(|(p, h)| (*p, h.token)).collect::<Vec<_>>()
@@ -22,8 +22,8 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     };
     for pause in [2, 4, 8].map(Duration::from_secs) {
         go_on(&mut world);
-        let session = world.readers[endless].session.expect("attached");
-        // Its splits are told one by one: that is one failure, not three.
+        let session = world.consumers[endless].session.expect("attached");
+        // Its splits are reported one by one: that is one failure, not three.
         for (position, token) in held(&world) {
             let error = Error::unavailable("silent").with(UNREACHED, "worker-0:1");
             world.input(Input::Unreachable { session, position, token, error });
@@ -38,7 +38,7 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     }
     let session = world.workers[1].session.take().expect("open");
     world.input(Input::WorkerGone { session });
-    let session = world.readers[endless].session.expect("attached");
+    let session = world.consumers[endless].session.expect("attached");
     for (position, token) in held(&world) {
         let error = Error::unavailable("silent").with(UNREACHED, "worker-0:1");
         world.input(Input::Unreachable { session, position, token, error });
@@ -58,8 +58,8 @@ fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
     world.attach(ENDLESS, 0, 100);
     world.attach(TWIN, 0, 100);
     let session = world.workers[0].session.expect("connected");
-    let leases = |world: &World, reader: usize| {
-        world.state.consumer(world.readers[reader].key).expect("a reader's").leases().len()
+    let leases = |world: &World, consumer: usize| {
+        world.state.consumer(world.consumers[consumer].key).expect("a reader's").leases().len()
     };
     for splits in [4, 8, 20] {
         world.input(Input::Want { session, splits });
@@ -69,15 +69,15 @@ fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
 }
 
 #[test]
-fn a_reader_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_minute() {
+fn a_consumer_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_minute() {
     for (cut, ends) in [(30, false), (90, true)].map(|(seconds, ends)| (Duration::from_secs(seconds), ends)) {
         let mut world = World::new();
         (0..2).for_each(|i| world.hello(i));
         world.attach(ENDLESS, 0, 4);
-        let (key, start) = (world.readers[ENDLESS].key, world.now);
+        let (key, start) = (world.consumers[ENDLESS].key, world.now);
         let mut ended = false;
         while !ended && world.now - start < cut {
-            let Some(session) = world.readers[ENDLESS].session else { break };
+            let Some(session) = world.consumers[ENDLESS].session else { break };
             for worker in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
                 world.input(Input::Want { session: worker, splits: 4 });
             }
@@ -88,7 +88,7 @@ fn a_reader_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_minut
                 world.input(Input::Unreachable { session, position, token, error });
             }
             world.pass(Duration::from_millis(250), None);
-            ended = world.state.consumer(key).expect("the reader's").reader.is_none();
+            ended = world.state.consumer(key).expect("the reader's").attached.is_none();
         }
         assert_eq!(ended, ends, "after {cut:?}");
         if ends {
@@ -105,8 +105,8 @@ fn a_job_of_a_higher_priority_gets_the_room_of_workers_as_splits_end_and_nothing
     world.hello(0);
     world.attach(ENDLESS, 0, 100);
     let session = world.workers[0].session.expect("connected");
-    let held = |world: &World, reader: usize| {
-        let job = world.readers[reader].key.0;
+    let held = |world: &World, consumer: usize| {
+        let job = world.consumers[consumer].key.0;
         world.workers[0].held.values().filter(|lease| lease.job == job).count()
     };
     world.input(Input::Want { session, splits: 4 });
@@ -116,7 +116,7 @@ fn a_job_of_a_higher_priority_gets_the_room_of_workers_as_splits_end_and_nothing
     world.flush();
     assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [4, 0], "what was granted stays");
     for (urgent, others) in [(1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)] {
-        // A split has ended: there is room for another.
+        // A split has ended, so there is room for another.
         world.input(Input::Want { session, splits: 1 });
         world.flush();
         assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [others, urgent], "its reader takes six ahead");

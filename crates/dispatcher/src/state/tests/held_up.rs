@@ -1,16 +1,16 @@
 //! Jobs that hang at a worker: what they keep of it, and that others get the rest.
 
-use super::super::held_up::JOBS_MAX;
 use super::*;
+use crate::state::leases::held_up::JOBS_MAX;
 
-/// Another job of as many splits as are wanted, and its reader. Of tenant `a` in a world with tenants, as the first.
+/// Another job of as many splits as are wanted, and its consumer. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {
     let (name, graph) = (name.to_owned(), name.to_owned());
     world.create(JobRecord { name, graph, ..record(TWIN_OF) });
-    world.readers.len() - 1
+    world.consumers.len() - 1
 }
 
-/// A worker says which jobs are held up there, and that it has room for so many splits.
+/// A worker reports which jobs are held up there, and asks for so many splits.
 fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     let session = world.workers[worker].session.expect("connected");
     let said = WorkerHeartbeat { held_up: held_up.to_vec(), ..WorkerHeartbeat::default() };
@@ -21,9 +21,9 @@ fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     world.flush();
 }
 
-/// How many splits of a reader a worker holds.
-fn held(world: &World, worker: usize, reader: usize) -> usize {
-    let (job, consumer) = world.readers[reader].key;
+/// How many splits of a consumer a worker holds.
+fn held(world: &World, worker: usize, consumer: usize) -> usize {
+    let (job, consumer) = world.consumers[consumer].key;
     world.workers[worker].held.values().filter(|lease| (lease.job, lease.consumer) == (job, consumer)).count()
 }
 
@@ -35,15 +35,15 @@ fn a_job_that_is_held_up_keeps_what_it_has_and_others_get_what_is_asked_for_besi
     world.attach(ENDLESS, 0, 100);
     says(&mut world, 0, &[], 4);
     world.attach(other, 0, 2);
-    let job = world.readers[ENDLESS].key.0;
-    assert_eq!([ENDLESS, other].map(|reader| held(&world, 0, reader)), [4, 0]);
+    let job = world.consumers[ENDLESS].key.0;
+    assert_eq!([ENDLESS, other].map(|consumer| held(&world, 0, consumer)), [4, 0]);
     says(&mut world, 0, &[job], 4);
-    assert_eq!([ENDLESS, other].map(|reader| held(&world, 0, reader)), [4, 2], "the rest is for who comes next");
+    assert_eq!([ENDLESS, other].map(|consumer| held(&world, 0, consumer)), [4, 2], "the rest is for who comes next");
     let next = create(&mut world, "next");
     world.attach(next, 0, 1);
     world.flush();
     assert_eq!(held(&world, 0, next), 1);
-    // Another worker has room for it, whatever hangs here; and here once it goes on.
+    // Another worker has room for it, whatever hangs here; and so has this one once the job continues.
     world.hello(1);
     says(&mut world, 1, &[], 3);
     assert_eq!((held(&world, 0, ENDLESS), held(&world, 1, ENDLESS)), (4, 3));
@@ -57,10 +57,10 @@ fn a_job_that_is_held_up_is_given_what_keeps_a_thread_busy() {
     let mut world = World::new();
     world.hello(0);
     world.attach(ENDLESS, 0, 100);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     says(&mut world, 0, &[job], 4);
     assert_eq!(held(&world, 0, ENDLESS), 1, "the worker has one thread");
-    // A slow source: it brings a split now and then.
+    // A slow source brings a split now and then.
     for _ in 0..3 {
         world.consume(ENDLESS);
         world.flush();
@@ -75,12 +75,12 @@ fn whatever_hangs_of_one_tenant_others_are_given_leases() {
     world.hello(0);
     let mut held_up = Vec::new();
     for i in 0..=JOBS_MAX {
-        let reader = create(&mut world, &format!("hangs {i}"));
-        world.attach(reader, 0, 100);
+        let consumer = create(&mut world, &format!("hangs {i}"));
+        world.attach(consumer, 0, 100);
         says(&mut world, 0, &held_up, 2);
         let expected = if i < JOBS_MAX { 2 } else { 0 };
-        assert_eq!(held(&world, 0, reader), expected, "of one more, when {i} hang");
-        held_up.push(world.readers[reader].key.0);
+        assert_eq!(held(&world, 0, consumer), expected, "of one more, when {i} hang");
+        held_up.push(world.consumers[consumer].key.0);
     }
     let (of_another_tenant, job) = (4, 3);
     assert_ne!(world.tenant(job).name, world.tenant(TWIN_OF).name);
@@ -98,7 +98,7 @@ fn a_worker_that_is_slow_is_given_a_split_of_another_job_though_one_hangs_there(
     says(&mut world, 0, &[], 2);
     world.state.workers.get_mut(&WorkerId(1)).expect("connected").slow = true;
     world.attach(other, 0, 4);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     says(&mut world, 0, &[], 4);
     assert_eq!(held(&world, 0, other), 0, "it has one at a time");
     says(&mut world, 0, &[job], 0);
@@ -115,7 +115,7 @@ fn a_split_that_may_end_workers_does_not_wait_for_what_hangs_and_that_goes_on_la
         world.workers[i].held.clear();
         world.pass(Duration::from_secs(6), None);
     };
-    // Two workers die of it, one after the other; another is at splits of another job.
+    // Two workers die of it, one after the other; a third computes splits of another job.
     world.attach(other, 0, 1);
     world.hello(1);
     says(&mut world, 1, &[], 1);
@@ -128,9 +128,9 @@ fn a_split_that_may_end_workers_does_not_wait_for_what_hangs_and_that_goes_on_la
     says(&mut world, 0, &[], 3);
     died(&mut world, 2);
     says(&mut world, 0, &[], 3);
-    let has = |world: &World| [ENDLESS, other].map(|reader| held(world, 0, reader));
+    let has = |world: &World| [ENDLESS, other].map(|consumer| held(world, 0, consumer));
     assert_eq!(has(&world), [3, 0], "it waits for what goes on");
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     says(&mut world, 0, &[job], 0);
     assert_eq!(has(&world), [0, 1], "and not for what hangs");
     world.consume(other);

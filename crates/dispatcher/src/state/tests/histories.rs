@@ -4,13 +4,13 @@ use super::*;
 
 impl World {
     fn step(&mut self, (kind, a, b): (u8, u8, u8)) {
-        let (w, r) = (a as usize % WORKERS, a as usize % self.readers.len());
+        let (w, r) = (a as usize % WORKERS, a as usize % self.consumers.len());
         let worker = self.workers[w].session;
-        let reader = self.readers[r].session;
-        match (kind % 16, worker, reader) {
+        let consumer = self.consumers[r].session;
+        match (kind % 16, worker, consumer) {
             (0, None, _) => self.hello(w),
             (1, None, _) => {
-                // A new process with the old one's number: it holds nothing.
+                // A new process with the old one's id holds nothing.
                 self.workers[w].held.clear();
                 self.hello(w);
             }
@@ -23,20 +23,20 @@ impl World {
             (6 | 7, _, None) => self.attach(r, u64::from(b % 3), 1 + u32::from(b % 5)),
             (6..=9, _, Some(_)) => self.consume(r),
             (10, _, Some(session)) => {
-                self.readers[r].session = None;
+                self.consumers[r].session = None;
                 self.input(Input::ConsumerGone { session });
             }
             (11, _, Some(session)) => {
-                let nth = self.readers[r].assigned.iter().nth(b as usize % 3);
+                let nth = self.consumers[r].assigned.iter().nth(b as usize % 3);
                 if let Some((position, token)) = nth.map(|(p, t)| (*p, *t)) {
                     let error = Error::unavailable("refused");
                     let error = if b % 2 == 0 { error.with(UNREACHED, "worker:1") } else { error };
                     self.input(Input::Unreachable { session, position, token, error });
                 }
             }
-            (12, _, Some(session)) if b % 3 == 0 => self.lose(r, session, u64::from(b)),
+            (12, _, Some(session)) if b % 3 == 0 => self.skip_sample(r, session, u64::from(b)),
             (12, _, Some(session)) => {
-                let epoch = self.readers[r].position.epoch + u64::from(b % 2);
+                let epoch = self.consumers[r].position.epoch + u64::from(b % 2);
                 self.input(Input::EndEpoch { session, epoch });
             }
             (13, _, _) => self.pass(Duration::from_millis(u64::from(b) * 50), Some(w).filter(|_| b % 2 == 0)),
@@ -53,13 +53,13 @@ impl World {
         }
     }
 
-    /// Everybody is well again: every split is consumed, in order.
+    /// Everyone is well again: every split is consumed, in order.
     fn heal(&mut self) {
         for i in 0..WORKERS {
             self.hello(i);
         }
-        for i in 0..self.readers.len() {
-            if let Some(session) = self.readers[i].session.take() {
+        for i in 0..self.consumers.len() {
+            if let Some(session) = self.consumers[i].session.take() {
                 self.input(Input::ConsumerGone { session });
             }
             self.attach(i, 0, 3);
@@ -67,32 +67,32 @@ impl World {
         for _ in 0..40 {
             for i in 0..WORKERS {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
-                // Where only one may compute for all readers of a tenant, it has to have the room.
+                // If only one worker may compute for all consumers of a tenant, it needs the room.
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
                 let finished = self.workers[i].held.keys().copied().collect();
                 let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
                 self.input(Input::WorkerHeartbeat { session, said });
             }
             self.flush();
-            for i in 0..self.readers.len() {
+            for i in 0..self.consumers.len() {
                 self.consume(i);
             }
         }
         self.flush();
-        for reader in &self.readers {
-            let refused = reader.refused.as_ref().map(Error::kind);
-            let job = &self.state.jobs[&reader.key.0];
+        for consumer in &self.consumers {
+            let refused = consumer.refused.as_ref().map(Error::kind);
+            let job = &self.state.jobs[&consumer.key.0];
             let (splits, epochs) = JOBS[job.record.seed as usize];
-            match splits[reader.key.1 as usize] {
+            match splits[consumer.key.1 as usize] {
                 Some(n) if epochs > 0 => {
                     let all: Vec<_> = (0..epochs).flat_map(|e| (0..n).map(move |o| Position::new(e, o))).collect();
-                    let got = &reader.consumed;
+                    let got = &consumer.consumed;
                     let ended = matches!(refused, Some(ErrorKind::Closed | ErrorKind::Data));
                     assert!(*got == all || ended, "SP-5: {got:?}, {refused:?}");
                 }
                 // A split that ended three workers is not tried again.
                 _ if refused == Some(ErrorKind::Data) => {}
-                _ => assert!(reader.consumed.len() >= 30, "SP-5: {:?} {:?}", reader.consumed, reader.refused),
+                _ => assert!(consumer.consumed.len() >= 30, "SP-5: {:?} {:?}", consumer.consumed, consumer.refused),
             }
         }
     }
@@ -112,7 +112,7 @@ proptest! {
         if twin {
             world.add_twin();
         }
-        world.local = local.then(|| (LOCAL, world.readers[0].key));
+        world.local = local.then(|| (LOCAL, world.consumers[0].key));
         for step in steps {
             world.step(step);
         }

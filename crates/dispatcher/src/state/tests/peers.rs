@@ -1,4 +1,4 @@
-//! Who is told of whom, and what they show each other.
+//! Which workers are told of each other, and the keys that they show.
 
 use forebay_proto::Peers;
 
@@ -13,7 +13,7 @@ struct Service {
 }
 
 impl Service {
-    /// One with workers that keep rows at places, and compute for tenants.
+    /// A state with workers that cache rows at these places, and compute for these tenants.
     fn of(places: &[(&str, Option<&str>)], secret: Option<[u8; 16]>) -> Self {
         let world = World::new();
         let mut service = Self { state: world.state, now: world.now, sessions: BTreeMap::new(), told: BTreeMap::new() };
@@ -40,12 +40,12 @@ impl Service {
                 place,
                 only: None,
                 local_key: JobKey::default(),
-                kind: Kind::default(),
+                worker_type: WorkerType::default(),
             },
         );
     }
 
-    /// All say that they live, long enough after they did so last to be answered.
+    /// All send a heartbeat, long enough after the last answer to be answered.
     fn beat(&mut self) {
         self.now = self.now + Timing::default().lease / 2;
         for (i, session) in self.sessions.clone() {
@@ -64,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Returns the numbers of those that each worker of these was told of.
+    /// Returns the numbers of the peers that each of these workers was told of.
     fn told(&self, workers: &[u128]) -> Vec<Vec<u128>> {
         let number = |address: &String| address[1..address.len() - 2].parse().expect("a number");
         let of = |i| self.told.get(i).map_or(Vec::new(), |told| told.addresses.iter().map(number).collect());
@@ -79,14 +79,14 @@ fn a_worker_hears_of_those_that_keep_rows_elsewhere_and_of_what_has_changed() {
     let all = [0, 1, 2, 3, 4, 5];
     assert_eq!(service.told(&all), [vec![], vec![0], vec![0], vec![2], vec![], vec![4]], "those that were there");
     service.beat();
-    // In the order of the ring, from the one that asks on. The second keeps nothing, and may ask all the same.
+    // In ring order from the asking worker on. The second caches nothing, and may ask all the same.
     assert_eq!(service.told(&all), [vec![2], vec![2, 3, 0], vec![3, 0], vec![2], vec![5], vec![4]]);
     service.told.clear();
     service.beat();
     assert!(service.told.is_empty(), "it was said");
     service.hello(2, &("b", None));
     assert_eq!(service.told(&[2]), [vec![3, 0]], "its session is another");
-    service.state.lose(service.now, WorkerId(2), &mut Vec::new());
+    service.state.lose_worker(service.now, WorkerId(2), &mut Vec::new());
     service.sessions.remove(&2);
     service.beat();
     assert_eq!(service.told(&[0, 1, 3]), [vec![], vec![3, 0], vec![]]);

@@ -1,9 +1,9 @@
-//! Splits that end workers: what counts as a death, and what follows from three.
+//! Poison splits: what counts as a death, and what follows from three deaths.
 
 use super::*;
 
-/// Three workers, one after the other, take the first split of a reader and are lost; with `noticed`, its reader says
-/// first that it cannot fetch the split.
+/// Three workers, one after the other, get the first split of a consumer and are lost; with `noticed`, its consumer
+/// first reports that it cannot fetch the split.
 fn lose_three(noticed: bool) -> World {
     let mut world = World::new();
     world.attach(ENDLESS, 0, 1);
@@ -13,9 +13,9 @@ fn lose_three(noticed: bool) -> World {
         world.input(Input::Want { session, splits: 1 });
         world.flush();
         if noticed {
-            let reader = &mut world.readers[ENDLESS];
-            let (position, token) = reader.assigned.pop_first().expect("the first split");
-            let (session, error) = (reader.session.expect("attached"), Error::unavailable("reset"));
+            let consumer = &mut world.consumers[ENDLESS];
+            let (position, token) = consumer.assigned.pop_first().expect("the first split");
+            let (session, error) = (consumer.session.expect("attached"), Error::unavailable("reset"));
             world.input(Input::Unreachable { session, position, token, error });
         }
         world.input(Input::WorkerGone { session });
@@ -28,10 +28,10 @@ fn a_split_that_ended_three_workers_is_given_up_when_they_have_stayed_away() {
     for noticed in [false, true] {
         let mut world = lose_three(noticed);
         world.pass(Duration::from_millis(4900), None);
-        assert!(world.readers[ENDLESS].refused.is_none(), "they may come back");
+        assert!(world.consumers[ENDLESS].refused.is_none(), "they may come back");
         world.pass(Duration::from_millis(200), None);
         world.flush();
-        let error = world.readers[ENDLESS].refused.clone().expect("it is given up");
+        let error = world.consumers[ENDLESS].refused.clone().expect("it is given up");
         assert_eq!((error.kind(), error.get("fault")), (ErrorKind::Data, Some("poison")), "{error}");
         let dead: Vec<_> = (0..WORKERS).map(|i| format!("{:032x} at worker-{i}:1", i + 1)).collect();
         assert_eq!(error.get("workers"), Some(&*dead.join(", ")));
@@ -48,16 +48,16 @@ fn a_worker_that_comes_back_was_not_ended_by_a_split() {
     let session = world.workers[1].session.expect("said hello");
     world.input(Input::Want { session, splits: 1 });
     world.flush();
-    assert!(world.readers[ENDLESS].refused.is_none());
+    assert!(world.consumers[ENDLESS].refused.is_none());
     assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
 }
 
 #[test]
 fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
     let mut world = World::new();
-    let readers = [0, ENDLESS];
-    for reader in readers {
-        world.attach(reader, 0, 1);
+    let consumers = [0, ENDLESS];
+    for consumer in consumers {
+        world.attach(consumer, 0, 1);
     }
     world.hello(0);
     let mut last = world.workers[0].session.expect("said hello");
@@ -68,14 +68,14 @@ fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
         world.hello(i);
         let session = world.workers[i].session.expect("said hello");
         world.input(Input::Want { session, splits: 2 });
-        for reader in readers {
-            let reader = &mut world.readers[reader];
-            let (position, token) = reader.assigned.pop_first().expect("the first split");
-            let (session, error) = (reader.session.expect("attached"), Error::unavailable("reset"));
+        for consumer in consumers {
+            let consumer = &mut world.consumers[consumer];
+            let (position, token) = consumer.assigned.pop_first().expect("the first split");
+            let (session, error) = (consumer.session.expect("attached"), Error::unavailable("reset"));
             world.input(Input::Unreachable { session, position, token, error });
             world.flush();
         }
-        // The readers were faster.
+        // The consumers noticed first.
         world.input(Input::WorkerGone { session: last });
         world.flush();
         last = session;
@@ -84,7 +84,7 @@ fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
 }
 
 #[test]
-fn a_worker_that_goes_on_was_not_ended_by_what_its_reader_could_not_fetch() {
+fn a_worker_that_goes_on_was_not_ended_by_what_its_consumer_could_not_fetch() {
     let mut world = World::new();
     world.attach(ENDLESS, 0, 1);
     for i in 0..WORKERS {
@@ -92,9 +92,9 @@ fn a_worker_that_goes_on_was_not_ended_by_what_its_reader_could_not_fetch() {
         let session = world.workers[i].session.expect("said hello");
         world.input(Input::Want { session, splits: 1 });
         world.flush();
-        let reader = &mut world.readers[ENDLESS];
-        let (position, token) = reader.assigned.pop_first().expect("the first split");
-        let (session, error) = (reader.session.expect("attached"), Error::unavailable("reset"));
+        let consumer = &mut world.consumers[ENDLESS];
+        let (position, token) = consumer.assigned.pop_first().expect("the first split");
+        let (session, error) = (consumer.session.expect("attached"), Error::unavailable("reset"));
         world.input(Input::Unreachable { session, position, token, error });
     }
     let session = world.workers[0].session.expect("said hello");
@@ -103,6 +103,6 @@ fn a_worker_that_goes_on_was_not_ended_by_what_its_reader_could_not_fetch() {
     assert!(world.workers.iter().all(|w| w.held.is_empty()), "they may be dead");
     world.pass(Duration::from_millis(500), None);
     world.flush();
-    assert!(world.readers[ENDLESS].refused.is_none());
+    assert!(world.consumers[ENDLESS].refused.is_none());
     assert_eq!(world.workers[0].held.len(), 1, "they are not: it is tried again");
 }

@@ -1,15 +1,15 @@
-//! Which jobs leave, and what stays of them.
+//! Which jobs are removed, and what stays of them.
 
 use super::*;
 use crate::options::Retention;
 
 const EMPTY: usize = 2;
-/// Longer than a reader may take to come back.
+/// Longer than a consumer may take to come back.
 const MOMENT: Duration = Duration::from_secs(11);
 
 fn world(jobs: usize, age: Duration) -> World {
     let mut world = World::new();
-    // Those that the model begins with are not looked at.
+    // The jobs that the model begins with are removed.
     let names: Vec<_> = world.state.jobs.values().map(|job| job.record.name.clone()).collect();
     for name in names {
         let mut out = Vec::new();
@@ -17,18 +17,18 @@ fn world(jobs: usize, age: Duration) -> World {
         world.state.forget_job("", &name, &mut out).expect("it is over");
         world.take(out);
     }
-    world.readers.clear();
+    world.consumers.clear();
     world.state.set_retention(Retention { jobs, age, ..Retention::default() });
     world
 }
 
 /// Reads a job to its end, and leaves.
 fn finish(world: &mut World, name: &str) {
-    let at = world.readers.len();
+    let at = world.consumers.len();
     world.create(JobRecord { name: name.to_owned(), ..record(EMPTY) });
     world.attach(at, 0, 1);
     world.consume(at);
-    let session = world.readers[at].session.take().expect("attached");
+    let session = world.consumers[at].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
 }
 
@@ -40,14 +40,14 @@ fn names(world: &World) -> Vec<&str> {
 fn the_last_jobs_that_are_over_stay_and_the_others_leave_the_ledger_too() {
     let mut world = world(2, Duration::from_secs(3600));
     finish(&mut world, "1");
-    let cancelled = world.readers.len();
+    let cancelled = world.consumers.len();
     world.create(JobRecord { name: "2".to_owned(), ..record(ENDLESS + 1) });
     world.attach(cancelled, 0, 1);
     let mut out = Vec::new();
     world.state.cancel(world.now, "", "2", &mut out).expect("it goes on");
     world.take(out);
-    world.readers[cancelled].session = None;
-    // It goes on, and nobody reads it.
+    world.consumers[cancelled].session = None;
+    // It is unfinished, and nobody reads it.
     world.create(JobRecord { name: "unread".to_owned(), ..record(ENDLESS + 1) });
     world.pass(MOMENT, None);
     assert_eq!(names(&world), ["1", "2", "unread"], "no more than two of them are over");
@@ -57,7 +57,7 @@ fn the_last_jobs_that_are_over_stay_and_the_others_leave_the_ledger_too() {
     world.pass(MOMENT, None);
     assert_eq!(names(&world), ["2", "unread", "3"]);
     assert_eq!(world.state.figures(world.now).counts.jobs_forgotten, JOBS.len() as u64 + 1);
-    world.readers.clear();
+    world.consumers.clear();
     world.check_replay();
     assert_eq!(world.disk.jobs.len(), 3);
     finish(&mut world, "1");
@@ -71,7 +71,7 @@ fn what_nobody_reads_leaves_after_a_while_and_what_is_read_never() {
     for name in ["unread", "read"] {
         world.create(JobRecord { name: name.to_owned(), ..record(ENDLESS + 1) });
     }
-    let read = world.readers.len() - 1;
+    let read = world.consumers.len() - 1;
     world.attach(read, 0, 1);
     world.pass(Duration::from_secs(29), None);
     assert_eq!(names(&world), ["over", "unread", "read"]);
@@ -79,13 +79,13 @@ fn what_nobody_reads_leaves_after_a_while_and_what_is_read_never() {
     assert_eq!(names(&world), ["read"]);
     world.pass(Duration::from_secs(60), None);
     assert_eq!(names(&world), ["read"]);
-    let session = world.readers[read].session.take().expect("attached");
+    let session = world.consumers[read].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
     world.pass(Duration::from_secs(29), None);
     assert_eq!(names(&world), ["read"], "since its reader left");
     world.pass(Duration::from_secs(2), None);
     assert_eq!(names(&world), [""; 0]);
-    world.readers.clear();
+    world.consumers.clear();
     world.check_replay();
 }
 
@@ -107,10 +107,10 @@ fn each_tenant_keeps_its_own() {
 #[test]
 fn a_job_is_forgotten_when_it_is_over_and_its_tenant_says_so() {
     let mut world = world(100, Duration::from_secs(3600));
-    let reader = world.readers.len();
+    let consumer = world.consumers.len();
     world.create(JobRecord { name: "job".to_owned(), ..record(ENDLESS + 1) });
     world.hello(0);
-    world.attach(reader, 0, 1);
+    world.attach(consumer, 0, 1);
     let session = world.workers[0].session.expect("connected");
     world.input(Input::Want { session, splits: 4 });
     world.flush();
@@ -123,7 +123,7 @@ fn a_job_is_forgotten_when_it_is_over_and_its_tenant_says_so() {
     world.state.forget_job("", "job", &mut out).expect("it is over");
     world.take(out);
     assert_eq!(kind(world.state.forget_job("", "job", &mut Vec::new())), ErrorKind::NotFound, "it is gone");
-    world.readers.clear();
+    world.consumers.clear();
     world.check_replay();
     assert!(world.workers[0].held.is_empty() && world.disk.grants.is_empty() && world.disk.jobs.is_empty());
 }
@@ -135,20 +135,20 @@ fn jobs_that_were_left_unfinished_are_as_many_as_those_that_are_over() {
     for name in ["1", "2", "3", "4"] {
         world.create(JobRecord { name: name.to_owned(), ..record(ENDLESS + 1) });
     }
-    let read = world.readers.len() - 4;
+    let read = world.consumers.len() - 4;
     world.attach(read, 0, 1);
     world.pass(Duration::from_secs(3590), None);
     assert_eq!(names(&world), ["over", "1", "2", "3", "4"], "their readers may come back");
     world.pass(MOMENT, None);
     assert_eq!(names(&world), ["over", "1", "3", "4"], "one is read, and two are left");
-    world.readers.clear();
+    world.consumers.clear();
     world.check_replay();
 }
 
 #[test]
-fn a_job_that_is_read_to_its_end_is_forgotten_once_its_readers_have_left() {
+fn a_job_that_is_read_to_its_end_is_forgotten_once_its_consumers_have_left() {
     let mut world = world(100, Duration::from_secs(3600));
-    let at = world.readers.len();
+    let at = world.consumers.len();
     world.create(JobRecord { name: "job".to_owned(), ..record(EMPTY) });
     world.attach(at, 0, 1);
     world.consume(at);

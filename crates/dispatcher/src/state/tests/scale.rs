@@ -1,4 +1,4 @@
-//! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's way.
+//! Scaling: reports reach the policy, decisions are kept and shown, and tenants do not affect each other.
 
 use forebay_policy::scaling::Policy;
 use forebay_proto::Caching;
@@ -6,24 +6,25 @@ use forebay_proto::Caching;
 use super::*;
 use crate::options::Scaling;
 
-/// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one row.
-fn half_second(world: &mut World, readers: &[usize], workers: usize) {
-    half_second_of(world, readers, workers, 20);
+/// Half a second of a trainer with steps of 20 ms, and of workers with one thread that take 80 ms for a batch of one
+/// row.
+fn half_second(world: &mut World, consumers: &[usize], workers: usize) {
+    half_second_of(world, consumers, workers, 20);
 }
 
-pub(super) fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u64) {
+pub(super) fn half_second_of(world: &mut World, consumers: &[usize], workers: usize, step: u64) {
     world.half_second();
     let batches = (6 * workers as u64).min(500 / step);
     for i in 0..workers {
-        let spent = readers.iter().map(|&r| Spent {
-            job: world.readers[r].key.0,
+        let spent = consumers.iter().map(|&r| Spent {
+            job: world.consumers[r].key.0,
             compute_us: batches * 80_000 / workers as u64,
             rows: batches / workers as u64,
         });
         let spent = spent.collect();
         world.spends(i, spent);
     }
-    for &r in readers {
+    for &r in consumers {
         world.reads(r, batches * step, batches);
     }
 }
@@ -47,7 +48,7 @@ fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
     assert!(jobs[0].decisions[1].reason.starts_with("5 workers: the trainer takes 50.00 batches/s"), "{jobs:?}");
     let json: serde_json::Value = serde_json::from_str(&jobs[0].decisions[1].json).expect("JSON");
     assert_eq!(json["rule"], "demand");
-    // Whether five are right nobody knows, so a dispatcher that restarts says that it does not: nobody is sent away.
+    // It is unknown whether five are right, so a restarted dispatcher says so, and no worker is ended.
     world.crash();
     assert_eq!(world.state.wanted(world.now).wanted, 0);
 }
@@ -76,7 +77,7 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
     let mut world = World::with(true);
     world.hello(1);
     world.attach(0, 0, 3);
-    let job = world.readers[0].key.0;
+    let job = world.consumers[0].key.0;
     let session = world.workers[1].session.expect("connected");
     let beat = |job| {
         let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
@@ -85,7 +86,7 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
     };
     world.input(beat(job));
     assert_eq!(world.state.spent_us, 7);
-    world.input(beat(world.readers[3].key.0));
+    world.input(beat(world.consumers[3].key.0));
     world.input(beat(999));
     assert_eq!(world.state.spent_us, 7);
     let told =
@@ -114,15 +115,15 @@ fn the_most_holds_for_all_jobs_together_and_decisions_are_bounded() {
 fn jobs_that_share_workers_see_that_they_have_what_they_want() {
     let mut world = World::new();
     (0..2).for_each(|i| world.hello(i));
-    let readers = [ENDLESS, 4];
-    readers.iter().for_each(|&r| world.attach(r, 0, 3));
+    let consumers = [ENDLESS, 4];
+    consumers.iter().for_each(|&r| world.attach(r, 0, 3));
     // Each takes 10 batches/s and waits for none; a worker makes 12.
     for _ in 0..60 {
         world.half_second();
-        for (worker, reader) in readers.into_iter().enumerate() {
-            let job = world.readers[reader].key.0;
+        for (worker, consumer) in consumers.into_iter().enumerate() {
+            let job = world.consumers[consumer].key.0;
             world.spends(worker, vec![Spent { job, compute_us: 400_000, rows: 5 }]);
-            world.reads(reader, 500, 5);
+            world.reads(consumer, 500, 5);
         }
     }
     assert_eq!(world.state.wanted(world.now).wanted, 2, "one each");
@@ -138,9 +139,9 @@ fn jobs_that_share_workers_see_that_they_have_what_they_want() {
 fn nonsense_that_a_worker_says_of_its_time_is_bounded_as_it_comes() {
     let mut world = World::new();
     world.hello(0);
-    let job = world.readers[ENDLESS].key.0;
+    let job = world.consumers[ENDLESS].key.0;
     (0..2).for_each(|_| world.spends(0, vec![Spent { job, compute_us: u64::MAX, rows: u64::MAX }]));
-    assert_eq!(world.state.spent_us, 2 * crate::state::load::SAID_MAX, "others' busy time is still told from it");
-    let billed = world.state.jobs[&job].bill.told();
-    assert_eq!(billed[0].seconds, 2.0 * crate::state::load::SAID_MAX as f64 / 1e6);
+    assert_eq!(world.state.spent_us, 2 * crate::state::limits::REPORTED_MAX, "others' busy time is still told from it");
+    let billed = world.state.jobs[&job].cost.status();
+    assert_eq!(billed[0].seconds, 2.0 * crate::state::limits::REPORTED_MAX as f64 / 1e6);
 }

@@ -1,4 +1,4 @@
-//! Tenants: what is another's does not exist, quotas, workers of one tenant.
+//! Tenants: another tenant's objects do not exist, quotas, workers of one tenant.
 
 use super::*;
 
@@ -7,8 +7,8 @@ fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
     let mut world = World::with(true);
     let mut attach = |key: ConsumerKey, name: &str| {
         let tenant = Tenant { name: name.into(), ..Tenant::default() };
-        let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
-        let attachment = Attachment { tenant, lost, ..attachment(world.session(), key) };
+        let skipped = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
+        let attachment = Attachment { tenant, skipped, ..attachment(world.session(), key) };
         let mut out = Vec::new();
         world.state.handle(world.now, Input::Attach(attachment), &mut out);
         out
@@ -84,13 +84,13 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         place: "".into(),
         only: None,
         local_key: JobKey::default(),
-        kind: Kind::default(),
+        worker_type: WorkerType::default(),
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
 }
 
-/// Each tick looked at each of them, twenty times a second.
+/// A regression test: each tick looked at all of them, twenty times a second.
 #[test]
 fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     let mut world = World::with(false);
@@ -99,12 +99,12 @@ fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     let create = world.state.create(world.now, wide, &[None; 1 << 16], Quota::default(), &mut out);
     let key = (create.expect("a new name").id, 65_535);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.attended_of(key.0).count(), 0);
+    assert_eq!(world.state.active_consumers_of(key.0).count(), 0);
     let session = world.session();
     world.state.handle(world.now, Input::Attach(attachment(session, key)), &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.attended_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);
+    assert_eq!(world.state.active_consumers_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);
     world.state.handle(world.now, Input::ConsumerGone { session }, &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.attended_of(key.0).count(), 0);
+    assert_eq!(world.state.active_consumers_of(key.0).count(), 0);
 }

@@ -1,6 +1,6 @@
-//! A model of workers, readers, disk and crashes around the state.
+//! A model of workers, consumers, disk and crashes around the state.
 //!
-//! It uses the outbox that the actor uses, so what is lost in a crash is what would be.
+//! It uses the actor's outbox, so a crash loses what a real crash would.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
 };
 
-use super::super::{Attachment, Effect, Input, Kind, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+use crate::state::{Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::tenant::{Quota, Tenant};
 
 pub(super) const WORKERS: usize = 3;
-/// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
+/// Splits in an epoch of each consumer, and epochs: shared, endless, empty, and endlessly many epochs.
 pub(super) const JOBS: [(&[Option<u64>], u64); 4] =
     [(&[Some(3), Some(2)], 3), (&[None], 1), (&[Some(0)], 2), (&[Some(1)], 0)];
-/// The reader of a job without end.
+/// The consumer of a job without end.
 pub(super) const ENDLESS: usize = 2;
 
 pub(super) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     Ok(JOBS[record.seed as usize].0.to_vec())
 }
 
-/// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each tenant.
+/// In a world with tenants: the tenant of each job, the tenant that each worker serves, and the quota of workers.
 pub(super) const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
 /// A job with the samples of this one may be added.
 pub(super) const TWIN_OF: usize = 1;
-/// Its reader.
+/// The consumer of that job.
 pub(super) const TWIN: usize = 5;
-/// The worker that may be a local one: of the first reader, whose tenant it serves.
+/// The worker that may be the local one of the first consumer, whose tenant it serves.
 pub(super) const LOCAL: usize = 1;
-/// What it shows, and what readers say that local workers show.
+/// The key that it and consumers show.
 pub(super) const LOCAL_KEY: [u8; 16] = [7; 16];
-/// A reader of the default tenant that begins at the start, and has room for one split.
+/// The attachment of a consumer without a tenant, at the start, with a window of one split.
 pub(super) fn attachment(session: SessionId, consumer: ConsumerKey) -> Attachment {
     let local_key = JobKey::from_bytes(&LOCAL_KEY);
     Attachment { session, consumer, window: 1, local_key, ..Attachment::default() }
@@ -77,26 +77,27 @@ pub(super) fn record(job: usize) -> JobRecord {
 pub(super) struct WorkerModel {
     pub(super) session: Option<SessionId>,
     pub(super) held: BTreeMap<u64, Lease>,
-    /// What it was told last of samples that are lost.
-    pub(super) lost: BTreeSet<(Position, u64)>,
+    /// The skipped samples that it was last told of.
+    pub(super) skipped: BTreeSet<(Position, u64)>,
 }
 
-pub(super) struct ReaderModel {
+pub(super) struct ConsumerModel {
     pub(super) key: ConsumerKey,
     pub(super) session: Option<SessionId>,
     pub(super) position: Position,
     pub(super) assigned: BTreeMap<Position, u64>,
     pub(super) consumed: Vec<Position>,
-    /// What it has left out; and what of that it was told is recorded.
-    pub(super) lost: Vec<(Position, u64)>,
+    /// The samples that it left out, and those of them that it was told are recorded.
+    pub(super) skipped: Vec<(Position, u64)>,
     pub(super) recorded: BTreeSet<(Position, u64)>,
     pub(super) refused: Option<Error>,
-    /// What it was told that all have, where epochs end together, and who it waits for in vain.
+    /// The floors that it got where epochs end together, and the missing consumers that were named to it.
     pub(super) floors: Vec<forebay_proto::Floor>,
     pub(super) missing: Vec<(u32, Option<u64>)>,
 }
 
-/// What is said of half a second by a reader whose steps took so long in all, and that waited for the rest; a batch has one row.
+/// The heartbeat for half a second of a consumer with so much step time; it waited for the rest, and a batch has one
+/// row.
 pub(super) fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat {
     ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ..ConsumerHeartbeat::default() }
 }
@@ -104,15 +105,15 @@ pub(super) fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat 
 pub(super) struct World {
     pub(super) state: State,
     pub(super) now: Ticks,
-    /// Whether jobs and workers are of tenants.
+    /// Whether jobs and workers have tenants.
     pub(super) tenants: bool,
-    /// A local worker, and its reader.
+    /// A local worker, and its consumer.
     pub(super) local: Option<(usize, ConsumerKey)>,
     pub(super) outbox: Outbox<Effect>,
     pub(super) writing: VecDeque<crate::records::Batch>,
     pub(super) disk: Ledger,
     pub(super) workers: Vec<WorkerModel>,
-    pub(super) readers: Vec<ReaderModel>,
+    pub(super) consumers: Vec<ConsumerModel>,
     pub(super) sessions: u64,
     pub(super) token_seen: u64,
 }
@@ -134,7 +135,7 @@ impl World {
             writing: VecDeque::new(),
             disk: Ledger::default(),
             workers: (0..WORKERS).map(|_| WorkerModel::default()).collect(),
-            readers: Vec::new(),
+            consumers: Vec::new(),
             sessions: 0,
             token_seen: 0,
         };
@@ -154,23 +155,23 @@ impl World {
         let record = JobRecord { tenant, ..record };
         let id = self.state.create(self.now, record, consumers, Quota::default(), &mut out).expect("a new name").id;
         self.take(out);
-        let reader = |i| ReaderModel {
+        let consumer = |i| ConsumerModel {
             key: (id, i as u32),
             session: None,
             position: Position::default(),
             assigned: BTreeMap::new(),
             consumed: Vec::new(),
-            lost: Vec::new(),
+            skipped: Vec::new(),
             recorded: BTreeSet::new(),
             refused: None,
             floors: Vec::new(),
             missing: Vec::new(),
         };
-        self.readers.extend((0..consumers.len()).map(reader));
+        self.consumers.extend((0..consumers.len()).map(consumer));
         self.flush();
     }
 
-    /// Whose a job is.
+    /// The tenant of a job.
     pub(super) fn tenant(&self, job: usize) -> Tenant {
         if !self.tenants {
             return Tenant::default();
@@ -209,7 +210,7 @@ impl World {
         self.writing.extend(self.outbox.next(self.now));
     }
 
-    /// The disk finishes the batch that it is at.
+    /// The disk finishes the current batch.
     pub(super) fn write(&mut self) {
         let Some(batch) = self.writing.pop_front() else { return };
         self.disk.apply(&batch);
@@ -231,28 +232,28 @@ impl World {
         match effect {
             Effect::Worker(session, event) => self.deliver_worker(session, event),
             Effect::Consumer(session, consumer_event::Event::Assigned(a)) => {
-                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
-                    reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
+                if let Some(consumer) = self.consumers.iter_mut().find(|r| r.session == Some(session)) {
+                    consumer.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
                 }
             }
             Effect::Consumer(session, consumer_event::Event::Floor(floor)) => {
-                self.readers.iter_mut().filter(|r| r.session == Some(session)).for_each(|r| r.floors.push(floor));
+                self.consumers.iter_mut().filter(|r| r.session == Some(session)).for_each(|r| r.floors.push(floor));
             }
             Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)) => {
-                let readers = self.readers.iter_mut().filter(|r| r.session == Some(session));
-                readers.for_each(|r| r.missing = reply.missing.iter().map(|m| (m.consumer, m.epoch)).collect());
+                let consumers = self.consumers.iter_mut().filter(|r| r.session == Some(session));
+                consumers.for_each(|r| r.missing = reply.missing.iter().map(|m| (m.consumer, m.epoch)).collect());
             }
             Effect::Consumer(session, consumer_event::Event::Recorded(recorded)) => {
-                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
-                    reader.recorded.extend(&reader.lost[..recorded.number as usize]);
+                if let Some(consumer) = self.consumers.iter_mut().find(|r| r.session == Some(session)) {
+                    consumer.recorded.extend(&consumer.skipped[..recorded.number as usize]);
                     let on_disk =
-                        |(p, sample): &(Position, u64)| self.disk.lost.contains_key(&(reader.key, *p, *sample, 0));
-                    assert!(reader.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
+                        |(p, sample): &(Position, u64)| self.disk.skipped.contains_key(&(consumer.key, *p, *sample, 0));
+                    assert!(consumer.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
                 }
             }
             Effect::End(session, error) => {
-                for reader in self.readers.iter_mut().filter(|r| r.session == Some(session)) {
-                    (reader.session, reader.refused) = (None, Some(error.clone()));
+                for consumer in self.consumers.iter_mut().filter(|r| r.session == Some(session)) {
+                    (consumer.session, consumer.refused) = (None, Some(error.clone()));
                 }
                 self.workers.iter_mut().filter(|w| w.session == Some(session)).for_each(|w| w.session = None);
             }
@@ -268,10 +269,10 @@ impl World {
                 assert!(lease.token < self.disk.next_token, "a lease was heard of before it was durable");
                 self.token_seen = lease.token;
                 let at = Position::new(lease.epoch, lease.ordinal);
-                let reader = self.readers.iter().find(|r| r.key == (lease.job, lease.consumer));
+                let consumer = self.consumers.iter().find(|r| r.key == (lease.job, lease.consumer));
                 let known =
-                    reader.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
-                let told = std::mem::take(&mut worker.lost);
+                    consumer.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
+                let told = std::mem::take(&mut worker.skipped);
                 assert!(
                     known.into_iter().all(|s| told.contains(&(at, s))),
                     "SP-7: a worker was not told what was lost"
@@ -279,7 +280,7 @@ impl World {
                 worker.held.insert(lease.token, lease);
             }
             worker_event::Event::Lost(lost) => {
-                worker.lost = lost.samples.iter().map(|l| (Position::new(l.epoch, l.ordinal), l.sample)).collect();
+                worker.skipped = lost.samples.iter().map(|l| (Position::new(l.epoch, l.ordinal), l.sample)).collect();
             }
             worker_event::Event::Revoke(revoke) => drop(worker.held.remove(&revoke.token)),
             worker_event::Event::Consumed(c) => worker.held.retain(|_, l| {
@@ -306,47 +307,47 @@ impl World {
             place: Arc::from(""),
             only,
             local_key: JobKey::from_bytes(&LOCAL_KEY),
-            kind: Kind::default(),
+            worker_type: WorkerType::default(),
         });
     }
 
     pub(super) fn attach(&mut self, i: usize, back: u64, window: u32) {
         let session = self.session();
-        let reader = &mut self.readers[i];
-        let resume = !reader.consumed.is_empty();
+        let consumer = &mut self.consumers[i];
+        let resume = !consumer.consumed.is_empty();
         for _ in 0..back {
-            reader.position = reader.consumed.pop().unwrap_or_default();
+            consumer.position = consumer.consumed.pop().unwrap_or_default();
         }
-        reader.assigned.clear();
-        (reader.session, reader.refused) = (Some(session), None);
-        let (consumer, position) = (reader.key, reader.position);
+        consumer.assigned.clear();
+        (consumer.session, consumer.refused) = (Some(session), None);
+        let (consumer, position) = (consumer.key, consumer.position);
         let tenant = self.tenant(consumer.0 as usize - 1);
         self.input(Input::Attach(Attachment { tenant, position, resume, window, ..attachment(session, consumer) }));
     }
 
-    /// A reader consumes the split at its position, if it was told who holds it.
+    /// A consumer consumes the split at its position, if it was told of the lease.
     pub(super) fn consume(&mut self, i: usize) {
-        let reader = &mut self.readers[i];
-        let (job, c) = (&JOBS[self.state.jobs[&reader.key.0].record.seed as usize], reader.key.1 as usize);
+        let consumer = &mut self.consumers[i];
+        let (job, c) = (&JOBS[self.state.jobs[&consumer.key.0].record.seed as usize], consumer.key.1 as usize);
         let splits = job.0[c];
         if splits == Some(0) {
-            reader.position = Position::new(job.1, 0);
-        } else if reader.assigned.remove(&reader.position).is_some() {
-            reader.consumed.push(reader.position);
-            let next = Position::new(reader.position.epoch, reader.position.ordinal + 1);
-            reader.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
+            consumer.position = Position::new(job.1, 0);
+        } else if consumer.assigned.remove(&consumer.position).is_some() {
+            consumer.consumed.push(consumer.position);
+            let next = Position::new(consumer.position.epoch, consumer.position.ordinal + 1);
+            consumer.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
         }
-        if let (Some(session), position) = (reader.session, reader.position) {
+        if let (Some(session), position) = (consumer.session, consumer.position) {
             self.input(Input::Ack { session, position });
         }
     }
 
-    /// A reader leaves out a sample of the split that it is at.
-    pub(super) fn lose(&mut self, r: usize, session: SessionId, sample: u64) {
-        let Position { epoch, ordinal } = self.readers[r].position;
+    /// A consumer leaves out a sample of its current split.
+    pub(super) fn skip_sample(&mut self, r: usize, session: SessionId, sample: u64) {
+        let Position { epoch, ordinal } = self.consumers[r].position;
         let error = Error::data("a bad record").to_json();
-        self.readers[r].lost.push((Position { epoch, ordinal }, sample));
-        // It says all of them again, as a client does whose session broke.
+        self.consumers[r].skipped.push((Position { epoch, ordinal }, sample));
+        // It reports all of them again, as a client does in a new session.
         let said = |(p, sample): &(Position, u64)| LostSample {
             epoch: p.epoch,
             ordinal: p.ordinal,
@@ -354,46 +355,46 @@ impl World {
             repetition: 0,
             error: error.clone(),
         };
-        let samples: Vec<_> = self.readers[r].lost.iter().map(said).collect();
-        self.input(Input::Lost { session, number: samples.len() as u64, samples });
+        let samples: Vec<_> = self.consumers[r].skipped.iter().map(said).collect();
+        self.input(Input::Skipped { session, number: samples.len() as u64, samples });
     }
 
-    /// The process dies: what was not durable, and what was not said, is lost. Everybody's connection breaks.
+    /// The process dies: everything that was not durable or not sent is lost, and all connections break.
     pub(super) fn crash(&mut self) {
         self.now = self.now + Duration::from_millis(1);
         (self.outbox, self.writing) = (Outbox::default(), VecDeque::new());
         self.workers.iter_mut().for_each(|w| w.session = None);
-        self.readers.iter_mut().for_each(|r| r.session = None);
+        self.consumers.iter_mut().for_each(|r| r.session = None);
         let mut out = Vec::new();
         self.state = State::recover(Timing::default(), self.now, &self.disk, splits, &mut out).expect("readable");
         self.state.check().expect("after recovering");
         self.take(out);
     }
 
-    /// Time passes, in ticks; those who live say so.
+    /// Time passes, in ticks; all live peers send heartbeats, except the `silent` worker.
     pub(super) fn pass(&mut self, by: Duration, silent: Option<usize>) {
         for _ in 0..by.as_millis() / 50 {
             self.now = self.now + Duration::from_millis(50);
             for i in (0..WORKERS).filter(|i| Some(*i) != silent) {
                 if let Some(session) = self.workers[i].session {
-                    // One of them says which splits it has finished: the even ones.
+                    // One worker reports the even splits as finished.
                     let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
                     let finished = finished.collect();
-                    // Another, what an op of a job does.
+                    // Another one reports an op of a job.
                     let rows = OpSpent { rows_in: 1, ..OpSpent::default() };
                     let ops = if i == 0 { vec![JobOps { job: 1, ops: vec![rows] }] } else { Vec::new() };
                     let said = WorkerHeartbeat { finished, ops, ..WorkerHeartbeat::default() };
                     self.input(Input::WorkerHeartbeat { session, said });
                 }
             }
-            for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
+            for session in self.consumers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
                 self.input(Input::ConsumerHeartbeat { session, said: ConsumerHeartbeat::default() });
             }
             self.input(Input::Tick);
         }
     }
 
-    /// Half a second passes, in ticks, and nobody says anything.
+    /// Half a second passes, in ticks, without any message.
     pub(super) fn half_second(&mut self) {
         for _ in 0..10 {
             self.now = self.now + Duration::from_millis(50);
@@ -406,18 +407,18 @@ impl World {
         self.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
     }
 
-    pub(super) fn reads(&mut self, reader: usize, step_ms: u64, batches: u64) {
-        let session = self.readers[reader].session.expect("connected");
+    pub(super) fn reads(&mut self, consumer: usize, step_ms: u64, batches: u64) {
+        let session = self.consumers[consumer].session.expect("connected");
         self.input(Input::ConsumerHeartbeat { session, said: half_second_read(step_ms, batches) });
     }
 
-    /// SP-6: what was written is what there is.
+    /// SP-6: the ledger on disk is this state.
     pub(super) fn check_replay(&mut self) {
         self.flush();
         self.state.check_written(&self.disk).expect("as it is");
         let again = State::recover(Timing::default(), self.now, &self.disk, splits, &mut Vec::new()).expect("readable");
         again.check_written(&self.disk).expect("as it is recovered");
-        // SP-1, as the workers see it: who is connected holds what is leased to it, and nothing else.
+        // SP-1, as seen by the workers: a connected worker holds exactly what is leased to it.
         for (i, worker) in self.workers.iter().enumerate().filter(|(_, w)| w.session.is_some()) {
             let leased = self.state.workers[&WorkerId(i as u128 + 1)].leases.keys();
             assert!(worker.held.keys().eq(leased), "SP-1: worker {i} holds {:?}", worker.held.keys());

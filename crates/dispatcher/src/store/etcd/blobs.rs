@@ -1,8 +1,9 @@
-//! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
+//! Blobs in etcd, in parts. They are named by their content, so two writers of a blob write the same, and no blob is
+//! ever changed.
 //!
-//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`). Those
-//! of each tenant lie under its name. An etcd that is silent for a moment is asked again: whoever opens a job would be told
-//! otherwise that it failed.
+//! The parts of a blob are written first, its size last: the blob exists if its size does. Readers verify it (see
+//! `store::blobs`). The blobs of each tenant lie under its name. If etcd does not answer for a moment, the call is
+//! repeated: otherwise opening a job would fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +16,19 @@ use tokio::time::{Instant, sleep};
 use super::client::{Etcd, VALUE_BYTES_MAX, delete, made_at, put, request};
 use super::generated::{KeyValue, RequestOp, TxnRequest};
 use super::keys::{Keys, behind};
-use crate::store::blobs::{BlobKey, check};
+use crate::store::blobs::store::{BlobKey, check};
 use crate::tenant::check_name;
 
-/// How long etcd may be silent: longer than its members take to elect a leader of theirs.
+/// How long etcd may not answer: longer than its members take to elect their leader.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The blobs that all dispatchers share. Cheap to clone; to be called on threads that may block.
+/// The blobs that all dispatchers share. Cheap to clone; call it on threads that may block.
 #[derive(Clone)]
 pub(crate) struct EtcdBlobs {
     etcd: Arc<Etcd>,
     keys: Keys,
-    /// Whose they are; empty is nobody in particular.
+    /// Their tenant; empty without tenants.
     tenant: String,
     runtime: tokio::runtime::Handle,
 }
@@ -44,12 +45,12 @@ impl EtcdBlobs {
         Self { etcd, keys, tenant: String::new(), runtime: tokio::runtime::Handle::current() }
     }
 
-    /// Returns those of a tenant, by its checked name.
+    /// Returns the blobs of a tenant, by its checked name.
     pub(crate) fn of(&self, tenant: &str) -> Self {
         Self { tenant: tenant.to_owned(), ..self.clone() }
     }
 
-    /// Returns the number of bytes of a blob, if it is there.
+    /// Returns the number of bytes of a blob, if it exists.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer; Data when it is no number.
@@ -59,10 +60,10 @@ impl EtcdBlobs {
         size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
     }
 
-    /// Writes a blob, part by part, as `read` gives them; `bytes` is how many there are.
+    /// Writes a blob of so many `bytes`, in the parts that `read` returns.
     ///
     /// # Errors
-    /// What etcd says; what `read` returns.
+    /// Those of etcd; those of `read`.
     pub(crate) fn write(&self, id: &str, bytes: u64, mut read: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<()> {
         for part in 0..parts(bytes) {
             self.put(put(self.keys.blob_part(&self.tenant, id, part), read(VALUE_BYTES_MAX)?, 0))?;
@@ -70,10 +71,10 @@ impl EtcdBlobs {
         self.put(put(self.keys.blob(&self.tenant, id), bytes.to_string().into_bytes(), 0))
     }
 
-    /// Gives the parts of a blob to `see`.
+    /// Calls `see` with the parts of a blob.
     ///
     /// # Errors
-    /// Data when one is missing; what etcd says; what `see` returns.
+    /// Data when a part is missing; those of etcd; those of `see`.
     pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
         for part in 0..parts(bytes) {
             let kv = self.get(&self.keys.blob_part(&self.tenant, id, part))?;
@@ -83,7 +84,7 @@ impl EtcdBlobs {
         Ok(())
     }
 
-    /// Lists the blobs of all tenants, and which are whose.
+    /// Lists the blobs of all tenants, with their tenants.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
@@ -93,7 +94,7 @@ impl EtcdBlobs {
         Ok(keys.iter().filter_map(|key| whose(key.strip_prefix(&prefix[..])?)).collect())
     }
 
-    /// Removes a blob, if whoever was elected at `revision` still leads; says whether it does.
+    /// Removes a blob if the leader that was elected at `revision` still leads; says whether it does.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
@@ -114,7 +115,7 @@ impl EtcdBlobs {
         self.ask(async || self.etcd.txn(txn.clone()).await).map(drop)
     }
 
-    /// Asks until etcd answers, within bounds. What is asked may be done twice.
+    /// Repeats a call until etcd answers, within a time limit. The call may be executed twice.
     fn ask<T>(&self, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
         self.runtime.block_on(async {
             let end = Instant::now() + SILENT_MAX;
@@ -122,7 +123,8 @@ impl EtcdBlobs {
                 match ask().await {
                     Err(e) if e.kind() != ErrorKind::Unavailable => return Err(e),
                     Err(_) if Instant::now() < end => sleep(PAUSE).await,
-                    // A term is shorter: whoever asked is to ask another, or this one once it leads again.
+                    // A term is shorter than that: the caller should ask another dispatcher, or this one once it leads
+                    // again.
                     Err(e) => return Err(not_leader(e.message(), "")),
                     answer => return answer,
                 }
@@ -131,7 +133,7 @@ impl EtcdBlobs {
     }
 }
 
-/// Reads whose blob a key is the size of: `id` or `tenant/id`. Those of parts are none.
+/// Reads the blob whose size a key holds: `id` or `tenant/id`; `None` for keys of parts.
 fn whose(key: &[u8]) -> Option<BlobKey> {
     let key = std::str::from_utf8(key).ok()?;
     let (tenant, id) = key.split_once('/').unwrap_or(("", key));

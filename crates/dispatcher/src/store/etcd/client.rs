@@ -1,7 +1,8 @@
-//! The calls to etcd: each with a bound, to the member that answered last, and to the others when it does not.
+//! The calls to etcd, each with a time limit: to the member that answered last, and to the others if it does not
+//! answer.
 //!
-//! A call that was not answered may have been done, now or later: whatever writes must be safe to do twice, or compare
-//! what it is to replace (see `ledger`).
+//! A call without an answer may have been executed, now or later. So every write must be safe to execute twice, or
+//! compare what it replaces (see `ledger`).
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,16 +28,16 @@ use super::url::EtcdUrl;
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// The longest answer: a page of values (`PAGE`), which are no longer than what a request may be.
+/// The longest answer: a page of values (`PAGE`), each no longer than a request may be.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Values that are asked for at once.
+/// Values in one request.
 const PAGE: i64 = 16;
-/// Keys that are asked for at once without their values.
+/// Keys in one request without values.
 const PAGE_OF_NAMES: i64 = 10_000;
-/// The most bytes of a value. A request may have 1.5 MiB, unless etcd is told otherwise.
+/// The most bytes of a value. By default etcd accepts requests of 1.5 MiB.
 pub(super) const VALUE_BYTES_MAX: usize = 512 << 10;
 
-/// An etcd cluster. Connects when it is first called.
+/// An etcd cluster. Connects at the first call.
 pub(crate) struct Etcd {
     members: Vec<(String, Channel)>,
     /// The member that answered last.
@@ -58,7 +59,7 @@ impl Etcd {
         Ok(Self { members: url.members.iter().map(member).collect::<Result<_>>()?, current: AtomicUsize::new(0) })
     }
 
-    /// Makes a call to one member after another, until one answers.
+    /// Calls one member after another, until one answers.
     async fn call<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -74,7 +75,7 @@ impl Etcd {
                 Err(_) => format!("no answer within {} ms", ANSWER_MAX.as_millis()),
             };
             silent.push(format!("{address}: {why}"));
-            // Others may have gone on to the next one meanwhile.
+            // Other calls may have moved on to the next member meanwhile.
             let next = (current + 1) % self.members.len();
             let _ = self.current.compare_exchange(current, next, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -85,10 +86,10 @@ impl Etcd {
         KvClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    /// Does all of a transaction, or nothing of it.
+    /// Executes a transaction as a whole, or not at all.
     ///
     /// # Errors
-    /// Unavailable when nobody answered: it may have been done. Exhausted when etcd has no room.
+    /// Unavailable when no member answered: it may have been executed. Exhausted when etcd has no room.
     pub(crate) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse> {
         self.call(|channel| {
             let txn = txn.clone();
@@ -100,24 +101,24 @@ impl Etcd {
     /// Returns the value of a key, if there is one.
     ///
     /// # Errors
-    /// Unavailable when nobody answered.
+    /// Unavailable when no member answered.
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<KeyValue>> {
         let range = RangeRequest { key: key.to_vec(), ..RangeRequest::default() };
         Ok(self.range(range).await?.0.pop())
     }
 
-    /// Returns the values of all keys that begin with a prefix, in the order of the keys.
+    /// Returns the values of all keys with a prefix, in the order of the keys.
     ///
     /// # Errors
-    /// Unavailable when nobody answered.
+    /// Unavailable when no member answered.
     pub(crate) async fn all(&self, prefix: &[u8]) -> Result<Vec<KeyValue>> {
         self.pages(prefix, RangeRequest { limit: PAGE, ..RangeRequest::default() }).await
     }
 
-    /// Returns all keys that begin with a prefix, in order.
+    /// Returns all keys with a prefix, in order.
     ///
     /// # Errors
-    /// Unavailable when nobody answered.
+    /// Unavailable when no member answered.
     pub(crate) async fn names(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
         let range = RangeRequest { limit: PAGE_OF_NAMES, keys_only: true, ..RangeRequest::default() };
         Ok(self.pages(prefix, range).await?.into_iter().map(|kv| kv.key).collect())
@@ -132,7 +133,7 @@ impl Etcd {
             let last = page.last().map(|kv| kv.key.clone());
             found.extend(page);
             match last {
-                // The next key that there can be.
+                // The smallest key after the last one.
                 Some(last) if more => key = [&last[..], &[0]].concat(),
                 _ => return Ok(found),
             }
@@ -148,19 +149,19 @@ impl Etcd {
         Ok((answer.kvs, answer.more))
     }
 
-    /// Lets etcd forget what keys were before a revision.
+    /// Lets etcd drop the history before a revision.
     ///
     /// # Errors
-    /// Unavailable when nobody answered; Invalid when it was forgotten already.
+    /// Unavailable when no member answered; Invalid when it was dropped already.
     pub(crate) async fn compact(&self, revision: i64) -> Result<()> {
         let done = self.call(|channel| async move { Self::kv(channel).compact(CompactionRequest { revision }).await });
         done.await.map(drop)
     }
 
-    /// Returns a new lease and how long it lasts.
+    /// Returns a new lease, and how long it lasts.
     ///
     /// # Errors
-    /// Unavailable when nobody answered: there may be a lease then, which nobody keeps alive.
+    /// Unavailable when no member answered: there may be a lease that nobody renews.
     pub(crate) async fn grant_lease(&self, ttl: Duration) -> Result<(i64, Duration)> {
         let ttl = ttl.as_secs() as i64;
         let granted = self.call(|channel| async move {
@@ -170,10 +171,10 @@ impl Etcd {
         Ok((granted.id, Duration::from_secs(granted.ttl.max(0) as u64)))
     }
 
-    /// Keeps a lease alive, and returns how long it lasts from when etcd heard; `None` when it is over.
+    /// Renews a lease; returns how long it lasts from when etcd received the call, or `None` when it is over.
     ///
     /// # Errors
-    /// Unavailable when nobody answered.
+    /// Unavailable when no member answered.
     pub(crate) async fn keep_alive(&self, id: i64) -> Result<Option<Duration>> {
         let answer = self.call(|channel| async move {
             let beat = tokio_stream::once(LeaseKeepAliveRequest { id });
@@ -185,10 +186,10 @@ impl Etcd {
         Ok((ttl > 0).then(|| Duration::from_secs(ttl as u64)))
     }
 
-    /// Ends a lease, and the keys that live as long.
+    /// Revokes a lease, with the keys that depend on it.
     ///
     /// # Errors
-    /// Unavailable when nobody answered; NotFound when it is over already.
+    /// Unavailable when no member answered; NotFound when it is over already.
     pub(crate) async fn revoke_lease(&self, id: i64) -> Result<()> {
         let done =
             self.call(|channel| async move { LeaseClient::new(channel).lease_revoke(LeaseRevokeRequest { id }).await });
@@ -196,7 +197,7 @@ impl Etcd {
     }
 }
 
-/// Whether another member may answer what this one did not.
+/// Says whether another member may answer a call that failed with this status.
 fn is_lost(status: &Status) -> bool {
     let local = std::error::Error::source(status).is_some();
     local || matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
@@ -225,13 +226,13 @@ fn refused(address: &str, status: &Status) -> Error {
     }
 }
 
-/// Holds while a key was made at a revision; 0 is while there is none.
+/// Holds if a key was created at a revision; 0 means that it does not exist.
 pub(crate) fn made_at(key: &[u8], revision: i64) -> Compare {
     let union = TargetUnion::CreateRevision(revision);
     compare(key, CompareTarget::Create, union)
 }
 
-/// Holds while a key was last changed at a revision; 0 is while there is none.
+/// Holds if a key was last changed at a revision; 0 means that it does not exist.
 pub(super) fn changed_at(key: &[u8], revision: i64) -> Compare {
     compare(key, CompareTarget::Mod, TargetUnion::ModRevision(revision))
 }
@@ -240,12 +241,12 @@ fn compare(key: &[u8], target: CompareTarget, union: TargetUnion) -> Compare {
     Compare { result: CompareResult::Equal.into(), target: target.into(), key: key.to_vec(), target_union: Some(union) }
 }
 
-/// Sets a key; with a lease, for as long as that lasts.
+/// Sets a key; with a lease, until that ends.
 pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> RequestOp {
     RequestOp { request: Some(Op::RequestPut(PutRequest { key, value, lease })) }
 }
 
-/// Removes the keys from one up to another.
+/// Removes a range of keys.
 pub(super) fn delete(key: Vec<u8>, range_end: Vec<u8>) -> RequestOp {
     RequestOp { request: Some(Op::RequestDeleteRange(DeleteRangeRequest { key, range_end })) }
 }
@@ -255,7 +256,7 @@ pub(super) fn get(key: Vec<u8>) -> RequestOp {
     RequestOp { request: Some(Op::RequestRange(RangeRequest { key, ..RangeRequest::default() })) }
 }
 
-/// Does all of `success` if all of `compare` holds.
+/// Executes all of `success` if all of `compare` holds.
 pub(crate) fn request(compare: Vec<Compare>, success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest { compare, success, failure: Vec::new() }
 }
@@ -266,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_member_is_asked_each_time() -> Result<()> {
-        // Nobody listens there.
+        // No process listens there.
         let members = [1, 2, 3].map(|port| format!("127.0.0.1:{port}"));
         let etcd = Etcd::new(&format!("etcd://{}", members.join(",")).parse()?)?;
         for time in 0..4 {

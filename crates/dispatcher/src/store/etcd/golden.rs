@@ -1,7 +1,8 @@
-//! Tests: what each format of the ledger in etcd ever wrote is read, into the very same state; and what is missing is named.
+//! Tests: what each format of the ledger in etcd ever wrote is read, into the very same state; and what is missing is
+//! named.
 //!
-//! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one, name it in
-//! [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
+//! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one,
+//! name it in [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ struct Golden {
     rows: Vec<String>,
 }
 
-/// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written today.
+/// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written
+/// today.
 const GOLDEN: [(&str, u64); 6] = [
     ("etcd-v1", 1),
     ("etcd-v1-tenants", 1),
@@ -69,11 +71,11 @@ async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> R
         assert_eq!((meta.format, job.tenant == "a-tenant", job.key.is_none()), (format, age >= 1, age < 1), "{name}");
         assert_eq!((job.coordinated, job.weight), (age >= 2, if age >= 3 { 3 } else { 1 }), "{name}");
         assert_eq!(
-            (expected.learned.len(), job.priority),
+            (expected.profiles.len(), job.priority),
             (usize::from(age >= 4), if age >= 5 { 5 } else { 0 }),
             "{name}"
         );
-        let read = expected.learned.values().next().map_or(0.0, |learned| learned.epochs_read);
+        let read = expected.profiles.values().next().map_or(0.0, |profile| profile.epochs_read);
         assert_eq!((job.read_before, read), if age >= 5 { (4, 6.5) } else { (0, 0.0) }, "{name}");
         for gone in keys.keys().filter(|key| *key != "forebay/meta") {
             let mut rest = keys.clone();

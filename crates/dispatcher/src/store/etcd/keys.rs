@@ -1,4 +1,4 @@
-//! Where everything lies under the prefix. Numbers have a fixed width, so that the order of keys is theirs.
+//! The keys under the prefix. Numbers have a fixed width, so that keys sort like numbers.
 
 /// The keys of one service.
 #[derive(Debug, Clone)]
@@ -6,10 +6,10 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// The first key that is behind all that begin with a prefix.
+/// The smallest key after all keys with a prefix.
 pub(super) fn behind(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
-    // Keys of ours end with a slash or a digit, never with the last byte that there is.
+    // Our keys end with a slash or a digit, never with the largest byte.
     if let Some(last) = end.last_mut() {
         *last += 1;
     }
@@ -21,17 +21,17 @@ impl Keys {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Who leads. Lives as long as the leader's lease.
+    /// The leader. It exists as long as the leader's lease.
     pub(crate) fn leader(&self) -> Vec<u8> {
         format!("{}/leader", self.prefix).into_bytes()
     }
 
-    /// Which service it is.
+    /// The id of the service.
     pub(crate) fn service(&self) -> Vec<u8> {
         format!("{}/service", self.prefix).into_bytes()
     }
 
-    /// Which batches there are.
+    /// The numbers of the batches and of the state that exist.
     pub(super) fn meta(&self) -> Vec<u8> {
         format!("{}/meta", self.prefix).into_bytes()
     }
@@ -56,13 +56,13 @@ impl Keys {
         format!("{}/state/{seq:016x}/", self.prefix).into_bytes()
     }
 
-    /// All that has to do with blobs.
+    /// Everything about blobs.
     pub(super) fn blobs(&self) -> Vec<u8> {
         format!("{}/blobs/", self.prefix).into_bytes()
     }
 
-    /// How large a blob of a tenant is. It is there once this is. A tenant's name is shorter than any id, so that neither is
-    /// taken for the other.
+    /// The size of a tenant's blob; the blob exists if it does. A tenant's name is shorter than any id, so the two
+    /// cannot be confused.
     pub(super) fn blob(&self, tenant: &str, id: &str) -> Vec<u8> {
         match tenant {
             "" => format!("{}/blobs/{id}", self.prefix).into_bytes(),
@@ -76,7 +76,7 @@ impl Keys {
     }
 }
 
-/// A part of what lies at `key`, which ends with a slash.
+/// A part of the value at `key`, which ends with a slash.
 pub(super) fn part_of(key: &[u8], part: usize) -> Vec<u8> {
     [key, format!("{part:08x}").as_bytes()].concat()
 }

@@ -8,13 +8,14 @@
 //! state/<seq>/<part>      the rows of a whole ledger, after that batch
 //! ```
 //!
-//! A batch of any size is atomic: its parts are written first, and nobody looks at them; then one transaction writes the
-//! last part and moves `meta`, which is when the batch is there. So etcd's limit of 128 operations in a transaction is
-//! never near, and one batch costs one round trip.
+//! A batch of any size is atomic: its parts are written first, and nobody looks at them; then one transaction writes
+//! the last part and moves `meta`, which is when the batch is there. So etcd's limit of 128 operations in a transaction
+//! is never near, and one batch costs one round trip.
 //!
 //! The fence: every transaction compares the revision at which `leader` was made. Once another leads, it was made at
-//! another, and nothing of ours is done any more, however late it arrives. And every transaction that moves `meta` compares
-//! the revision at which it was last moved, so one that was not answered, was sent again, and arrives twice, is done once.
+//! another, and nothing of ours is done any more, however late it arrives. And every transaction that moves `meta`
+//! compares the revision at which it was last moved, so one that was not answered, was sent again, and arrives twice,
+//! is done once.
 
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ use super::generated::response_op::Response as Answer;
 use super::generated::{Compare, KeyValue, RequestOp, TxnRequest, TxnResponse};
 use super::keys::{Keys, behind, part_of};
 use super::replay::{FORMAT, Meta, check_format, read_meta, replay};
+use crate::leader::term::Term;
 use crate::records::{Batch, Ledger};
 use crate::store::rows;
-use crate::term::Term;
 
 /// The state is written anew after so many batches, or when the log is larger than it, and than this many bytes.
 const LOG_BATCHES_MAX: u64 = 1000;
@@ -70,8 +71,8 @@ impl EtcdLedger {
     /// Reads everything, and makes a ledger when there is none. The term keeps everybody else from writing.
     ///
     /// # Errors
-    /// Version when a later forebay wrote it; Data, with the key, when it cannot be read; Unavailable when etcd does not
-    /// answer, or this process does not lead any more.
+    /// Version when a later forebay wrote it; Data, with the key, when it cannot be read; Unavailable when etcd does
+    /// not answer, or this process does not lead any more.
     pub(crate) async fn open(etcd: Arc<Etcd>, keys: Keys, term: Arc<Term>) -> Result<Self> {
         let (meta, moved) = match etcd.get(&keys.meta()).await? {
             Some(kv) => (read_meta(&kv)?, kv.mod_revision),

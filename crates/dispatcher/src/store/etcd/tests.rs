@@ -9,11 +9,11 @@ use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
 use forebay_plan::BlobId;
 
 use super::*;
-use crate::election::Candidate;
+use crate::leader::election::Candidate;
+use crate::leader::term::Term;
 use crate::records::{Batch, Ledger, Position, Update};
 use crate::store::rows::tests::{every_kind, job};
 use crate::store::{BlobStore, ServiceId};
-use crate::term::Term;
 
 /// How long etcd may take for anything, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -152,7 +152,7 @@ fn large(sample: u64) -> Batch {
     let mut batch = Batch::default();
     for i in 0..9 {
         let error = format!("{{\"message\":\"{}\"}}", "é".repeat(50_000));
-        batch.add(Update::Lost(((3, 0), Position::new(1, i), sample, 0), error.into()));
+        batch.add(Update::Skipped(((3, 0), Position::new(1, i), sample, 0), error.into()));
     }
     batch
 }
@@ -230,7 +230,7 @@ async fn a_deposed_leader_writes_nothing_and_an_unanswered_batch_is_written_once
     let third = world.elect(&a).await?;
     let last = world.open(&third).await?;
     assert_eq!(last.ledger().frontiers[&(3, 1)], Position::new(9, 8));
-    assert_eq!(last.ledger().lost, taken_over.lost);
+    assert_eq!(last.ledger().skipped, taken_over.skipped);
     Ok(())
 }
 
@@ -301,11 +301,11 @@ async fn blobs_that_no_job_needs_leave_when_whoever_leads_says_so() -> Result<()
         let id = one.put(&bytes)?;
         two.put(&bytes)?;
         let (needed, grace) = ([("two".to_owned(), id.0.clone())].into(), Duration::from_millis(100));
-        let sweep = |at, term: &Term| store.sweep(&needed, forebay_core::Ticks(at), grace, term);
+        let collect_garbage = |at, term: &Term| store.collect_garbage(&needed, forebay_core::Ticks(at), grace, term);
         assert!(first.holds());
-        assert_eq!((sweep(0, &first)?, sweep(100, &first)?), (0, 0));
+        assert_eq!((collect_garbage(0, &first)?, collect_garbage(100, &first)?), (0, 0));
         assert!(one.has(&id)?, "another leads");
-        assert_eq!((sweep(1000, &second)?, sweep(1100, &second)?), (0, 0));
+        assert_eq!((collect_garbage(1000, &second)?, collect_garbage(1100, &second)?), (0, 0));
         assert_eq!((one.has(&id)?, two.has(&id)?), (false, true));
         Ok::<_, Error>(())
     };

@@ -1,4 +1,4 @@
-//! Which etcd, and where in it: `etcd://a:2379,b:2379/prefix`.
+//! The url of an etcd cluster and a prefix in it: `etcd://a:2379,b:2379/prefix`.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ const PREFIX: &str = "forebay";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EtcdUrl {
     pub(crate) members: Vec<Address>,
-    /// Without slashes at its ends. Default: `forebay`.
+    /// Without leading and trailing slashes. Default: `forebay`.
     pub(crate) prefix: String,
 }
 

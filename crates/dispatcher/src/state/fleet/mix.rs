@@ -1,0 +1,205 @@
+//! Which types of workers are wanted, where the dispatcher was told which types can be started.
+//!
+//! The policy is `policy::fleet`. This module feeds it: the threads that jobs want, the present workers of each type,
+//! and how fast threads of each type are. Nothing is persisted: a dispatcher that starts takes the present workers for
+//! the mix.
+//! Bounds: the offers; in a window, one entry for each job and each offered type that spent time on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_policy::fleet::{
+    Mix, Need, Observation, Offer, Previous, Unit, Wanted, Worked, decide, first, learn, parts,
+};
+use forebay_policy::scaling::Claim;
+use forebay_proto::{KindWanted, Spent};
+
+use crate::state::Job;
+use crate::state::State;
+use crate::state::leases::worker::Worker;
+use crate::state::load::job_load::Workforce;
+
+/// How long one measurement of workers' speed takes.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// The present workers.
+#[derive(Debug, Default)]
+struct Present {
+    /// By offer.
+    types: Vec<u32>,
+    /// Workers of no offered type, and their threads.
+    others: u32,
+    others_threads: f64,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Fleet {
+    offers: Arc<[Offer]>,
+    paces: Vec<f64>,
+    previous: Option<Previous>,
+    wanted: Option<Vec<Wanted>>,
+    /// When the window began, and what workers of each type did for each job in it.
+    began: Ticks,
+    window: BTreeMap<(u64, usize), Worked>,
+}
+
+impl Fleet {
+    pub(in crate::state) fn new(offers: Arc<[Offer]>) -> Self {
+        Self { paces: vec![1.0; offers.len()], offers, ..Self::default() }
+    }
+
+    /// Returns the index of a worker's offer.
+    fn offer_of(&self, worker: &Worker) -> Option<usize> {
+        self.offers
+            .iter()
+            .position(|offer| offer.kind == worker.worker_type.name() && offer.spot == worker.worker_type.is_spot())
+    }
+
+    /// Says whether the dispatcher decides how many workers there are of each type.
+    pub(in crate::state) fn decides(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Returns an empty mix.
+    pub(in crate::state) fn none(&self) -> Mix {
+        Mix::none(self.offers.len())
+    }
+
+    pub(in crate::state) fn add(&self, mix: &mut Mix, worker: &Worker) {
+        mix.add(self.offer_of(worker), f64::from(worker.threads));
+    }
+
+    /// Returns the share of these workers' time that each job can count on, by how many units it wants; all of it where
+    /// that is unknown.
+    pub(in crate::state) fn parts(&self, mix: &Mix, claims: &[(Claim, Option<&Unit>)]) -> Vec<f64> {
+        let of = |(claim, unit): &(Claim, Option<&Unit>)| Need {
+            threads: unit.map_or(mix.capacity(&self.paces), |unit| self.need(claim.wanted, unit)),
+            priority: claim.priority,
+            weight: claim.weight,
+        };
+        parts(mix, &self.paces, &claims.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// Returns so many units in threads of pace 1.
+    fn need(&self, wanted: u32, unit: &Unit) -> f64 {
+        f64::from(wanted) * unit.capacity(&self.paces)
+    }
+
+    /// Returns the workforce of a job that has a `part` of these workers' time, in units that the job counts in, and
+    /// the unit. `wants` is what the job wants, where the dispatcher decides on types and that is known.
+    pub(in crate::state) fn workforce(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Workforce, Unit) {
+        let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
+        let (workers, unit) = match wants.filter(|_| self.decides()) {
+            Some((wanted, unit)) => mix.count(part, wanted, unit, &self.paces),
+            None => (mix.workers, mix.mean().or_else(first).unwrap_or_default()),
+        };
+        let [threads, each] = [&mix.threads[..], unit.threads()].map(|threads| threads.iter().sum());
+        (Workforce { workers, each, threads, local: 0 }, unit)
+    }
+
+    /// Notes what a worker did for a job.
+    pub(in crate::state) fn spend(&mut self, worker: &Worker, spent: &Spent) {
+        if let Some(kind) = self.offer_of(worker) {
+            let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
+            worked.rows += spent.rows as f64;
+            worked.seconds += spent.compute_us as f64 / 1e6;
+        }
+    }
+
+    /// Updates the paces from the window, and begins another one.
+    fn learn(&mut self) {
+        let mut by_job: BTreeMap<u64, Vec<Worked>> = BTreeMap::new();
+        for ((job, _), worked) in std::mem::take(&mut self.window) {
+            by_job.entry(job).or_default().push(worked);
+        }
+        by_job.values().for_each(|window| learn(&mut self.paces, window));
+    }
+
+    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> Present {
+        let mut present = Present { types: vec![0; self.offers.len()], ..Present::default() };
+        for worker in workers {
+            match self.offer_of(worker) {
+                Some(kind) => present.types[kind] += 1,
+                None => {
+                    present.others += 1;
+                    present.others_threads += f64::from(worker.threads);
+                }
+            }
+        }
+        present
+    }
+
+    /// Decides, and logs what changed.
+    fn decide(&mut self, seen: &Observation) {
+        let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
+        let (wanted, next) = decide(&self.offers, seen, &before);
+        for (i, offer) in self.offers.iter().enumerate() {
+            let of = |wanted: &Option<Vec<Wanted>>| wanted.as_ref().map(|types| types[i]);
+            if let Some(now) = of(&wanted).filter(|now| of(&self.wanted).is_none_or(|was| was.workers != now.workers)) {
+                let (kind, present, before) = (&offer.kind, seen.there[i], of(&self.wanted).map(|was| was.workers));
+                tracing::info!(
+                    kind,
+                    spot = offer.spot,
+                    there = present,
+                    before,
+                    wanted = now.workers,
+                    "{}",
+                    now.reason
+                );
+            }
+        }
+        (self.wanted, self.previous) = (wanted, Some(next));
+    }
+}
+
+impl State {
+    /// Sets which types of workers can be started. Earlier decisions are forgotten.
+    pub(crate) fn set_offers(&mut self, offers: Arc<[Offer]>) {
+        self.fleet = Fleet::new(offers);
+    }
+
+    /// Measures workers' speed, and decides on worker types if there are offers.
+    pub(in crate::state) fn tick_fleet(&mut self, now: Ticks) {
+        if !self.fleet.decides() {
+            return;
+        }
+        if now - self.fleet.began >= WINDOW {
+            self.fleet.began = now;
+            self.fleet.learn();
+        }
+        let need = |job: &Job| job.scale.wants().map(|(wanted, unit)| self.fleet.need(wanted, unit));
+        let need = self.going_on(now).map(need).try_fold(0.0, |sum, need| Some(sum + need?));
+        let Present { types: present, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
+        let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
+        self.fleet.decide(&Observation { at: now, need, others, there: present, paces, workers_max });
+    }
+
+    /// Returns the connected workers that are not local.
+    pub(in crate::state) fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values().filter(|w| w.is_of_fleet())
+    }
+
+    /// Returns how many workers of each type are wanted, for the provisioner, and how many present workers are of no
+    /// offered type.
+    pub(in crate::state) fn types_wanted(&self) -> (Vec<KindWanted>, u32) {
+        let present = self.fleet.count(self.fleet_workers());
+        let of = |(i, offer): (usize, &Offer)| {
+            let wanted = self.fleet.wanted.as_ref().map(|types| types[i]);
+            KindWanted {
+                kind: offer.kind.clone(),
+                price: offer.price,
+                spot: offer.spot,
+                threads: offer.threads,
+                max: offer.max,
+                wanted: wanted.map(|wanted| wanted.workers),
+                workers: present.types[i],
+                pace: self.fleet.paces[i],
+                reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
+            }
+        };
+        (self.fleet.offers.iter().enumerate().map(of).collect(), present.others)
+    }
+}

@@ -1,0 +1,410 @@
+//! One consumer's splits: its frontier, the leases above it, and the split to grant next.
+//!
+//! Epochs follow each other without a gap: the split after the last one of an epoch is the first one of the next epoch.
+//! This module is arithmetic only; `grant` decides which worker gets a split.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, Fault, Result, Ticks, WorkerId};
+use forebay_proto::JobKey;
+
+use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
+use crate::records::Position;
+use crate::state::SessionId;
+use crate::state::scaling::local_workers::LocalThreads;
+
+/// The most splits that a consumer may ask to have ahead of its frontier.
+const WINDOW_MAX: u32 = 4096;
+/// Larger positions are nonsense, and arithmetic on them would overflow.
+const EPOCH_MAX: u64 = 1 << 48;
+const ORDINAL_MAX: u64 = 1 << 62;
+/// The longest time for which a consumer gets no splits from a worker that it could not reach.
+const UNREACHED_MAX: Duration = Duration::from_secs(60);
+/// The most epochs that a consumer may end ahead of its frontier.
+const ENDED_MAX: usize = 4096;
+
+/// The worker that holds a split, and the token of its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::state) struct Holder {
+    pub(in crate::state) token: u64,
+    pub(in crate::state) worker: WorkerId,
+}
+
+/// What is left of a split's leases after one worker dropped its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::state) enum AfterDrop {
+    /// The worker did not hold the split under this token.
+    NotHeld,
+    /// No lease is left: the split may be granted again.
+    Free,
+    /// The other of two leases is left: the split was backed up.
+    HeldBy(Holder),
+}
+
+/// What went wrong with a split so far.
+#[derive(Debug, Clone, Default)]
+pub(in crate::state) struct Trouble {
+    /// How often the consumer could not fetch the split.
+    pub(in crate::state) failures: u32,
+    /// How often a worker answered the fetch, and refused it.
+    pub(in crate::state) refusals: u32,
+    /// Since when the consumer can reach no worker for this split.
+    pub(in crate::state) unreached: Option<Ticks>,
+    /// Workers that were lost while they computed the split, and did not come back.
+    pub(in crate::state) deaths: Vec<Death>,
+    /// The worker where the split failed last, and when.
+    pub(in crate::state) avoid: Option<(WorkerId, Ticks)>,
+}
+
+/// A worker that was lost, and when.
+#[derive(Debug, Clone)]
+pub(in crate::state) struct Death {
+    pub(in crate::state) worker: WorkerId,
+    pub(in crate::state) address: Arc<str>,
+    pub(in crate::state) at: Ticks,
+}
+
+/// A worker that the consumer could not reach.
+#[derive(Debug, Clone, Copy)]
+struct Unreached {
+    times: u32,
+    /// When the dispatcher grants from this worker again.
+    until: Ticks,
+}
+
+impl Trouble {
+    /// Says whether the split may have ended as many workers as are allowed. It is not granted until it is known
+    /// whether these are dead.
+    pub(in crate::state) fn is_held(&self) -> bool {
+        self.deaths.len() >= DEATHS_MAX
+    }
+
+    /// Says whether the split may end workers. A single death is taken for an accident.
+    pub(in crate::state) fn is_suspect(&self) -> bool {
+        self.deaths.len() > 1
+    }
+}
+
+/// A sample of a split: its position, its number, and which repetition of it.
+pub(in crate::state) type SkippedSample = (Position, u64, u64);
+
+/// The session of the process that reads a consumer.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::state) struct ConsumerSession {
+    pub(in crate::state) session: SessionId,
+    pub(in crate::state) window: u32,
+    pub(in crate::state) heard: Ticks,
+    /// How many workers may compute for its tenant.
+    pub(in crate::state) workers_max: Option<u32>,
+    /// Since when the process waits for rows; `None` while it does not.
+    pub(in crate::state) waits_since: Option<Ticks>,
+    /// The key that its local workers must show; the default if it has none.
+    pub(in crate::state) local_key: JobKey,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::state) struct Consumer {
+    /// Splits in an epoch; `None` if an epoch has no end.
+    splits: Option<u64>,
+    /// 0 if the job has no end.
+    epochs: u64,
+    frontier: Position,
+    leases: BTreeMap<Position, Holder>,
+    /// The second leases of splits that were backed up.
+    backups: BTreeMap<Position, Holder>,
+    /// Epochs that the consumer ended early.
+    ended: BTreeSet<u64>,
+    /// Every split from the frontier to here is leased.
+    cursor: Position,
+    pub(in crate::state) trouble: BTreeMap<Position, Trouble>,
+    unreached: BTreeMap<WorkerId, Unreached>,
+    /// Samples that the consumer left out, and their errors.
+    skipped: BTreeMap<SkippedSample, Arc<str>>,
+    pub(in crate::state) attached: Option<ConsumerSession>,
+    /// How many local threads compute for it.
+    pub(in crate::state) local: LocalThreads,
+    /// When its last session ended.
+    pub(in crate::state) gone: Ticks,
+}
+
+impl Consumer {
+    pub(in crate::state) fn new(splits: Option<u64>, epochs: u64, frontier: Position, now: Ticks) -> Self {
+        Self {
+            splits,
+            epochs,
+            frontier,
+            leases: BTreeMap::new(),
+            backups: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            cursor: frontier,
+            trouble: BTreeMap::new(),
+            unreached: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            attached: None,
+            local: LocalThreads::default(),
+            gone: now,
+        }
+    }
+
+    pub(in crate::state) fn frontier(&self) -> Position {
+        self.frontier
+    }
+
+    pub(in crate::state) fn leases(&self) -> &BTreeMap<Position, Holder> {
+        &self.leases
+    }
+
+    pub(in crate::state) fn backups(&self) -> &BTreeMap<Position, Holder> {
+        &self.backups
+    }
+
+    /// Returns the holder of a split under a token.
+    pub(in crate::state) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
+        let holders = [self.leases.get(&p), self.backups.get(&p)];
+        holders.into_iter().flatten().find(|holder| holder.token == token).copied()
+    }
+
+    /// Returns the holder of the other lease of a split.
+    pub(in crate::state) fn other_holder(&self, p: Position, token: u64) -> Option<Holder> {
+        let (first, second) = (self.leases.get(&p)?, self.backups.get(&p)?);
+        if first.token == token { Some(*second) } else { Some(*first).filter(|_| second.token == token) }
+    }
+
+    pub(in crate::state) fn skipped(&self) -> &BTreeMap<SkippedSample, Arc<str>> {
+        &self.skipped
+    }
+
+    /// Returns the error of a split that is never tried again.
+    pub(in crate::state) fn poison(&self, p: Position) -> Option<&str> {
+        self.skipped.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
+    }
+
+    /// Adds a sample that was left out; returns false if it was known.
+    pub(in crate::state) fn skip(&mut self, sample: SkippedSample, error: Arc<str>) -> bool {
+        let is_new = !self.skipped.contains_key(&sample);
+        self.skipped.entry(sample).or_insert(error);
+        is_new
+    }
+
+    pub(in crate::state) fn splits(&self) -> Option<u64> {
+        self.splits
+    }
+
+    pub(in crate::state) fn is_finished(&self) -> bool {
+        self.end().is_some_and(|end| self.frontier >= end)
+    }
+
+    fn end(&self) -> Option<Position> {
+        (self.epochs > 0).then(|| Position::new(self.epochs, 0))
+    }
+
+    /// Checks a position from outside. The end of an epoch becomes the start of the next one.
+    pub(in crate::state) fn check(&self, p: Position) -> Result<Position> {
+        let splits_max = self.splits.unwrap_or(ORDINAL_MAX);
+        let end = self.end().unwrap_or(Position::new(EPOCH_MAX, 0));
+        if p > end || p.ordinal > splits_max {
+            return Err(Error::invalid(format!("split {p} is not in this job"))
+                .with("splits in an epoch", splits_max)
+                .with("epochs", self.epochs));
+        }
+        Ok(self.normal(p))
+    }
+
+    /// Returns the frontier for a process that attaches at `p`. Attaching at the end of the job acknowledges nothing:
+    /// the last split counts as consumed only once it is acknowledged. Otherwise the job would be over while its
+    /// process may have to begin anew.
+    pub(in crate::state) fn begins(&self, p: Position) -> Position {
+        if self.is_finished() || self.end().is_none_or(|end| p < end) {
+            return p;
+        }
+        let last = self.splits.and_then(|splits| splits.checked_sub(1));
+        last.map_or(self.frontier, |last| Position::new(self.epochs - 1, last))
+    }
+
+    fn normal(&self, p: Position) -> Position {
+        match self.splits {
+            Some(n) if p.ordinal >= n && p.ordinal > 0 => Position::new(p.epoch + 1, 0),
+            _ => p,
+        }
+    }
+
+    /// Returns the first split from `p` on that the consumer still wants.
+    fn wanted_from(&self, p: Position) -> Option<Position> {
+        if self.splits == Some(0) {
+            return None;
+        }
+        let mut p = self.normal(p);
+        while self.ended.contains(&p.epoch) {
+            p = Position::new(p.epoch + 1, 0);
+        }
+        self.end().is_none_or(|end| p < end).then_some(p)
+    }
+
+    fn after(p: Position) -> Position {
+        Position::new(p.epoch, p.ordinal + 1)
+    }
+
+    /// Numbers all splits of all epochs consecutively.
+    fn index(&self, p: Position) -> u128 {
+        let splits = self.splits.map_or(1 << 64, u128::from);
+        u128::from(p.epoch) * splits + u128::from(p.ordinal)
+    }
+
+    /// How many splits lie from the frontier to `p`, without those of ended epochs.
+    pub(in crate::state) fn distance(&self, p: Position) -> u128 {
+        let (from, to) = (self.index(self.frontier), self.index(p));
+        let inside = |e: &u64| {
+            let first = self.index(Position::new(*e, 0)).max(from);
+            self.index(Position::new(e + 1, 0)).min(to).saturating_sub(first)
+        };
+        to.saturating_sub(from) - self.ended.range(self.frontier.epoch..=p.epoch).map(inside).sum::<u128>()
+    }
+
+    fn window(&self) -> u128 {
+        self.attached.map_or(0, |r| u128::from(r.window))
+    }
+
+    /// Returns the splits that may be granted now, in order: at most a window of them.
+    pub(in crate::state) fn free(&self) -> impl Iterator<Item = Position> {
+        let mut at = self.wanted_from(self.cursor);
+        std::iter::from_fn(move || {
+            let p = at.filter(|p| self.distance(*p) < self.window())?;
+            at = self.wanted_from(Self::after(p));
+            Some(p)
+        })
+        .filter(|p| !self.leases.contains_key(p) && self.poison(*p).is_none())
+        .filter(|p| !self.trouble.get(p).is_some_and(Trouble::is_held))
+    }
+
+    pub(in crate::state) fn lease(&mut self, p: Position, holder: Holder) {
+        self.leases.insert(p, holder);
+        while let Some(next) = self.wanted_from(self.cursor)
+            && self.leases.contains_key(&next)
+        {
+            self.cursor = Self::after(next);
+        }
+    }
+
+    /// Leases a split to a second worker.
+    pub(in crate::state) fn lease_backup(&mut self, p: Position, holder: Holder) {
+        self.backups.insert(p, holder);
+    }
+
+    /// Releases a split; returns its holders.
+    pub(in crate::state) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
+        let Some(first) = self.leases.remove(&p) else { return Vec::new() };
+        self.cursor = self.cursor.min(p);
+        std::iter::once(first).chain(self.backups.remove(&p)).map(|holder| (p, holder)).collect()
+    }
+
+    /// Releases splits; returns their holders.
+    pub(in crate::state) fn release_all(
+        &mut self,
+        splits: impl IntoIterator<Item = Position>,
+    ) -> Vec<(Position, Holder)> {
+        splits.into_iter().flat_map(|p| self.release(p)).collect()
+    }
+
+    /// Releases everything that is leased; returns the holders.
+    pub(in crate::state) fn release_everything(&mut self) -> Vec<(Position, Holder)> {
+        let places: Vec<_> = self.leases.keys().copied().collect();
+        self.release_all(places)
+    }
+
+    /// One worker drops its lease of a split.
+    pub(in crate::state) fn drop_lease(&mut self, p: Position, token: u64) -> AfterDrop {
+        match (self.leases.get(&p).copied(), self.backups.get(&p).copied()) {
+            (Some(first), Some(second)) if second.token == token => {
+                self.backups.remove(&p);
+                AfterDrop::HeldBy(first)
+            }
+            (Some(first), second) if first.token == token => match second {
+                Some(second) => {
+                    self.backups.remove(&p);
+                    self.leases.insert(p, second);
+                    AfterDrop::HeldBy(second)
+                }
+                None => {
+                    self.release(p);
+                    AfterDrop::Free
+                }
+            },
+            _ => AfterDrop::NotHeld,
+        }
+    }
+
+    /// Moves the frontier; returns the leases before it, which are no longer wanted.
+    pub(in crate::state) fn move_to(&mut self, p: Position) -> Vec<(Position, Holder)> {
+        self.cursor = if p < self.frontier { p } else { self.cursor.max(p) };
+        self.frontier = p;
+        let kept = self.leases.split_off(&p);
+        let dropped = std::mem::replace(&mut self.leases, kept);
+        let kept = self.backups.split_off(&p);
+        let raced = std::mem::replace(&mut self.backups, kept);
+        self.trouble = self.trouble.split_off(&p);
+        self.ended = self.ended.split_off(&p.epoch);
+        dropped.into_iter().chain(raced).collect()
+    }
+
+    /// A process attaches at the frontier; returns the leases outside its window. The epochs that an earlier process
+    /// ended and the fetches that failed for it are forgotten.
+    pub(in crate::state) fn attach(&mut self, attached: ConsumerSession) -> Vec<(Position, Holder)> {
+        self.attached = Some(ConsumerSession { window: attached.window.clamp(1, WINDOW_MAX), ..attached });
+        self.local = LocalThreads::default();
+        self.ended.clear();
+        self.trouble.clear();
+        self.unreached.clear();
+        self.cursor = self.frontier;
+        let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
+        self.release_all(outside)
+    }
+
+    /// Returns the leased splits with a recorded sample whose failure may not repeat. Their workers may have computed
+    /// them before that was recorded, and would send the sample to a process that begins anew.
+    pub(in crate::state) fn leased_with_accidents(&self) -> Vec<Position> {
+        let of = |p: &Position| self.skipped.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
+        let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
+        self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
+    }
+
+    /// Notes that the consumer could not reach a worker. It gets no splits from this worker for the time `first`, and
+    /// for twice as long each further time.
+    pub(in crate::state) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
+        let was = self.unreached.get(&worker).copied().unwrap_or(Unreached { times: 0, until: now });
+        // The consumer reports the splits of a broken connection one by one: they count as one failure.
+        if now < was.until {
+            return;
+        }
+        let times = if now - was.until < UNREACHED_MAX { was.times } else { 0 };
+        let pause = first.saturating_mul(1 << times.min(16)).min(UNREACHED_MAX);
+        self.unreached.insert(worker, Unreached { times: times + 1, until: now + pause });
+    }
+
+    /// Says whether the consumer currently avoids a worker that it could not reach.
+    pub(in crate::state) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
+        self.unreached.get(&worker).is_some_and(|u| now < u.until)
+    }
+
+    /// Says whether the consumer currently avoids any worker.
+    pub(in crate::state) fn waits_for_others(&self, now: Ticks) -> bool {
+        self.unreached.values().any(|u| now < u.until)
+    }
+
+    /// Forgets a worker that is gone. Worker ids are not used again.
+    pub(in crate::state) fn forget_worker(&mut self, worker: WorkerId) {
+        self.unreached.remove(&worker);
+    }
+
+    /// Ends an epoch early; returns its leases.
+    pub(in crate::state) fn end_epoch(&mut self, epoch: u64) -> Vec<(Position, Holder)> {
+        if epoch < self.frontier.epoch || epoch >= EPOCH_MAX || self.ended.len() >= ENDED_MAX {
+            return Vec::new();
+        }
+        self.ended.insert(epoch);
+        let range = Position::new(epoch, 0)..Position::new(epoch + 1, 0);
+        let places: Vec<_> = self.leases.range(range).map(|(p, _)| *p).collect();
+        self.release_all(places)
+    }
+}

@@ -1,0 +1,283 @@
+//! Messages of consumers: attach, acknowledge, end an epoch, unreachable, heartbeat, and the end of a session.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+use forebay_proto::{
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
+    worker_event,
+};
+
+use super::consumer::{ConsumerSession, Death};
+use crate::records::{ConsumerKey, Position, Update};
+use crate::state::Job;
+use crate::state::scaling::local_workers::LocalThreads;
+use crate::state::{Attachment, Effect, SessionId, State};
+
+/// A split that workers refused this often is not tried again.
+const REFUSALS_MAX: u32 = 4;
+
+/// A consumer that reaches no worker for a split for this long gets an error. Consumers wait as long for a dispatcher.
+const UNREACHED_FOR: Duration = Duration::from_secs(60);
+
+impl State {
+    pub(in crate::state) fn attach(
+        &mut self,
+        now: Ticks,
+        attachment: &Attachment,
+        out: &mut Vec<Effect>,
+    ) -> Result<()> {
+        let &Attachment { session, ref tenant, consumer: key, position, resume, window, local_key, .. } = attachment;
+        let silence_max = self.timing.lease;
+        self.check_attached_quota(tenant, key)?;
+        let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
+        let (name, finished) = (job.record.name.clone(), job.is_finished());
+        if job.record.cancelled {
+            return Err(cancelled(&name));
+        }
+        let count = job.consumers.len();
+        let Some(consumer) = job.consumers.get_mut(key.1 as usize) else {
+            return Err(Error::invalid(format!("consumer {} of job {name:?}: it has {count}, from 0", key.1)));
+        };
+        if finished && !resume {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                format!("job {name:?} is finished: all {} epochs were read", job.record.epochs),
+            )
+            .hint("use another job name, or load_state_dict to read a part again"));
+        }
+        let position = consumer.begins(consumer.check(position)?);
+        if let Some(other) = consumer.attached {
+            if now - other.heard <= silence_max {
+                let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);
+                return Err(Error::new(ErrorKind::Conflict, message)
+                    .hint("give each reader its own consumers=(index, count), or end the other reader"));
+            }
+            self.consumer_sessions.remove(&other.session);
+            out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
+        }
+        job.epoch_ends.detach(key.1);
+        self.consumer_sessions.insert(session, key);
+        self.active.insert(key);
+        out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
+        // The consumer's position wins, forwards and backwards: only the consumer knows what its training step has
+        // seen.
+        self.advance(now, key, position, out);
+        let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
+        let (workers_max, waits_since) = (tenant.quota.workers, None);
+        let attached = ConsumerSession { session, window, heard: now, workers_max, waits_since, local_key };
+        let mut dropped = consumer.attach(attached);
+        let accidents = consumer.leased_with_accidents();
+        dropped.extend(consumer.release_all(accidents));
+        self.warm_start(now, key.0);
+        self.revoke_all(key, dropped, out);
+        self.revoke_from_foreign(key, out);
+        self.assign_again(key, out);
+        self.end_at_poison(now, key, out);
+        Ok(())
+    }
+
+    /// Sends all leases of a consumer to it again.
+    fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let Some(consumer) = self.consumer(key) else { return };
+        for position in consumer.leases().keys() {
+            self.send_assignments((key, *position), out);
+        }
+    }
+
+    /// Moves a frontier, forwards or backwards, and tells the workers whose leases it passed.
+    fn advance(&mut self, now: Ticks, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
+        let heartbeat = self.timing.heartbeat;
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.frontier() == to {
+            return;
+        }
+        let forwards = to > consumer.frontier();
+        // Of a split with two leases it is unknown here which worker finished it.
+        let backed_up: Vec<_> = consumer.backups().keys().copied().collect();
+        let consumed = consumer.move_to(to);
+        let finished = consumer.is_finished();
+        if forwards {
+            self.counts.splits_accepted += (consumed.len() - backed_up.iter().filter(|p| **p < to).count()) as u64;
+        }
+        let mut holders = BTreeSet::new();
+        for (position, holder) in consumed {
+            out.push(Effect::Remember(Update::Released((key, position))));
+            if let Some(worker) = self.workers.get_mut(&holder.worker) {
+                worker.leases.remove(&holder.token);
+                holders.extend(worker.session);
+                // The duration of a split that the worker had finished before was noted then.
+                let is_news = forwards && !worker.finished.contains(&holder.token) && !backed_up.contains(&position);
+                if let Some(took) = worker.split_duration(now, holder.token, heartbeat).filter(|_| is_news) {
+                    self.note_duration((key, position), holder, took);
+                }
+            }
+        }
+        let (epoch, ordinal) = (to.epoch, to.ordinal);
+        let event = worker_event::Event::Consumed(Consumed { job: key.0, consumer: key.1, epoch, ordinal });
+        out.extend(holders.into_iter().map(|session| Effect::Worker(session, event.clone())));
+        let update = Update::Frontier(key, to);
+        out.push(if finished { Effect::Persist(update) } else { Effect::Remember(update) });
+        if finished && self.jobs.get(&key.0).is_some_and(Job::is_finished) {
+            self.forget(key.0, out);
+        }
+    }
+
+    /// Tells every worker to forget a job.
+    pub(in crate::state) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
+        for worker in self.workers.values_mut() {
+            if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
+                out.push(Effect::Worker(session, worker_event::Event::Forget(Forget { job })));
+            }
+        }
+    }
+
+    /// Returns the consumer of a session that is still open, and notes that it is alive.
+    pub(in crate::state) fn heard_consumer(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+        let key = *self.consumer_sessions.get(&session)?;
+        self.consumer_mut(key)?.attached.as_mut()?.heard = now;
+        Some(key)
+    }
+
+    /// Ends a consumer's session with an error.
+    pub(in crate::state) fn end_consumer(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
+        let Some(attached) = self.consumer_mut(key).and_then(|c| c.attached) else { return };
+        self.consumer_gone(now, attached.session);
+        out.push(Effect::End(attached.session, error));
+    }
+
+    pub(in crate::state) fn ack(&mut self, now: Ticks, session: SessionId, position: Position, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_consumer(now, session) else { return };
+        let Some(consumer) = self.consumer(key) else { return };
+        match consumer.check(position) {
+            // An old acknowledgement is ignored; only a new session moves the frontier back.
+            Ok(position) if position > consumer.frontier() => {
+                let epochs = position.epoch - consumer.frontier().epoch;
+                if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
+                    self.profiles.add_epochs(now, &job.record, epochs, out);
+                }
+                self.advance(now, key, position, out);
+                self.end_at_poison(now, key, out);
+            }
+            Ok(_) => {}
+            Err(error) => self.end_consumer(now, key, error, out),
+        }
+    }
+
+    pub(in crate::state) fn end_epoch(&mut self, now: Ticks, session: SessionId, epoch: u64, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_consumer(now, session) else { return };
+        let dropped = self.consumer_mut(key).map(|c| c.end_epoch(epoch)).unwrap_or_default();
+        self.revoke_all(key, dropped, out);
+    }
+
+    pub(in crate::state) fn unreachable(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        position: Position,
+        token: u64,
+        error: &Error,
+        out: &mut Vec<Effect>,
+    ) {
+        let lease = self.timing.lease;
+        let Some(key) = self.heard_consumer(now, session) else { return };
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        let Some(holder) = consumer.holder(position, token) else {
+            // The message is about an older lease; the consumer may not have heard of the current one.
+            return self.send_assignments((key, position), out);
+        };
+        if let Some(worker) = self.workers.get_mut(&holder.worker) {
+            let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
+            let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
+            if suspected {
+                self.accuse((key, position), death);
+            }
+        }
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.backups().contains_key(&position) {
+            // The other worker holds the split, too.
+            if error.get(UNREACHED).is_some() {
+                consumer.set_unreached(now, holder.worker, lease);
+            }
+            self.drop_lease((key, position), token, out);
+            return self.revoke_from_worker(holder, out);
+        }
+        consumer.release(position);
+        let trouble = consumer.trouble.entry(position).or_default();
+        trouble.failures += 1;
+        trouble.avoid = Some((holder.worker, now));
+        let failures = trouble.failures;
+        // A network failure may pass, and so may a dispatcher's restart. A worker's refusal will not.
+        let may_pass = error.get(UNREACHED).is_some() && error.kind() == ErrorKind::Unavailable;
+        let is_hopeless = if may_pass {
+            let since = *trouble.unreached.get_or_insert(now);
+            consumer.set_unreached(now, holder.worker, lease);
+            now - since >= UNREACHED_FOR
+        } else {
+            trouble.refusals += 1;
+            trouble.refusals >= REFUSALS_MAX
+        };
+        self.counts.splits_recomputed += 1;
+        self.revoke((key, position), holder, out);
+        if is_hopeless {
+            let error = error.clone().with("split", position).with("attempts", failures);
+            self.end_consumer(now, key, error, out);
+        }
+    }
+
+    pub(in crate::state) fn consumer_heartbeat(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        said: &ConsumerHeartbeat,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some((job, consumer)) = self.heard_consumer(now, session) else {
+            self.counts.consumer_heartbeats_refused += 1;
+            return;
+        };
+        self.counts.rows_delivered = self.counts.rows_delivered.saturating_add(said.rows);
+        self.counts.bytes_delivered = self.counts.bytes_delivered.saturating_add(said.bytes);
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.load.add(consumer, said);
+        }
+        if let Some(attached) = self.consumer_mut((job, consumer)).and_then(|c| c.attached.as_mut()) {
+            let waits = Some(said.waiting_ms).filter(|ms| *ms > 0);
+            attached.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
+        }
+        self.note_consumer_ops(now, job, &said.ops, out);
+        let is_alone = said.spare.is_some_and(|spare| spare.asks)
+            && !self.eligible_workers((job, consumer)).has_others(&self.workers);
+        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.take_heartbeat(said, is_alone));
+        let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
+        let reply = ConsumerHeartbeatReply { local_threads, missing };
+        out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
+    }
+
+    pub(in crate::state) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
+        let Some(key) = self.consumer_sessions.remove(&session) else { return };
+        if let Some(consumer) = self.consumer_mut(key) {
+            (consumer.attached, consumer.gone, consumer.local) = (None, now, LocalThreads::default());
+        }
+        if let Some(job) = self.jobs.get_mut(&key.0) {
+            job.epoch_ends.detach(key.1);
+        }
+        if let Some(job) = self.jobs.get(&key.0) {
+            self.profiles.write_soon(now, &job.record);
+        }
+    }
+}
+
+pub(in crate::state) fn no_job(id: u64) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
+        .with(NO_JOB, "job")
+        .hint(
+            "the dispatcher may have forgotten it (--keep-jobs), or have been started with another state folder, or with an older copy of \
+             it: read the job again by its name; a saved state goes on where it was saved",
+        )
+}
+
+pub(crate) fn cancelled(name: &str) -> Error {
+    Error::new(ErrorKind::Closed, format!("job {name:?} was cancelled"))
+}

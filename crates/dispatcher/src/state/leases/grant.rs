@@ -1,0 +1,226 @@
+//! The scheduler: splits in order, consumers by fair share, workers by least load.
+//!
+//! Among the consumers that could use a split, the one with the fewest leases for its job's weight is served first, so
+//! a slow consumer cannot take the workers from a fast one. A job of a higher priority comes before all jobs of a lower
+//! one: it gets the workers' room as other splits end, and no granted lease is taken back. Ties go by number, so the
+//! schedule is deterministic.
+//!
+//! - A split that failed at a worker waits a little for another worker, or for that worker to recover.
+//! - A worker that a consumer cannot reach gets none of its splits for longer and longer, while there are other
+//!   workers.
+//! - A slow worker comes after all others (see `speculation`).
+//! - A worker whose caches hold the rows of one of the next splits gets that split (see `affinity`).
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_core::{Ticks, WorkerId};
+use forebay_proto::{Lease, worker_event};
+
+use super::consumer::{Consumer, Holder, Trouble};
+use super::worker::{LOAD_OF_ONE, Worker};
+use crate::records::{ConsumerKey, Grant, Position, Update};
+use crate::state::Job;
+use crate::state::jobs::tenants::EligibleWorkers;
+use crate::state::{Effect, State, assigned_event};
+
+/// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
+const PAUSE: Duration = Duration::from_millis(125);
+
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// A consumer's leases relative to its job's weight. The scheduler serves the smallest share of the highest priority.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    priority: u32,
+    leases: u64,
+    weight: u32,
+}
+
+impl Share {
+    fn more(self) -> Self {
+        Self { leases: self.leases + 1, ..self }
+    }
+}
+
+impl Ord for Share {
+    /// The higher priority first, then the smaller leases / weight. Among equals the larger weight is served first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (ours, theirs) = (self.leases * u64::from(other.weight), other.leases * u64::from(self.weight));
+        let by_weight = ours.cmp(&theirs).then(other.weight.cmp(&self.weight));
+        other.priority.cmp(&self.priority).then(by_weight)
+    }
+}
+
+impl PartialOrd for Share {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Share {}
+
+/// Workers with room, by load.
+type Room = BTreeSet<(usize, WorkerId)>;
+
+impl State {
+    /// Grants splits until workers or consumers have no more room. After heartbeats alone it returns at once: ten
+    /// thousand workers send as many a second.
+    pub(crate) fn schedule(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        self.join_sharing_groups(now, out);
+        self.rebalance_for_newcomer(now, out);
+        self.clear_reserved(out);
+        let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
+        let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
+        if room.is_empty() {
+            return;
+        }
+        let mut ready = self.ready();
+        let mut reserved = self.reserved();
+        while let Some((share, key)) = ready.pop_first() {
+            let Some((position, worker)) = self.pick(now, key, &room, &reserved) else { continue };
+            room.remove(&worker);
+            if self.is_suspect(key, position) {
+                reserved.insert(worker.1);
+            }
+            if self.grant(now, key, position, worker.1, out) {
+                room.insert((worker.0 + LOAD_OF_ONE, worker.1));
+            }
+            if self.join_group_of(now, key, out) {
+                room.retain(|(_, id)| self.workers.get(id).is_some_and(Worker::has_room));
+            }
+            if room.is_empty() {
+                return;
+            }
+            ready.insert((share.more(), key));
+        }
+    }
+
+    /// Returns the consumers with a session, in the order in which they are served.
+    fn ready(&self) -> BTreeSet<(Share, ConsumerKey)> {
+        let of_job = |(id, job): (&u64, &Job)| {
+            let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));
+            let share = move |c: &Consumer| Share { priority, leases: c.leases().len() as u64, weight };
+            let read = self.active_consumers_of(id).filter(|(_, c)| c.attached.is_some());
+            read.map(move |(key, c)| (share(c), key)).collect::<Vec<_>>()
+        };
+        self.jobs.iter().flat_map(of_job).collect()
+    }
+
+    pub(in crate::state) fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
+        self.consumer(key).and_then(|c| c.trouble.get(&position)).is_some_and(Trouble::is_suspect)
+    }
+
+    fn pick(
+        &self,
+        now: Ticks,
+        key: ConsumerKey,
+        room: &Room,
+        reserved: &BTreeSet<WorkerId>,
+    ) -> Option<(Position, (usize, WorkerId))> {
+        let (consumer, eligible) = (self.consumer(key)?, self.eligible_workers(key));
+        let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
+        // A consumer that can reach no worker may try any.
+        let some = self.workers.iter().any(|(id, w)| w.is_live() && eligible.has(*id, w) && reachable(*id));
+        let is_eligible = |id: &WorkerId| self.workers.get(id).is_some_and(|w| eligible.has(*id, w));
+        let room: Vec<_> = room.iter().filter(|(_, id)| is_eligible(id) && (reachable(*id) || !some)).collect();
+        let affinity = &self.jobs.get(&key.0)?.affinity;
+        let at_preferred = |_: Position, preferred: WorkerId| {
+            let is_fit =
+                self.workers.get(&preferred).is_some_and(|w| !w.slow) && self.may_take(preferred, false, reserved);
+            room.iter().find(|(_, id)| is_fit && *id == preferred).map(|worker| **worker)
+        };
+        let is_there = |preferred: WorkerId| self.workers.get(&preferred).is_some_and(Worker::is_live);
+        if let Some(found) = affinity.first(key.1, consumer, is_there, at_preferred) {
+            return Some(found);
+        }
+        consumer.free().find_map(|p| {
+            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &eligible));
+            let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
+            let shy =
+                consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && eligible.has_others(&self.workers);
+            let fits = |id: WorkerId| {
+                Some(id) != avoided && !(shy && self.is_local(id)) && self.may_take(id, is_suspect, reserved)
+            };
+            room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
+        })
+    }
+
+    /// Returns the worker that must not get this split now because the split failed there: another worker may have room
+    /// soon, or this one may recover after a pause.
+    fn avoided(&self, now: Ticks, trouble: &Trouble, eligible: &EligibleWorkers<'_>) -> Option<WorkerId> {
+        let (worker, at) = trouble.avoid?;
+        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && eligible.has(*id, w));
+        let pause =
+            if others { self.timing.lease } else { (PAUSE * 2u32.saturating_pow(trouble.failures)).min(PAUSE_MAX) };
+        (now - at < pause).then_some(worker)
+    }
+
+    /// Leases a split; a split that is leased already gets a backup lease. Returns whether the worker has room for
+    /// more.
+    pub(in crate::state) fn grant(
+        &mut self,
+        now: Ticks,
+        key: ConsumerKey,
+        position: Position,
+        id: WorkerId,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let lease = Lease {
+            job: key.0,
+            epoch: position.epoch,
+            consumer: key.1,
+            ordinal: position.ordinal,
+            token: self.next_token,
+            ops: None,
+        };
+        let skipped = self.skipped_of(&lease);
+        let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
+        let lease = Lease { ops: job.placement.ops_on_worker(worker.is_local()), ..lease };
+        let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
+            return false;
+        };
+        let token = self.next_token;
+        self.next_token += 1;
+        self.counts.splits_granted += 1;
+        let grant = Grant { token, worker: id, address: worker.address.clone() };
+        let holder = Holder { token, worker: id };
+        let first = consumer.leases().get(&position).map(|first| first.token);
+        match first {
+            None => consumer.lease(position, holder),
+            Some(_) => consumer.lease_backup(position, holder),
+        }
+        worker.leases.insert(token, (key, position));
+        if worker.jobs.insert(key.0) {
+            out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
+        }
+        let event = assigned_event(position, &grant, first.unwrap_or(0));
+        let assigned = consumer.attached.map(|r| Effect::Consumer(r.session, event));
+        out.push(Effect::Persist(match first {
+            None => Update::Grant((key, position), grant),
+            Some(_) => Update::Token(token),
+        }));
+        out.extend(skipped.map(|skipped| Effect::Worker(session, skipped)));
+        out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
+        out.extend(assigned);
+        worker.take_room();
+        let (has_room, is_local) = (worker.has_room(), worker.is_local());
+        self.note_granted(now, id, token);
+        if !is_local {
+            self.sharing.note(key, position, id);
+            self.note_affinity(key, position, id);
+        }
+        has_room
+    }
+}
