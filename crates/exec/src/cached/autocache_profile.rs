@@ -1,8 +1,9 @@
 //! What a process knows of its pipelines with `autocache()`: measurements, and the decision that follows from them.
 //!
-//! A profile outlives iterators, so a consumer that opens one iterator for each epoch measures once. Invariants: probes
-//! take at most one part in [`PROBE_PART`] of the time of computing, after the first few probes; a process remembers at
-//! most [`PIPELINES_MAX`] pipelines.
+//! A profile outlives iterators, so a consumer that opens one iterator for each epoch measures once.
+//!
+//! Invariants: probes take at most one part in [`PROBE_PART`] of the time of computing, after the first few probes; a
+//! process remembers at most [`PIPELINES_MAX`] pipelines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measuring_has_its_share_of_the_time_and_pipelines_are_bounded() {
+    fn probes_take_a_bounded_share_of_the_time_and_pipelines_are_bounded() {
         let mut profile = PipelineProfile::default();
         let consumer = profile.join();
         assert_eq!(profile.due(1.0, false), None, "nothing is known");
@@ -202,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn passes_are_those_of_all_that_run_and_as_many_again_as_others_made() {
+    fn further_passes_are_those_of_all_consumers_and_as_many_again_as_others_made() {
         let mut profile = PipelineProfile::default();
         let one = profile.join();
-        assert_eq!(profile.passes(one, 100), PASSES_UNKNOWN, "it did not say");
+        assert_eq!(profile.passes(one, 100), PASSES_UNKNOWN, "its end is not known");
         profile.expect(one, Some(3.0), 0.0);
         profile.pass(one, 0.5, 7_000);
         assert_eq!((profile.passes(one, 100), profile.pass_nanos()), (2.5, 0.0));
@@ -214,7 +215,7 @@ mod tests {
         profile.record_work(one, 250, 1);
         let other = profile.join();
         profile.expect(other, Some(1.0), 1.0);
-        assert_eq!(profile.passes(one, 100), 2.0 + 1.0 + 1.0, "what it read itself says nothing of others");
+        assert_eq!(profile.passes(one, 100), 2.0 + 1.0 + 1.0, "its own rows are no passes of others");
         assert_eq!(profile.passes(other, 100), 2.0 + 1.0 + 2.0, "whole passes");
         profile.leave(one);
         assert_eq!(profile.passes(other, 100), 1.0 + 2.0);
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_paid_for_the_time_that_all_readers_take_together() {
+    fn a_store_is_paid_for_the_time_that_all_consumers_take_together() {
         let paid = |count: u64| {
             let mut profile = PipelineProfile::default();
             let consumers: Vec<u64> = (0..count).map(|_| profile.join()).collect();
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn where_more_passes_are_to_come_it_is_measured_at_once() {
+    fn a_probe_is_due_at_once_where_more_passes_are_expected() {
         let mut profile = PipelineProfile::default();
         let consumer = profile.join();
         profile.record_work(consumer, 100, 100_000_000);

@@ -1,6 +1,7 @@
 //! A pipeline over its source, ready to run: morsels in, chunks out.
 //!
 //! A worker's executable can end at any placement boundary of the pipeline, and a consumer's continues from there.
+//!
 //! Invariants: a morsel's chunks depend on (pipeline, seed, epoch, consumer, morsel) alone, and on the boundary only
 //! until the consumer finishes them; an error names the op, the user's line and the sample; all threads share one
 //! executable.

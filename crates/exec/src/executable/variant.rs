@@ -2,8 +2,9 @@
 //! placement boundary.
 //!
 //! Ops before the first boundary are compiled once. Those between it and a later one are compiled for each boundary;
-//! they are cheap to have twice (`forebay_plan::Stages::cuts`). Invariant: all variants of a pipeline give the same
-//! rows.
+//! they are cheap to have twice (`forebay_plan::Stages::cuts`).
+//!
+//! Invariant: all variants of a pipeline give the same rows.
 
 use std::sync::Arc;
 

@@ -3,9 +3,12 @@
 //! Threads take morsels in order, run all fused ops on each, and put the chunks into the morsel's slot. The consumer
 //! empties the slots in order; with `ordered=False`, any slot that has a chunk. There is no queue for each op, and
 //! nothing to tune. Threads without a morsel, and those whose morsel is not the oldest or whose slot is full, run rows
-//! of the oldest (see `row_pool`). Bounds: at most `threads + SLOTS_AHEAD` slots (of windows [`STREAMED_AT_ONCE`]);
-//! [`SLOT_CHUNKS`] chunks in the slot of a source block; the memory budget for all chunks that wait. Invariant: a
-//! thread works on the first slot, or the slot is done, so the stream always makes progress.
+//! of the oldest (see `row_pool`).
+//!
+//! Bounds: at most `threads + SLOTS_AHEAD` slots (of windows [`STREAMED_AT_ONCE`]); [`SLOT_CHUNKS`] chunks in the slot
+//! of a source block; the memory budget for all chunks that wait.
+//!
+//! Invariant: a thread works on the first slot, or the slot is done, so the stream always makes progress.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

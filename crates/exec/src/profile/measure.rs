@@ -1,7 +1,9 @@
 //! What the ops of a pipeline cost on sample rows, and whether another order of them gives the same samples faster.
 //!
-//! `Dataset.optimize` chooses an order by these measurements. Invariant: no measurement reaches a sample. An order that
-//! is measured was legal before; `compare` checks it once more, on real rows.
+//! `Dataset.optimize` chooses an order by these measurements.
+//!
+//! Invariant: no measurement reaches a sample. An order that is measured was legal before; `compare` checks it once
+//! more, on real rows.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,10 @@
 //!
 //! The meter counts all rows. It measures time and bytes of the first [`FIRST`] morsels, and then of one morsel in
 //! [`EVERY`], and scales them to all rows; so it takes far less than a hundredth of the time of the cheapest ops. A
-//! thread counts in its own [`ThreadTally`], which it adds to the meter once for each morsel.
-//! Time is wall time on the threads that did the work, including waits for storage or for the Python interpreter. A row
-//! that a pool shares counts for its time on its own thread, without the time that other threads waited for it.
+//! thread counts in its own [`ThreadTally`], which it adds to the meter once for each morsel. Time is wall time on the
+//! threads that did the work, including waits for storage or for the Python interpreter. A row that a pool shares
+//! counts for its time on its own thread, without the time that other threads waited for it.
+//!
 //! Invariants: no measurement reaches a sample. The number of earlier morsels, not a clock, decides which morsels are
 //! timed. Rows that fail are not counted; their time is.
 

@@ -1,9 +1,10 @@
 //! Finds the rows of a chunk that fail, runs the op without them, and records each with its error.
 //!
 //! When an op fails on a run of rows, the run is cut at the row that the error names, and both sides run again: at most
-//! twice the work however many rows fail. If the error names no row, the run is halved. Invariants: whether a row is
-//! skipped depends on the row and the pipeline alone, not on its neighbours or on the thread; an error that is not of a
-//! row ([`Fault::Other`]) is never skipped.
+//! twice the work however many rows fail. If the error names no row, the run is halved.
+//!
+//! Invariants: whether a row is skipped depends on the row and the pipeline alone, not on its neighbours or on the
+//! thread; an error that is not of a row ([`Fault::Other`]) is never skipped.
 
 use std::collections::HashSet;
 

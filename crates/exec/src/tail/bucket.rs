@@ -5,9 +5,10 @@
 //! pads all to one length, and each consumer takes its own.
 //!
 //! Invariants: rows leave a bucket in their order. So a stream resumes from the position of the first held row and, for
-//! each bucket, the number of rows from there on that have left ([`Bucketer::start`]); no state contains rows. Bound:
-//! at most [`THIN`] rows in memory for each row of an unfinished batch, and two bytes for each row after the first held
-//! one.
+//! each bucket, the number of rows from there on that have left ([`Bucketer::start`]); no state contains rows.
+//!
+//! Bound: at most [`THIN`] rows in memory for each row of an unfinished batch, and two bytes for each row after the
+//! first held one.
 
 use std::collections::VecDeque;
 

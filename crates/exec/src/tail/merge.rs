@@ -2,6 +2,7 @@
 //! position of each.
 //!
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
+//!
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
 //! counters before that chunk; replaying from there gives exactly the rest. Where rows are packed, it names the first
 //! token that is held back instead, and the number of packed rows from there on that were delivered. Where rows are put

@@ -2,9 +2,10 @@
 //!
 //! A thread that runs a morsel opens its rows as [`ParallelRows`]. Every thread of the pool, that thread too, takes the
 //! next row of the oldest open set (by the morsel's place in the stream), runs it, and takes another. The bits of a row
-//! do not depend on the thread. Invariants: rows of a set begin in order, and none begins after a failure, so the error
-//! of a set is that of its first bad row. The pool never calls the closure of a set after [`RowPool::for_each_row`] has
-//! returned.
+//! do not depend on the thread.
+//!
+//! Invariants: rows of a set begin in order, and none begins after a failure, so the error of a set is that of its
+//! first bad row. The pool never calls the closure of a set after [`RowPool::for_each_row`] has returned.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,9 +1,10 @@
 //! Packs token lists of any length into rows of one length, over the ordered stream of one consumer.
 //!
 //! Packing runs after the merge, because a packed row may hold documents of several splits. The rows depend on the
-//! order of the stream alone, not on where chunks begin or end. Invariant: the tokens that are held are the last ones
-//! of the input. One [`Unpacked`] place names the first of them, and packing from there on gives exactly the rest; no
-//! state contains tokens.
+//! order of the stream alone, not on where chunks begin or end.
+//!
+//! Invariant: the tokens that are held are the last ones of the input. One [`Unpacked`] place names the first of them,
+//! and packing from there on gives exactly the rest; no state contains tokens.
 //!
 //! - `documents`: the documents that wait to be packed
 //! - `fit`: decides which documents of a window share a row
