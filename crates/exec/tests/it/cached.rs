@@ -1,12 +1,10 @@
 //! A pipeline with `cache()`: the same stream whatever is kept, and each row computed by one.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use crate::common::{Empty, ids, triple, tripled};
 use arrow_array::{ArrayRef, Int64Array};
-use common::{Empty, ids, triple, tripled};
 use forebay_cache::{Cache, Options};
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, RowId, Schema};

@@ -1,11 +1,9 @@
 //! Jobs that are over leave, and what they alone needed goes with them.
 
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{BlobPart, CancelJobRequest, ForgetJobRequest, ListJobsRequest, to_error};
 

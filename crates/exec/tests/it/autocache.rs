@@ -1,13 +1,11 @@
 //! A pipeline with `autocache()`: what is kept follows what it costs, on a clock that moves only when something is
 //! computed.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::Empty;
 use arrow_array::{Array, ArrayRef, Int64Array};
-use common::Empty;
 use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema};

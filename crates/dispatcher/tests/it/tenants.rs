@@ -1,10 +1,8 @@
 //! Tokens and tenants over real sockets: every call, as nobody, as the wrong one, and as another tenant.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_dispatcher::{Role, new_token};
 use forebay_plan::BlobId;
@@ -131,7 +129,7 @@ async fn welcomed(to: &mut DispatcherClient<Link>, secret: [u8; 16], only: Optio
 
 /// Returns the ids of the workers that a tenant sees, once there are so many.
 async fn workers(to: &mut DispatcherClient<Link>, count: usize) -> Result<Vec<String>> {
-    let until = std::time::Instant::now() + common::PATIENCE;
+    let until = std::time::Instant::now() + crate::common::PATIENCE;
     loop {
         let listed = to.list_workers(ListWorkersRequest {}).await.map_err(|s| to_error(&s, "it"))?;
         let ids: Vec<_> = listed.into_inner().workers.into_iter().map(|worker| worker.worker).collect();

@@ -1,14 +1,12 @@
 //! Pipelines whose ops run in another order: the same bytes as in the order as written, for thousands of random
 //! pipelines over real images and numbers, in every legal order, not only in the cheapest.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::random::*;
 use arrow_array::{Array, Float32Array};
-use common::random::*;
 use forebay_core::{Epoch, SampleId};
 use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema, column_of, tensor_values};
 use forebay_exec::compare;

@@ -1,10 +1,8 @@
 //! The service over real sockets: what users and workers meet, crashes included.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{
     BlobPart, CancelJobRequest, GetBlobRequest, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest, Unreachable,

@@ -1,14 +1,12 @@
 //! What ops cost: the figures are those of what ran, and nothing of them is seen in a sample.
 
-mod common;
-
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::common::{Empty, ids, triple, tripled};
 use arrow_array::ArrayRef;
-use common::{Empty, ids, triple, tripled};
 use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Memory, Schema, write_ipc};

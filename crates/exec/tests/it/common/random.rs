@@ -103,9 +103,9 @@ pub(crate) fn chunk(images: &[ArrayRef], rows: usize) -> Chunk {
 
 pub(crate) fn encoded() -> [&'static [u8]; 3] {
     [
-        include_bytes!("../golden/image/rgb.png"),
-        include_bytes!("../golden/image/palette.png"),
-        include_bytes!("../golden/image/alpha.png"),
+        include_bytes!("../../golden/image/rgb.png"),
+        include_bytes!("../../golden/image/palette.png"),
+        include_bytes!("../../golden/image/alpha.png"),
     ]
 }
 

@@ -1,12 +1,10 @@
 //! Pipelines that run in two places: at each boundary of random pipelines, a worker and a consumer together give the
 //! same bytes as one process.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::random::*;
 use bytes::Bytes;
-use common::random::*;
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
 use forebay_data::{DType, write_ipc};
 use forebay_exec::{Executable, KnownSkips, MorselRequest, Scratch};

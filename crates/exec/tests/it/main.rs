@@ -1,0 +1,9 @@
+//! The tests of crate `exec` from outside, in one binary, which is linked once.
+
+mod autocache;
+mod boundaries;
+mod cached;
+mod common;
+mod local_stream;
+mod metered;
+mod reordered;
