@@ -211,7 +211,7 @@ def test_where_there_are_tokens_a_stranger_is_shown_nothing(fleet, tmp_path, unt
         ):
             kind, said = ask(first, request)
             assert kind == FAILED
-            assert "its own service" in said
+            assert "the same service only" in said
 
 
 def test_peers_speak_tls_where_the_service_does(fleet, tmp_path, until, monkeypatch):

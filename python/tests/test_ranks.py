@@ -166,7 +166,7 @@ def test_a_state_that_cannot_be_dealt_anew_says_so():
     samples = fb.range(10**6)
     it = samples.iter()
     next(it)
-    with pytest.raises(fb.errors.InvalidPipelineError, match="between two of 64 samples"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="within a run of 64 samples"):
         resumed(samples, it.state_dict(), consumers=(0, 2))
     assert resumed(samples, it.state_dict())["id"] == 1
 
