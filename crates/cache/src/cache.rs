@@ -7,14 +7,18 @@ use std::time::{Duration, Instant};
 use forebay_core::{Result, Stopwatch};
 use forebay_data::Schema;
 
-use crate::disk::run;
-use crate::lent::Lent;
+use crate::key::PrefixKey;
 use crate::lock::deadline;
-use crate::prefix::Prefix;
-use crate::shared::Shared;
-use crate::source::{self, Source};
-use crate::store::{Elsewhere, Shared as SharedStore, StoreTier, keep};
-use crate::{Peers, PrefixKey, Stats};
+use crate::pages::{self, PageCache};
+use crate::rows::prefix::Prefix;
+use crate::state::CacheState;
+use crate::stats::Stats;
+use crate::tiers::block::writer;
+use crate::tiers::peers::client::Peers;
+use crate::tiers::peers::exports::peer_exports::PeerExports;
+use crate::tiers::store::maintenance;
+use crate::tiers::store::tier::StoreTier;
+use crate::tiers::store::{Elsewhere, SharedStore};
 
 /// How much may be kept, and where.
 #[derive(Debug, Clone)]
@@ -47,8 +51,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(30);
 /// held go on without the disk.
 #[derive(Debug)]
 pub struct Cache {
-    shared: Arc<Shared>,
-    keeps_sources: bool,
+    state: Arc<CacheState>,
+    keeps_pages: bool,
 }
 
 impl Cache {
@@ -57,20 +61,22 @@ impl Cache {
     /// # Errors
     /// What the system says when the folder can neither be made nor read, or there is no thread left.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
-        let shared = Arc::new(Shared::open(options)?);
-        let keeps_sources = options.disk.as_ref().is_some_and(|disk| disk.sources);
-        let start = |name: &str, work: fn(&Shared)| start(&shared, name, work);
-        if shared.disk().is_some() {
-            start("forebay-cache", |shared| shared.disk().into_iter().for_each(|tier| run(shared, tier)))?;
+        let state = Arc::new(CacheState::open(options)?);
+        let keeps_pages = options.disk.as_ref().is_some_and(|disk| disk.sources);
+        let start = |name: &str, work: fn(&CacheState)| start(&state, name, work);
+        if state.disk().is_some() {
+            start("forebay-cache", |state| state.disk().into_iter().for_each(|disk| writer::run(state, disk)))?;
         }
-        if shared.store().is_some() {
-            start("forebay-store", |shared| shared.store().into_iter().for_each(|tier| run(shared, tier)))?;
-            start("forebay-keeper", |shared| shared.store().into_iter().for_each(|tier| keep(shared, tier)))?;
+        if state.store().is_some() {
+            start("forebay-store", |state| state.store().into_iter().for_each(|store| writer::run(state, store)))?;
+            start("forebay-keeper", |state| {
+                state.store().into_iter().for_each(|remote| maintenance::run(state, remote))
+            })?;
         }
-        if keeps_sources {
-            start("forebay-pages", |shared| shared.disk().into_iter().for_each(|tier| source::run(shared, tier)))?;
+        if keeps_pages {
+            start("forebay-pages", |state| state.disk().into_iter().for_each(|disk| pages::writer::run(state, disk)))?;
         }
-        Ok(Arc::new(Self { shared, keeps_sources }))
+        Ok(Arc::new(Self { state, keeps_pages }))
     }
 
     /// From now on rows that are not here are looked for at peers, before they are in the store: `peers` lists and reads what they
@@ -79,33 +85,33 @@ impl Cache {
     /// # Errors
     /// What the system says when there is no thread left.
     pub fn meet(&self, peers: Arc<dyn Peers>, watch: Arc<dyn Stopwatch>) -> Result<()> {
-        if !self.shared.meet(StoreTier::of_peers(peers.clone(), watch), peers) {
+        if !self.state.meet(StoreTier::of_peers(peers.clone(), watch), peers) {
             return Ok(());
         }
-        start(&self.shared, "forebay-peers", |shared| {
-            shared.peers().get().into_iter().for_each(|tier| keep(shared, tier));
+        start(&self.state, "forebay-peers", |state| {
+            state.peers().get().into_iter().for_each(|remote| maintenance::run(state, remote));
         })
     }
 
-    /// Returns what a peer is given: see [`Lent`]. Nothing where neither memory nor a folder is used.
-    pub fn lent(&self) -> Option<Lent> {
-        let keeps = self.shared.disk().is_some() || self.shared.has_memory();
-        keeps.then(|| Lent::new(self.shared.clone()))
+    /// Returns what a peer is given: see [`PeerExports`]. Nothing where neither memory nor a folder is used.
+    pub fn exports(&self) -> Option<PeerExports> {
+        let keeps = self.state.disk().is_some() || self.state.has_memory();
+        keeps.then(|| PeerExports::new(self.state.clone()))
     }
 
     /// Returns remote files that are read through the folder; nothing where there is none, or it keeps no bytes of remote
     /// files. `what` says where they are, for people: `s3://bucket/train/`. `bytes` is how much there is, 0 where that is
     /// not known.
-    pub fn source(&self, what: &str, bytes: u64) -> Option<Arc<Source>> {
-        self.keeps_sources.then(|| Source::open(&self.shared, what, bytes))
+    pub fn page_cache(&self, what: &str, bytes: u64) -> Option<Arc<PageCache>> {
+        self.keeps_pages.then(|| PageCache::open(&self.state, what, bytes))
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
     /// Where there are peers, or a store, waits a few seconds at most until it is known what they have.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
-        let (cell, in_use) = self.shared.cell(key, schema, rows, what);
-        self.shared.elsewhere().for_each(|tier| tier.open(&cell));
-        Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
+        let (prefix, in_use) = self.state.prefix(key, schema, rows, what);
+        self.state.remotes().for_each(|remote| remote.open(&prefix));
+        Arc::new(Prefix::new(self.state.clone(), prefix, in_use))
     }
 
     /// Writes the rows and pages that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
@@ -113,9 +119,9 @@ impl Cache {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
         // All are asked, whatever becomes of the first.
-        let disk = self.shared.disk().is_none_or(|tier| tier.queue.flush(left()));
-        let pages = !self.keeps_sources || self.shared.sources().queue.flush(left());
-        self.shared.store().is_none_or(|store| store.queue.flush(left())) && disk && pages
+        let disk = self.state.disk().is_none_or(|disk| disk.queue.flush(left()));
+        let pages = !self.keeps_pages || self.state.pages().queue.flush(left());
+        self.state.store().is_none_or(|store| store.queue.flush(left())) && disk && pages
     }
 
     /// Waits until rows that are computed next need not be left out for those that wait to be written, `limit` at most. For
@@ -123,51 +129,51 @@ impl Cache {
     pub fn ease(&self, limit: Duration) {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
-        self.shared.disk().into_iter().for_each(|tier| _ = tier.queue.ease(left()));
-        self.shared.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
+        self.state.disk().into_iter().for_each(|disk| _ = disk.queue.ease(left()));
+        self.state.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
     }
 
     /// Returns what peers have room for, if each has `own` bytes as this process has, and what the store has.
     pub fn elsewhere(&self, own: u64) -> [Elsewhere; 2] {
-        [self.shared.peers().get(), self.shared.store()]
-            .map(|tier| tier.map(|tier| tier.elsewhere(own)).unwrap_or_default())
+        [self.state.peers().get(), self.state.store()]
+            .map(|remote| remote.map(|remote| remote.elsewhere(own)).unwrap_or_default())
     }
 
     /// Says why nothing is written to the folder now, if there is one and nothing is.
     pub fn disk_stopped(&self) -> Option<String> {
-        self.shared.disk()?.stopped()
+        self.state.disk()?.stopped()
     }
 
     /// Returns the bytes of the blocks that were removed from the folder when it was opened, for they were more than it may hold.
     pub fn disk_trimmed(&self) -> u64 {
-        self.shared.disk().map_or(0, |disk| disk.trimmed())
+        self.state.disk().map_or(0, |disk| disk.trimmed())
     }
 
     /// Says why the store did not take what was to be written there last, if there is one and it did not; with the store's url.
     pub fn store_stopped(&self) -> Option<(String, String)> {
-        let stats = self.shared.store()?.stats();
+        let stats = self.state.store()?.stats();
         Some((stats.uri, stats.refused?))
     }
 
     /// Returns what is kept and how it was used since the cache was opened.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.state.stats()
     }
 }
 
-fn start(shared: &Arc<Shared>, name: &str, work: fn(&Shared)) -> Result<()> {
-    let shared = shared.clone();
-    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).map(drop)?)
+fn start(state: &Arc<CacheState>, name: &str, work: fn(&CacheState)) -> Result<()> {
+    let state = state.clone();
+    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&state)).map(drop)?)
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
         let until = deadline(CLOSE_WAIT);
         let left = || until.saturating_duration_since(Instant::now());
-        if self.keeps_sources {
-            self.shared.sources().queue.close(left());
+        if self.keeps_pages {
+            self.state.pages().queue.close(left());
         }
-        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(left()));
-        self.shared.elsewhere().for_each(|tier| tier.close(until));
+        self.state.disk().into_iter().for_each(|disk| disk.queue.close(left()));
+        self.state.remotes().for_each(|remote| remote.close(until));
     }
 }

@@ -25,47 +25,34 @@
 //! Whether and when a row is found changes only when it comes, never what it is.
 //!
 //! Processes that keep rows elsewhere, in memory or on another disk, are peers: each reads the others' blocks as it would a store's
-//! ([`Cache::meet`]), and shows its own ([`Lent`]): those on its disk, and snapshots of what is in its memory alone.
+//! ([`Cache::meet`]), and shows its own ([`PeerExports`]): those on its disk, and snapshots of what is in its memory alone.
 //!
-//! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
+//! The bytes of remote files are kept in the same folder, and given in ranges: [`PageCache`].
 
-mod admit;
-mod ask;
 mod cache;
-mod claim;
 mod commands;
-mod disk;
-mod flight;
-mod found;
-mod give;
-mod index;
 mod key;
-mod lent;
 mod lock;
-mod prefix;
-mod shared;
-mod shown;
-mod snapshot;
-mod source;
-mod space;
+mod pages;
+mod quota;
+mod rows;
+mod state;
 mod stats;
-mod store;
-mod stored;
-mod table;
-mod value;
+mod tiers;
 
-pub use ask::{Answers, Peers};
 pub use cache::{Cache, Disk, Options};
-pub use claim::{Claim, Computed, Pending};
-pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
-pub use found::Found;
-pub use give::{Asked, Given};
+pub use commands::{BadBlock, CacheLocation, PrefixListing, VerifyReport, evict, list, verify};
 pub use key::{FileKey, PrefixKey, RowKey};
-pub use lent::{Lent, PART_BYTES_MAX};
-pub use prefix::{Look, Prefix};
-pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
+pub use pages::request::Request;
+pub use pages::{Done, Fetch, PAGE_BYTES, PageCache, PagedFile};
+pub use rows::claim::{Claim, Computed, Pending};
+pub use rows::found::Found;
+pub use rows::prefix::{Look, Prefix};
 pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};
-pub use store::{Elsewhere, Object, Part, Shared as SharedStore, Store};
+pub use tiers::peers::client::{PeerReplies, Peers};
+pub use tiers::peers::exports::peer_exports::{PART_BYTES_MAX, PeerExports};
+pub use tiers::peers::server::{PeerReply, PeerRequest};
+pub use tiers::store::{Elsewhere, Object, Part, SharedStore, Store};
 
 /// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
 ///
@@ -73,7 +60,7 @@ pub use store::{Elsewhere, Object, Part, Shared as SharedStore, Store};
 /// Data, saying what is wrong.
 #[doc(hidden)]
 pub fn check_block(bytes: &[u8]) -> forebay_core::Result<u64> {
-    let rows = disk::open(bytes).and_then(|(head, layout)| commands::check(bytes, &head, &layout));
+    let rows = tiers::block::format::open(bytes).and_then(|(header, layout)| commands::check(bytes, &header, &layout));
     rows.map_err(|trouble| forebay_core::Error::data(format!("{trouble:?}")))
 }
 

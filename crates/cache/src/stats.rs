@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::PrefixKey;
-use crate::index::Level;
+use crate::key::PrefixKey;
+use crate::tiers::Tier;
 
 /// A cache as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct PrefixStats {
     /// Rows in the store, as far as they were looked at.
     pub store_rows: u64,
     /// Rows that a filter removed, and are known to be.
-    pub without: u64,
+    pub filtered_out: u64,
     /// What was asked for and what became of it.
     pub counts: Counts,
 }
@@ -136,7 +136,7 @@ counters! {
     /// Rows that were found in the store.
     store_hits,
     /// Rows that were known to be removed by a filter.
-    without_hits,
+    filtered_out_hits,
     /// Rows that somebody else was computing, and handed over.
     shared,
     /// Rows that were to be computed.
@@ -184,11 +184,11 @@ counters! {
 
 impl Counters {
     /// Counts rows that are found on a level.
-    pub(crate) fn hits(&self, level: Level) -> &AtomicU64 {
-        match level {
-            Level::Disk => &self.disk_hits,
-            Level::Peers => &self.peer_hits,
-            Level::Store => &self.store_hits,
+    pub(crate) fn hits(&self, tier: Tier) -> &AtomicU64 {
+        match tier {
+            Tier::Disk => &self.disk_hits,
+            Tier::Peers => &self.peer_hits,
+            Tier::Store => &self.store_hits,
         }
     }
 }

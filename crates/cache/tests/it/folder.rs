@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use forebay_cache::{Cache, Kept, Prefix, PrefixKey};
+use forebay_cache::{Cache, CacheLocation, Prefix, PrefixKey};
 
 const ROWS: u64 = 300;
 
@@ -16,8 +16,8 @@ fn prefix(cache: &Cache, n: u8) -> Arc<Prefix> {
     cache.prefix(prefix_key(n), &schema(), ROWS, "test of the folder")
 }
 
-fn kept(folder: &Path) -> Kept {
-    Kept::Folder(folder.to_owned())
+fn kept(folder: &Path) -> CacheLocation {
+    CacheLocation::Folder(folder.to_owned())
 }
 
 fn all() -> Vec<u64> {
@@ -314,7 +314,7 @@ fn the_command_line_sees_what_is_there() {
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
-        (one.key, &*one.what, one.rows, one.without),
+        (one.key, &*one.what, one.rows, one.filtered_out),
         (prefix_key(1), "test of the folder", ROWS - without, without)
     );
     let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");

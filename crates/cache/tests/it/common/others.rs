@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_cache::{
-    Answers, Asked, Cache, Counts, Disk, Lent, Object, Options, Part, Peers, Prefix, SharedStore, Store,
+    Cache, Counts, Disk, Object, Options, Part, PeerExports, PeerReplies, PeerRequest, Peers, Prefix, SharedStore,
+    Store,
 };
 use forebay_core::{Error, ErrorKind, Result};
 
@@ -21,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(3);
 /// What other processes show, without the network between them.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    pub(crate) lent: Mutex<Vec<Lent>>,
+    pub(crate) lent: Mutex<Vec<PeerExports>>,
     pub(crate) is_away: AtomicBool,
     /// Bytes of each answer are others.
     pub(crate) damages: AtomicBool,
@@ -38,7 +39,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) fn are(&self) -> Vec<Lent> {
+    pub(crate) fn are(&self) -> Vec<PeerExports> {
         if self.is_away.load(Relaxed) { Vec::new() } else { self.lent.lock().expect("not poisoned").clone() }
     }
 }
@@ -88,14 +89,14 @@ impl Store for Others {
 }
 
 impl Peers for Others {
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers {
+    fn rows(&self, asked: &PeerRequest<'_>, limit: Duration) -> PeerReplies {
         if !self.gives.load(Relaxed) {
-            return Answers::default();
+            return PeerReplies::default();
         }
         self.asked.fetch_add(1, Relaxed);
         let gate = self.gate.lock().expect("not poisoned").take();
         gate.into_iter().for_each(|gate| _ = gate.wait());
-        let given = self.are().into_iter().flat_map(|lent| lent.give(asked, limit).unwrap_or_default().blocks);
+        let given = self.are().into_iter().flat_map(|lent| lent.rows(asked, limit).unwrap_or_default().blocks);
         let damages = self.damages.load(Relaxed);
         let damaged = |bytes: Bytes| {
             let mut bytes = bytes.to_vec();
@@ -105,7 +106,7 @@ impl Peers for Others {
         };
         let blocks = given.map(|bytes| if damages { damaged(bytes) } else { bytes }).collect();
         let nanos = (!self.is_deaf.load(Relaxed)).then(|| self.takes.load(Relaxed));
-        Answers { blocks, nanos }
+        PeerReplies { blocks, nanos }
     }
 }
 
@@ -128,7 +129,7 @@ impl Process {
     }
 
     pub(crate) fn meets(self, other: &Self) -> Self {
-        self.others.lent.lock().expect("not poisoned").extend(other.cache.lent());
+        self.others.lent.lock().expect("not poisoned").extend(other.cache.exports());
         self
     }
 

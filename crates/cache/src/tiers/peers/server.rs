@@ -1,0 +1,162 @@
+//! Rows that a peer is about to compute, and this process has or is at: given as blocks, before they are shown as such.
+//!
+//! What is in memory or on the disk is given at once. Rows that are being computed are waited for, but only where that ends: who computes
+//! waits for nobody, and of two that have not begun yet the one of the lower rank goes first ([`InFlight::is_asked`]). So none waits
+//! for one that waits for it.
+//!
+//! Bounds: one answer has [`REPLY_BYTES_MAX`] of rows, and no more are read or copied for it; it waits no longer than it is asked to, and
+//! no longer than [`REPLY_WAIT`]. How long it waited is said with it: that is no part of what a question takes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use forebay_core::{Error, Result};
+use forebay_data::Memory;
+
+use crate::key::{PrefixKey, RowKey};
+use crate::lock::{deadline, read};
+use crate::rows::found::Found;
+use crate::rows::in_flight::InFlight;
+use crate::rows::index::{Number, Numbering, RowLocation};
+use crate::rows::prefix::Answer;
+use crate::rows::table::{Place, Table};
+use crate::rows::tier_read::TierRead;
+use crate::state::{CacheState, PrefixState};
+use crate::tiers::Tier;
+use crate::tiers::block::format::encode;
+
+/// The most bytes of rows in one answer.
+pub(crate) const REPLY_BYTES_MAX: usize = 8 << 20;
+/// The longest that rows are waited for.
+const REPLY_WAIT: Duration = Duration::from_secs(5);
+
+/// What peers are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerRequest<'a> {
+    /// Of which prefix.
+    pub prefix: PrefixKey,
+    /// Which rows.
+    pub rows: &'a [RowKey],
+    /// Whose, among those that want to compute them: the lower goes first.
+    pub rank: u64,
+}
+
+/// What is given.
+#[derive(Debug, Clone, Default)]
+pub struct PeerReply {
+    /// Blocks of the rows.
+    pub blocks: Vec<Bytes>,
+    /// How long rows were waited for that are computed here.
+    pub waited: Duration,
+}
+
+/// What there is still room for in an answer.
+struct ReplyRoom {
+    left: usize,
+    /// Something was left out for which another answer has room.
+    is_full: bool,
+}
+
+impl ReplyRoom {
+    /// Says whether a row fits, and takes its room.
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.left;
+        self.left -= if fits { bytes } else { 0 };
+        self.is_full |= !fits && bytes <= REPLY_BYTES_MAX;
+        fits
+    }
+}
+
+/// Returns blocks of what there is of the rows, and of which a filter removed.
+fn reply(
+    cache: &CacheState,
+    state: &Arc<PrefixState>,
+    request: &PeerRequest<'_>,
+    limit: Duration,
+) -> Result<PeerReply> {
+    let until = deadline(limit.min(REPLY_WAIT));
+    let mut room = ReplyRoom { left: REPLY_BYTES_MAX, is_full: false };
+    let (mut answer, mut filtered_out) = (Answer::new(Found::new(&state.schema), cache.passes(state.key)), Vec::new());
+    let mut on_disk = TierRead::new(Tier::Disk);
+    let mut awaited: Vec<(u32, Number, Arc<InFlight>)> = Vec::new();
+    {
+        let (index, mut numbering) = (read(&state.index), Numbering::default());
+        let gives_way = request.rank < cache.rank();
+        for (row, key) in (0..).zip(request.rows) {
+            let Some(number) = numbering.find(&index, key) else { continue };
+            let location = index.location(number);
+            match location {
+                RowLocation::FilteredOut => filtered_out.push(row),
+                // Who asks does so once more, and gets it then.
+                _ if index.bytes_here(location).is_some_and(|bytes| !room.take(bytes)) => {}
+                RowLocation::Memory(slot) if answer.take(row, slot, &index) => {}
+                RowLocation::InTier(Tier::Disk, slot) if on_disk.want(row, number, slot, &index) => {}
+                _ if room.is_full => {}
+                _ => {
+                    let in_flight = index.in_flight.get(&number).filter(|in_flight| in_flight.is_asked(gives_way));
+                    awaited.extend(in_flight.map(|in_flight| (row, number, in_flight.clone())));
+                }
+            }
+        }
+    }
+    if !on_disk.is_empty() {
+        on_disk.read(cache, state, &mut answer, &Memory::default());
+    }
+    let began = Instant::now();
+    let mut tables: HashMap<*const InFlight, Option<u32>> = HashMap::new();
+    for (row, number, in_flight) in awaited {
+        if room.is_full {
+            break;
+        }
+        let Some(outcome) = in_flight.wait(until) else { continue };
+        let push = || outcome.table.clone().map(|table| answer.found.push(table, false));
+        let table = *tables.entry(Arc::as_ptr(&in_flight)).or_insert_with(push);
+        match outcome.rows.get(&number).zip(table).zip(outcome.table.as_ref()) {
+            Some(((&at, table), rows)) if room.take(rows.row_bytes(at as usize)) => {
+                answer.found.put(row, Place { table, row: at });
+            }
+            Some(_) => {}
+            None => filtered_out.extend(outcome.filtered_out.contains(&number).then_some(row)),
+        }
+    }
+    let waited = began.elapsed();
+    Ok(PeerReply { blocks: blocks(cache, state, request.rows, answer.found, filtered_out)?, waited })
+}
+
+/// Makes blocks of what was found.
+fn blocks(
+    cache: &CacheState,
+    state: &PrefixState,
+    asked: &[RowKey],
+    mut found: Found,
+    mut filtered_out: Vec<u32>,
+) -> Result<Vec<Bytes>> {
+    let keys = |rows: &[u32]| rows.iter().map(|&row| asked[row as usize]).collect::<Vec<_>>();
+    let mut blocks = Vec::new();
+    let rows = found.rows();
+    if !rows.is_empty() {
+        let table = Table::of(&state.schema, &found.columns(&Memory::default())?, rows.len())?;
+        blocks.push(encode(&cache.header(state, false), &table, &keys(&rows))?.into());
+    }
+    if !filtered_out.is_empty() {
+        filtered_out.sort_unstable();
+        let table = Table::new(Vec::new(), filtered_out.len());
+        blocks.push(encode(&cache.header(state, true), &table, &keys(&filtered_out))?.into());
+    }
+    Ok(blocks)
+}
+
+impl CacheState {
+    /// PeerReplies a peer.
+    ///
+    /// # Errors
+    /// NotFound where nothing is known of the prefix; or what making a block gives.
+    pub(crate) fn reply(&self, request: &PeerRequest<'_>, limit: Duration) -> Result<PeerReply> {
+        match self.known_prefix(request.prefix) {
+            Some(state) => reply(self, &state, request, limit),
+            None => Err(Error::new(forebay_core::ErrorKind::NotFound, "nothing is kept of that")),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What it takes to ask peers for rows that nobody shows, what that brings, and what follows: whether they are asked. Arithmetic over what
+//! was measured, without a clock and without I/O.
+//!
+//! Mostly nobody has such rows: what is read by one job is computed once, by one worker. So peers are asked where that takes no more of
+//! computing the rows than the share of rows that questions brought lately, or than [`FUTILE_PART`], which is what may be lost. Else
+//! one claim in [`VAIN_EVERY`] is asked for, by which a second job on the same data is noticed.
+//!
+//! Invariant: nothing here is known of reads, nor there of this: a question carries no row, or many, and a peer that hangs is no slow disk.
+
+use crate::tiers::store::cost::NEWEST;
+
+/// How often is asked where it does not pay.
+const VAIN_EVERY: u32 = 32;
+/// What asking in vain may take, of computing.
+const FUTILE_PART: f64 = 1.0 / 64.0;
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerAskPolicy {
+    /// What one takes, without what anybody waited for rows.
+    nanos: Option<f64>,
+    /// Which part of the rows one brings.
+    share: f64,
+    /// Claims that were not asked for since one was.
+    declined: u32,
+}
+
+impl Default for PeerAskPolicy {
+    /// Until it is known, everything may be there.
+    fn default() -> Self {
+        Self { nanos: None, share: 1.0, declined: 0 }
+    }
+}
+
+impl PeerAskPolicy {
+    /// Notes what a question took, and which part of the rows it brought.
+    pub(crate) fn note(&mut self, nanos: u64, share: f64) {
+        let nanos = nanos as f64;
+        self.nanos = Some(self.nanos.map_or(nanos, |old| old + (nanos - old) * NEWEST));
+        self.share += (share - self.share) * NEWEST;
+    }
+
+    /// Says whether it pays to ask for rows that `compute` nanoseconds make. What is not known pays.
+    pub(crate) fn pays(&mut self, compute: Option<f64>) -> bool {
+        let Some((nanos, compute)) = self.nanos.zip(compute) else { return true };
+        if nanos <= compute * self.share.max(FUTILE_PART) {
+            self.declined = 0;
+            return true;
+        }
+        self.declined = (self.declined + 1) % VAIN_EVERY;
+        self.declined == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    fn pays(peer_ask_policy: &mut PeerAskPolicy, millis: f64) -> usize {
+        (0..VAIN_EVERY).filter(|_| peer_ask_policy.pays(Some(millis * 1e6))).count()
+    }
+
+    #[test]
+    fn who_asks_in_vain_asks_seldom_and_who_is_given_rows_asks_on() {
+        let mut peer_ask_policy = PeerAskPolicy::default();
+        assert!(peer_ask_policy.pays(None) && peer_ask_policy.pays(Some(0.0)), "nothing is known");
+        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 0.0));
+        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut peer_ask_policy, compute)), [1, 1, 32], "in vain");
+        peer_ask_policy.note(MILLI, 1.0);
+        assert_eq!(
+            [4.0, 6.0].map(|compute| pays(&mut peer_ask_policy, compute)),
+            [1, 32],
+            "one that was not is enough"
+        );
+        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 1.0));
+        assert_eq!([0.9, 1.1].map(|compute| pays(&mut peer_ask_policy, compute)), [1, 32]);
+    }
+
+    #[test]
+    fn peers_that_became_fast_are_found_out() {
+        let mut peer_ask_policy = PeerAskPolicy::default();
+        (0..100).for_each(|_| peer_ask_policy.note(1000 * MILLI, 0.5));
+        assert_eq!(pays(&mut peer_ask_policy, 10.0), 1);
+        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 0.5));
+        assert_eq!(pays(&mut peer_ask_policy, 10.0), 32);
+    }
+}
