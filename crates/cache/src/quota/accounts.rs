@@ -1,11 +1,13 @@
-//! Whose blocks fill a tier, and whose go when others need the room: accounts, which [`crate::quota::value`] decides over.
+//! The accounts of a tier: the bytes of each block, the prefix that it belongs to, and the block that is evicted when
+//! another prefix needs the room. [`crate::quota::value`] decides between prefixes.
 //!
-//! In memory there are copies of rows that peers have. All memories together are one cache, and a copy keeps a row out of it that nobody
-//! has: so copies take what is free, and the prefix's own rows take it back. From other prefixes copies take room as rows do that are worth
-//! a tenth: to read a row from a peer costs little beside computing it.
+//! Memory also holds copies of rows that peers have. The memories of all peers act as one cache, and a copy takes room
+//! there from a row that no peer has. So copies take free room, and the prefix's own rows take it back. From other
+//! prefixes, copies take room as rows of a tenth of the value do, because reading a row from a peer costs little beside
+//! computing it.
 //!
-//! Invariant: what is held and what is reserved is never more than the quota, but for what the owner of the quota takes
-//! away by [`QuotaAccounts::set_quota`] until it has evicted.
+//! Invariant: held and reserved bytes together never exceed the quota, except between [`QuotaAccounts::set_quota`] with
+//! a smaller quota and the end of its evictions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::key::PrefixKey;
 use crate::quota::value::{STALE_PASSES, Uses, gives_room};
 
-/// How often a prefix's blocks are looked through for stale ones, in passes over it.
+/// How often a prefix searches its own blocks for stale ones, in passes over it.
 const LOOK_THROUGH_PASSES: f64 = 0.25;
 
-/// What a copy of what peers have is worth, of what it would be if nobody else had it.
+/// The value of a copy of a peer's row, as a part of the value that the row has when no peer has it.
 const COPY_WORTH: f64 = 0.1;
 
-/// When a block was last asked for a row: passes over its prefix.
+/// When a row of a block was last requested, in passes over its prefix.
 #[derive(Debug, Default)]
 pub(crate) struct LastHit(AtomicU64);
 
@@ -34,7 +36,7 @@ impl LastHit {
     }
 }
 
-/// A block to be dropped: of a prefix, by number.
+/// A block of a prefix, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) prefix: PrefixKey,
@@ -50,21 +52,21 @@ struct HeldBlock {
 #[derive(Debug, Default)]
 struct PrefixAccount {
     bytes: u64,
-    /// By number, so the oldest first.
+    /// By number, the oldest first.
     blocks: BTreeMap<u32, HeldBlock>,
-    /// Those that hold copies of what peers have.
+    /// The numbers of the blocks that hold copies of peers' rows.
     copies: BTreeSet<u32>,
-    /// The passes over the prefix when its blocks were last looked through.
+    /// The passes over the prefix when it last searched its blocks for stale ones.
     looked_through: f64,
 }
 
-/// The accounts of a tier.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct QuotaAccounts {
     quota: u64,
     used: u64,
     accounts_by_prefix: HashMap<PrefixKey, PrefixAccount>,
-    /// Whose blocks are not ours to drop: others use them.
+    /// Prefixes whose blocks must not be evicted: other processes use them.
     protected: HashSet<PrefixKey>,
 }
 
@@ -86,13 +88,14 @@ impl QuotaAccounts {
         self.quota.saturating_sub(self.used)
     }
 
-    /// Takes up to `bytes` for a prefix, from others if it is worth more. What is granted is the caller's, to be
-    /// [held](QuotaAccounts::hold) or [given back](QuotaAccounts::give_back); the victims are no longer held.
+    /// Reserves up to `bytes` for a prefix, and evicts blocks of prefixes that are worth less. The caller must
+    /// [hold](QuotaAccounts::hold) the granted bytes or [give them back](QuotaAccounts::give_back). The returned
+    /// victims are no longer held.
     pub(crate) fn reserve(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {
         self.reserve_from(bytes, |accounts| accounts.victim(prefix, uses))
     }
 
-    /// As [`QuotaAccounts::reserve`], for copies of what peers have.
+    /// As [`QuotaAccounts::reserve`], for copies of peers' rows.
     pub(crate) fn reserve_copy(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {
         self.reserve_from(bytes, |accounts| accounts.other(prefix, uses.value(prefix) * COPY_WORTH, uses))
     }
@@ -114,7 +117,7 @@ impl QuotaAccounts {
         self.accounts_by_prefix.keys().copied()
     }
 
-    /// Says whose blocks are not ours to drop.
+    /// Sets the prefixes whose blocks must not be evicted.
     pub(crate) fn protect(&mut self, prefixes: HashSet<PrefixKey>) {
         self.protected = prefixes;
     }
@@ -123,24 +126,24 @@ impl QuotaAccounts {
         !self.protected.is_empty()
     }
 
-    /// Takes `bytes` that are taken already, whatever the quota.
+    /// Counts `bytes` that are in use already, even beyond the quota.
     pub(crate) fn take(&mut self, bytes: u64) {
         self.used += bytes;
     }
 
-    /// Takes `bytes` only if nobody has to give them.
+    /// Reserves `bytes` if they are free; returns whether it did.
     pub(crate) fn reserve_free(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.free();
         self.used += if fits { bytes } else { 0 };
         fits
     }
 
-    /// Says whether a prefix would be granted anything.
+    /// Says whether [`QuotaAccounts::reserve`] would grant `bytes`, or a part of them, to a prefix.
     pub(crate) fn has_room(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> bool {
         bytes <= self.free() || self.victim(prefix, uses).is_some()
     }
 
-    /// Returns what was reserved and is not needed.
+    /// Gives back reserved bytes that are not needed.
     pub(crate) fn give_back(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
     }
@@ -152,13 +155,13 @@ impl QuotaAccounts {
         account.blocks.insert(block.block, HeldBlock { bytes, last_hit });
     }
 
-    /// As [`QuotaAccounts::hold`], of copies of what peers have.
+    /// As [`QuotaAccounts::hold`], for copies of peers' rows.
     pub(crate) fn hold_copy(&mut self, block: Victim, bytes: u64, last_hit: Arc<LastHit>) {
         self.hold(block, bytes, last_hit);
         self.accounts_by_prefix.entry(block.prefix).or_default().copies.insert(block.block);
     }
 
-    /// Notes that a block takes so much now.
+    /// Changes the size of a block.
     pub(crate) fn resize(&mut self, block: Victim, bytes: u64) {
         let Some(account) = self.accounts_by_prefix.get_mut(&block.prefix) else { return };
         let Some(held) = account.blocks.get_mut(&block.block) else { return };
@@ -167,7 +170,7 @@ impl QuotaAccounts {
         self.used = self.used.saturating_sub(before) + bytes;
     }
 
-    /// Drops a block from the accounts; says whether it was in them.
+    /// Drops a block from the accounts; returns whether it was there.
     pub(crate) fn drop_block(&mut self, block: Victim) -> bool {
         let Some(account) = self.accounts_by_prefix.get_mut(&block.prefix) else { return false };
         let Some(held) = account.blocks.remove(&block.block) else { return false };
@@ -180,7 +183,7 @@ impl QuotaAccounts {
         true
     }
 
-    /// Changes the quota and drops blocks, those of least value first, until they fit.
+    /// Changes the quota, and drops blocks until the rest fits: those of the least valuable prefix first.
     pub(crate) fn set_quota(&mut self, quota: u64, uses: &Uses) -> Vec<Victim> {
         self.quota = quota;
         let mut victims = Vec::new();
@@ -195,13 +198,13 @@ impl QuotaAccounts {
         victims
     }
 
-    /// Returns the oldest block of copies, or the oldest of all.
+    /// Returns the oldest block of copies of a prefix, or else its oldest block.
     fn first_out(&self, prefix: PrefixKey) -> Option<Victim> {
         let oldest = || Some(*self.accounts_by_prefix.get(&prefix)?.blocks.keys().next()?);
         self.copy(prefix).or_else(|| Some(Victim { prefix, block: oldest()? }))
     }
 
-    /// Returns the oldest block of copies.
+    /// Returns the oldest block of copies of a prefix.
     fn copy(&self, prefix: PrefixKey) -> Option<Victim> {
         let block = *self.accounts_by_prefix.get(&prefix)?.copies.first()?;
         Some(Victim { prefix, block })
@@ -212,14 +215,14 @@ impl QuotaAccounts {
         own.or_else(|| self.other(wanting, uses.value(wanting), uses))
     }
 
-    /// Returns a block of another prefix, for one of such a value.
+    /// Returns a block of a prefix that is worth less than `value`.
     fn other(&self, wanting: PrefixKey, value: f64, uses: &Uses) -> Option<Victim> {
         let others = self.accounts_by_prefix.keys().filter(|&&p| p != wanting && !self.protected.contains(&p));
         let gives = gives_room(value, others.map(|&prefix| (prefix, uses.value(prefix))))?;
         self.first_out(gives)
     }
 
-    /// Returns a block of the prefix itself whose rows nobody asks for any more.
+    /// Returns a block of the prefix itself whose rows were not requested for [`STALE_PASSES`].
     fn stale(&mut self, prefix: PrefixKey, passes: f64) -> Option<Victim> {
         let account = self.accounts_by_prefix.get_mut(&prefix)?;
         if passes < account.looked_through + LOOK_THROUGH_PASSES {

@@ -1,7 +1,8 @@
-//! Rows that were computed, or read from below, on their way into memory, to the disk and to the store.
+//! Decides where computed rows are kept, and where rows that were read from a tier are kept.
 //!
-//! They are copied once: what the caller has may be a slice of far larger buffers, or in memory that is lent, and is written
-//! to by whoever gets it next. What goes to disk alone is found in memory until it is written.
+//! Rows are copied once, because the columns of the caller may be a slice of far larger buffers, or lie in shared
+//! memory, and their next owner writes to them. Rows that only go to the disk are found in memory until they are
+//! written.
 
 use std::sync::Arc;
 
@@ -20,16 +21,16 @@ use crate::tiers::block::writer::{Message, Rows};
 /// What a segment costs in memory besides its rows.
 const SEGMENT_BYTES: u64 = 1024;
 
-/// Rows that are kept, for the index to take in.
+/// Rows that are kept, for the index to add.
 pub(crate) struct Admitted {
     pub(crate) segment: Arc<Segment>,
-    /// What it holds of the memory's quota; nothing when it only waits to be written.
+    /// The bytes that it takes of the quota of memory; 0 when it only waits to be written.
     bytes: u64,
     to_disk: bool,
     to_store: bool,
 }
 
-/// Copies those of `rows` (their numbers, and their places in `table`) that are to be kept.
+/// Copies those of `rows` (their numbers, and their places in `table`) that are kept.
 pub(crate) fn admit(
     cache: &CacheState,
     state: &Arc<PrefixState>,
@@ -44,7 +45,7 @@ pub(crate) fn admit(
     let to_store = cache.store_of(state).is_some_and(|store| store.wants(wanted, cache.cost(state)));
     let granted = cache.reserve(state, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
-    // A part of the rows in memory and all on their way down would be two copies.
+    // Keeping a part in memory while all wait to be written would hold two copies.
     let passes = to_disk || to_store;
     let fit = if passes && fit < rows.len() { 0 } else { fit };
     let bytes = if fit == 0 { 0 } else { needed(table, &rows[..fit]) };
@@ -57,7 +58,7 @@ pub(crate) fn admit(
         add(&state.counters.store_refused, rows.len());
     }
     let kept = if passes { rows } else { &rows[..fit] };
-    // What only waits to be written is made where the last one was: fresh pages cost more than the copy.
+    // Rows that only wait to be written reuse the memory of earlier ones: fresh pages cost more than the copy.
     let memory = if bytes == 0 { cache.passing() } else { &Memory::default() };
     (!kept.is_empty()).then(|| Admitted {
         segment: segment(cache, state, table, kept, memory),
@@ -67,12 +68,12 @@ pub(crate) fn admit(
     })
 }
 
-/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from the store also where they are
-/// worth more than what has it, and those of peers as copies (see [`crate::quota::accounts`]).
+/// Keeps rows in memory that were read from a tier. Rows from the disk are kept if there is free room. Rows from the
+/// store also evict rows of less value. Rows of peers are kept as copies (see [`crate::quota::accounts`]).
 pub(crate) fn promote(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)], tier: Tier) {
     let rows: Vec<(Number, u32)> = {
         let index = read(&state.index);
-        // Whoever asked at the same time may have been faster.
+        // A concurrent lookup may have kept them already.
         let below = |number| matches!(index.location(number), RowLocation::InTier(..));
         rows.iter().copied().filter(|(number, _)| below(*number)).collect()
     };
@@ -89,14 +90,14 @@ pub(crate) fn promote(cache: &CacheState, state: &Arc<PrefixState>, table: &Tabl
         let segment = segment(cache, state, table, &rows, &Memory::default());
         let id = write(&state.index).add_segment(segment.clone());
         cache.hold(state, id, bytes, segment.last_hit.clone(), tier == Tier::Peers);
-        // What is on a disk is shown from there.
+        // Peers read rows on the disk from there.
         if tier == Tier::Store {
             write(&state.index).export_segments([id]);
         }
     }
 }
 
-/// Keeps rows that peers gave, as copies of theirs.
+/// Keeps rows that peers gave, as copies.
 pub(crate) fn keep_copies(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)]) {
     let bytes = needed(table, rows);
     if rows.is_empty() || !whole(cache, cache.reserve_copy(state, bytes), bytes) {
@@ -107,7 +108,7 @@ pub(crate) fn keep_copies(cache: &CacheState, state: &Arc<PrefixState>, table: &
     cache.hold(state, id, bytes, segment.last_hit.clone(), true);
 }
 
-/// Says whether all was granted; gives it back if not.
+/// Says whether all bytes were granted; gives them back if not.
 fn whole(cache: &CacheState, granted: u64, wanted: u64) -> bool {
     if granted < wanted {
         cache.give_back(granted);
@@ -115,10 +116,10 @@ fn whole(cache: &CacheState, granted: u64, wanted: u64) -> bool {
     granted == wanted
 }
 
-/// Sends rows that a filter removed to the disk and to the store, or shows them to peers.
+/// Sends the numbers of rows that a filter removed to the disk and the store, or to the snapshots for peers.
 pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
-    // What is not written is found out again after a restart.
+    // Numbers that are not written are found out again after a restart.
     let push = |queue: &Queue<Message>| {
         let _ = queue.push(Message { state: state.clone(), rows: Rows::FilteredOut(numbers.to_vec()), bytes }, bytes);
     };
@@ -133,7 +134,7 @@ pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, n
 }
 
 impl Admitted {
-    /// Says whose the memory is, now that the index has the rows, and sends them down.
+    /// Accounts for the memory, now that the index has the rows, and queues the rows for the disk and the store.
     pub(crate) fn commit(self, cache: &CacheState, state: &Arc<PrefixState>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
@@ -144,7 +145,7 @@ impl Admitted {
             let rows = Rows::Computed { id, segment: self.segment.clone(), passing };
             queue.push(Message { state: state.clone(), rows, bytes }, bytes).is_ok()
         };
-        // What is only passing leaves memory when the nearer level has it.
+        // Rows that only wait to be written leave memory when the nearer tier has them.
         let disk = cache.disk().filter(|_| self.to_disk);
         let on_disk = disk.is_some_and(|tier| push(&tier.queue, !kept));
         let store = cache.store().filter(|_| self.to_store);
@@ -183,7 +184,7 @@ fn needed(table: &Table, rows: &[(Number, u32)]) -> u64 {
     SEGMENT_BYTES + rows.iter().map(|(_, row)| table.row_bytes(*row as usize) as u64 + ROW_BYTES).sum::<u64>()
 }
 
-/// Returns how many rows, from the first on, so many bytes have room for.
+/// Returns how many of the first rows fit into `bytes`.
 fn fitting(table: &Table, rows: &[(Number, u32)], bytes: u64) -> usize {
     let mut taken = SEGMENT_BYTES;
     let fits = |(_, row): &&(Number, u32)| {

@@ -1,7 +1,7 @@
-//! Rows that one caller computes for all, and those that it waits for because another does.
+//! Rows that one caller computes for all, and the rows that it waits for because other callers compute them.
 //!
-//! What others compute comes out of a claim only when that is fulfilled: a caller does its own part before it waits, so no two
-//! wait for each other.
+//! A claim gives out its pending rows only when it is fulfilled: each caller computes its own rows before it waits, so
+//! no two callers wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::rows::table::{Place, Table};
 use crate::state::PrefixState;
 use crate::stats::add;
 
-/// Rows for the caller to compute. Dropped without [`Claim::fulfil`], it lets others compute them.
+/// Rows that the caller computes. When it is dropped without [`Claim::fulfil`], other callers compute them.
 #[derive(Debug)]
 pub struct Claim {
     prefix: Arc<Prefix>,
@@ -32,16 +32,16 @@ pub struct Claim {
     is_completed: bool,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Computed<'a> {
-    /// The rows that there are, ascending: some of [`Claim::rows`]. One that failed is not among them.
+    /// The computed rows, ascending: some of [`Claim::rows`]. A row that failed is not among them.
     pub rows: &'a [u32],
     /// The prefix's columns, of these rows in this order.
     pub columns: &'a [ArrayRef],
     /// Rows of the claim that a filter removed.
     pub filtered_out: &'a [u32],
-    /// How long it took to compute them, in nanoseconds. Only decides what is worth keeping.
+    /// How long computing took, in nanoseconds. It only decides which rows are worth keeping.
     pub nanos: u64,
 }
 
@@ -65,18 +65,18 @@ impl Claim {
         self.numbers.push(number);
     }
 
-    /// Returns the rows that are claimed, with their numbers.
+    /// Returns the claimed rows, with their numbers.
     pub(crate) fn numbered_rows(&self) -> impl Iterator<Item = (u32, Number)> {
         self.rows.iter().copied().zip(self.numbers.iter().copied())
     }
 
-    /// Claims some of its rows no more: they are there.
+    /// Releases rows that peers have given.
     pub(crate) fn release(&mut self, rows: &HashSet<u32>) {
         let (gone, kept): (Vec<_>, Vec<_>) = self.numbered_rows().partition(|(row, _)| rows.contains(row));
         (self.rows, self.numbers) = kept.into_iter().unzip();
         let mut index = write(&self.prefix.state.index);
         for (_, number) in gone {
-            // Whoever waits for it looks again when this claim has landed.
+            // A caller that waits for the row looks it up again when this claim is completed.
             if index.in_flight.get(&number).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight)) {
                 index.in_flight.remove(&number);
             }
@@ -86,7 +86,7 @@ impl Claim {
     pub(crate) fn join(&mut self, row: u32, number: Number, in_flight: &Arc<InFlight>) {
         in_flight.join();
         let joined = &mut self.pending.joined;
-        // Rows of one flight mostly follow each other.
+        // Rows of one claim mostly follow each other.
         let at = joined.iter().rposition(|known| Arc::ptr_eq(known, in_flight)).unwrap_or_else(|| {
             joined.push(in_flight.clone());
             joined.len() - 1
@@ -94,12 +94,13 @@ impl Claim {
         self.pending.rows.push((row, number, at));
     }
 
-    /// Returns the rows to compute, ascending, by their place in the question.
+    /// Returns the rows to compute, ascending, by their place in the request.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// Gives what was computed to the cache and to those who wait for it, kept or not. Returns the rows to wait for.
+    /// Hands the computed rows to the cache and to the callers that wait for them, whether the cache keeps them or not.
+    /// Returns the rows to wait for.
     pub fn fulfil(mut self, computed: &Computed<'_>) -> Pending {
         let none = Pending { prefix: self.prefix.clone(), rows: Vec::new(), joined: Vec::new(), until: None };
         let pending = std::mem::replace(&mut self.pending, none);
@@ -146,7 +147,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Returns those of `rows` that are in the claim and may be kept: their numbers and their places in `rows`.
+    /// Returns those of `rows` that the claim has and that can be kept: their numbers and their places in `rows`.
     fn numbered(&self, rows: &[u32]) -> Vec<(Number, u32)> {
         let number = |(place, row): (u32, &u32)| {
             let at = self.rows.binary_search(row).ok()?;
@@ -155,14 +156,14 @@ impl Claim {
         (0..).zip(rows).filter_map(number).collect()
     }
 
-    /// Returns those of `rows` that nobody has taken over: whoever did keeps them.
+    /// Returns those of `rows` that no other claim has taken over: that claim keeps the others.
     fn still_ours(&self, rows: &[(Number, u32)]) -> Vec<(Number, u32)> {
         let index = read(&self.prefix.state.index);
         let ours = |n: &Number| index.in_flight.get(n).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight));
         rows.iter().copied().filter(|(number, _)| ours(number)).collect()
     }
 
-    /// Takes the claim's rows out of those that are being computed, unless somebody took them over.
+    /// Removes the claim's rows from those in flight, except rows that another claim took over.
     fn leave<H: std::hash::BuildHasher>(&self, in_flight: &mut HashMap<Number, Arc<InFlight>, H>) {
         for number in &self.numbers {
             if in_flight.get(number).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight)) {
@@ -180,23 +181,23 @@ impl Drop for Claim {
         if !self.rows.is_empty() {
             self.leave(&mut write(&self.prefix.state.index).in_flight);
         }
-        // Also where peers gave all of its rows: whoever waits looks for them again.
+        // Also where peers gave all of its rows: a caller that waits looks them up again.
         self.in_flight.complete(Outcome::default());
     }
 }
 
-/// Copies rows for those who wait: what the caller has is written to by whoever gets it next.
+/// Copies rows for the callers that wait, because the next owner of the columns may write to them.
 fn hand_over(state: &PrefixState, table: &Table, rows: &[(Number, u32)], filtered_out: Vec<Number>) -> Outcome {
     let table = Some(copy(state, table, rows, &Memory::default()));
     let rows: HashMap<Number, u32> = (0..).zip(rows).map(|(i, (number, _))| (*number, i)).collect();
     Outcome { table, rows, filtered_out: filtered_out.into_iter().collect() }
 }
 
-/// Rows that others are computing.
+/// Rows that other callers are computing.
 #[derive(Debug)]
 pub struct Pending {
     prefix: Arc<Prefix>,
-    /// The place of each in the question, its number, and its flight's place in `flights`.
+    /// Of each row: its place in the request, its number, and the place of its claim in `joined`.
     rows: Vec<(u32, Number, usize)>,
     joined: Vec<Arc<InFlight>>,
     until: Option<Instant>,
@@ -208,13 +209,13 @@ impl Pending {
         self.rows.is_empty()
     }
 
-    /// Returns the rows, ascending, by their place in the question.
+    /// Returns the rows, ascending, by their place in the request.
     pub fn rows(&self) -> Vec<u32> {
         self.rows.iter().map(|(row, _, _)| *row).collect()
     }
 
-    /// Waits for them, `limit` in all from the first wait of a question on. What was given up by then, or is late, is for the
-    /// caller to compute.
+    /// Waits for the rows, `limit` in all from the first wait of a request on. The caller must compute the rows that
+    /// were given up by then or are late.
     pub fn wait(self, limit: Duration, memory: &Memory) -> Look {
         let until = self.until.unwrap_or_else(|| deadline(limit));
         let outcomes: Vec<_> = self.joined.iter().map(|in_flight| in_flight.wait(until)).collect();

@@ -1,4 +1,5 @@
-//! Rows at hand, from wherever they came: put together only when all are there, so that each is copied once.
+//! The rows of one lookup, wherever they came from. Their columns are put together when all are there, so that each row
+//! is copied once.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use forebay_data::{Memory, Schema};
 
 use crate::rows::table::{Place, Shape, Table, shapes};
 
-/// Rows of one question, by their place in it. See [`Prefix::look`](crate::rows::prefix::Prefix::look).
+/// Rows of one request, by their place in it. See [`Prefix::look`](crate::Prefix::look).
 #[derive(Debug, Clone)]
 pub struct Found {
     schema: Arc<Schema>,
@@ -22,7 +23,7 @@ pub struct Found {
 #[derive(Debug, Clone)]
 struct FoundTable {
     table: Table,
-    /// Nobody else reads it: it may be given away as it is.
+    /// It has no other owner: it may be given away as it is.
     own: bool,
 }
 
@@ -34,10 +35,10 @@ impl Found {
         Self { schema, shapes, tables: Vec::new(), rows: Vec::new(), filtered_out: Vec::new(), sorted: true }
     }
 
-    /// Adds rows that are at hand otherwise: those that the caller has just computed.
+    /// Adds rows that the caller has, such as those that it has just computed.
     ///
     /// # Errors
-    /// Internal when the columns are not as many rows of the schema.
+    /// Internal when the columns do not match the schema or the number of rows.
     pub fn add(&mut self, rows: &[u32], columns: &[ArrayRef]) -> Result<()> {
         let table = Table::of(&self.schema, columns, rows.len())?;
         let id = self.push(table, true);
@@ -51,7 +52,7 @@ impl Found {
         self.sorted = false;
     }
 
-    /// Adds the rows of another answer to the same question.
+    /// Adds the rows of another result of the same request.
     pub fn merge(&mut self, other: Found) {
         let first = self.tables.len() as u32;
         self.tables.extend(other.tables);
@@ -61,7 +62,7 @@ impl Found {
         self.sorted = false;
     }
 
-    /// Returns the rows that there are, ascending.
+    /// Returns the rows that were found, ascending.
     pub fn rows(&mut self) -> Vec<u32> {
         self.sort();
         self.rows.iter().map(|(row, _)| *row).collect()
@@ -73,8 +74,8 @@ impl Found {
         &self.filtered_out
     }
 
-    /// Returns the columns of [`Found::rows`], in that order. What is kept is copied, into `memory`: whoever gets the
-    /// columns may write to them.
+    /// Returns the columns of [`Found::rows`], in that order. Kept rows are copied into `memory`, because the next
+    /// owner of the columns may write to them.
     ///
     /// # Errors
     /// Exhausted when a column would pass 2^31 numbers; Data when rows are not what the schema says.

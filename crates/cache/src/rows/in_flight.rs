@@ -1,8 +1,11 @@
-//! One computes, others wait: what stands for rows that somebody is at.
+//! Single flight: one caller computes rows, and the others wait for them.
 //!
-//! Invariants: a flight lands exactly once, when its claim is fulfilled or dropped, so nobody waits for somebody who is not
-//! there; nobody who waits for it here holds a claim, so no two wait for each other. Peers that ask for its rows wait for it once
-//! it is [settled](InFlight::settle), for then it waits for nobody; before, those of a higher rank do: so no two wait for each other.
+//! Invariants: an [`InFlight`] is completed exactly once, when its claim is fulfilled or dropped, so no caller waits
+//! for rows that are no longer computed. A caller of this process that waits holds no claim, so no two callers wait for
+//! each other.
+//!
+//! A peer that asks for the rows waits once they are [committed](InFlight::commit), because from then on their claim
+//! waits for no process. Before that, only peers of a higher rank wait. So no two processes wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +16,7 @@ use crate::lock::{lock, wait_for};
 use crate::rows::index::Number;
 use crate::rows::table::Table;
 
-/// What came of a flight.
+/// The result of rows that were in flight.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Outcome {
     /// The rows, whether they are kept or not.
@@ -25,24 +28,24 @@ pub(crate) struct Outcome {
 /// Rows that are being computed.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    /// Somebody waits, so the rows must be handed over.
+    /// A caller or a peer waits, so the rows must be handed over.
     waited: AtomicBool,
-    /// Peers were asked, and its rows are computed.
+    /// Peers were asked already: the rows are being computed here.
     committed: AtomicBool,
-    /// Some of the rows are another's now: this one was late.
+    /// Another claim took over some of the rows, because this one was late.
     overtaken: AtomicBool,
     outcome: Mutex<Option<std::sync::Arc<Outcome>>>,
     changed: Condvar,
 }
 
 impl InFlight {
-    /// Says that somebody will wait. To be called while the index is locked.
+    /// Notes that a caller will wait. Call it while the index is locked.
     pub(crate) fn join(&self) {
         self.waited.store(true, Ordering::Relaxed);
     }
 
-    /// A peer wants some of its rows, too; `peer_first` says who goes first where neither has begun. Returns whether the peer is to wait. To be
-    /// called while the index is locked.
+    /// Notes that a peer asks for some of the rows. `peer_first` says whether the peer goes first where neither has
+    /// committed. Returns whether the peer waits. Call it while the index is locked.
     pub(crate) fn is_asked(&self, peer_first: bool) -> bool {
         let waits = self.committed.load(Ordering::Acquire) || !peer_first;
         if waits {
@@ -51,17 +54,17 @@ impl InFlight {
         waits
     }
 
-    /// From now on its rows are computed, without waiting for anybody.
+    /// Notes that the rows are computed from now on, without waiting for any process.
     pub(crate) fn commit(&self) {
         self.committed.store(true, Ordering::Release);
     }
 
-    /// Says whether somebody waits. Final when the flight is no longer in the index.
+    /// Says whether a caller or a peer waits. Final once the rows are no longer in flight in the index.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// Says that somebody else has taken rows over.
+    /// Notes that another claim has taken rows over.
     pub(crate) fn overtake(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
     }
@@ -70,12 +73,13 @@ impl InFlight {
         self.overtaken.load(Ordering::Relaxed)
     }
 
+    /// Hands the outcome to all who wait.
     pub(crate) fn complete(&self, outcome: Outcome) {
         *lock(&self.outcome) = Some(outcome.into());
         self.changed.notify_all();
     }
 
-    /// Waits until it has landed; nothing when it has not by then.
+    /// Waits for the outcome; returns `None` when there is none by `until`.
     pub(crate) fn wait(&self, until: Instant) -> Option<std::sync::Arc<Outcome>> {
         wait_for(&self.outcome, &self.changed, until)
     }

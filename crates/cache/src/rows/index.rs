@@ -1,8 +1,7 @@
-//! Where the rows of one prefix are: in memory, on disk, at peers, in the store, with somebody who computes them now,
-//! or filtered out.
+//! Where each row of one prefix is: in memory, on disk, at peers, in the store, in flight, or filtered out.
 //!
-//! Rows are looked up by number: that of their file, which is given when the file is first seen, and the row in it.
-//! Invariants: an entry names only blocks that the index has; a row is with at most one [`InFlight`].
+//! A row is found by its number: the number of its file, which is given when the file is first seen, and the row in
+//! that file. Invariants: an entry names only blocks that the index has. A row is in at most one [`InFlight`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,18 +18,18 @@ use crate::tiers::Tier;
 use crate::tiers::block::Block;
 use crate::tiers::peers::exports::export_index::ExportIndex;
 
-/// What a row costs in memory besides its bytes: its entry (40 bytes, in a hash table that is half full when it has just
+/// What a row costs in memory besides its bytes: its entry (40 bytes, in a hash table that is half full after it has
 /// grown) and its number in its block.
 pub(crate) const ROW_BYTES: u64 = 96;
 /// What a file costs in memory.
 pub(crate) const FILE_BYTES: u64 = 64;
 
-/// A row of a prefix in this process: its file's number and its row, as in [`SampleId`].
+/// A row of a prefix in this process: the number of its file, and the row, as in [`SampleId`].
 pub(crate) type Number = u64;
-/// A row that cannot be kept: its file or its row is past every limit.
+/// A row that cannot be kept, because its file number or its row is too large.
 pub(crate) const NO_NUMBER: Number = u64::MAX;
 
-/// Where a row is in one tier.
+/// The place of a row in one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockSlot {
     pub(crate) block: u32,
@@ -38,9 +37,9 @@ pub(crate) struct BlockSlot {
 }
 
 impl BlockSlot {
-    /// In no block.
+    /// Not in the tier.
     pub(crate) const NOWHERE: Self = Self { block: u32::MAX, row: 0 };
-    /// A filter removed the row: there is nothing to be found.
+    /// A filter removed the row: no tier has it.
     const FILTERED_OUT: Self = Self { block: u32::MAX, row: 1 };
 
     fn is_in_block(self) -> bool {
@@ -51,7 +50,7 @@ impl BlockSlot {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     memory: BlockSlot,
-    /// By level.
+    /// By tier.
     below: [BlockSlot; Tier::ALL.len()],
 }
 
@@ -90,17 +89,17 @@ pub(crate) struct Index {
     rows: HashMap<Number, Entry, BuildHasherDefault<Mixed>>,
     pub(crate) in_flight: HashMap<Number, Arc<InFlight>, BuildHasherDefault<Mixed>>,
     segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
-    /// By level.
+    /// By tier.
     blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; Tier::ALL.len()],
-    /// What peers are shown of what is in memory.
+    /// The snapshots of rows in memory that peers may read.
     pub(crate) exports: ExportIndex,
     next: u32,
     filtered_out: u64,
-    /// How many rows are there, by level.
+    /// The number of rows in each tier.
     below: [u64; Tier::ALL.len()],
 }
 
-/// Finds the numbers of rows, quickly where they are of one file.
+/// Finds the numbers of rows, quickly where consecutive rows are of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Numbering(Option<(FileKey, u32)>);
 
@@ -118,7 +117,7 @@ impl Numbering {
         known.map(|(_, file)| number(file, key.row))
     }
 
-    /// Gives a file that is new its number, and returns the row's.
+    /// Numbers a new file, and returns the number of the row.
     pub(crate) fn give(&mut self, index: &mut Index, key: &RowKey) -> Number {
         let file = u32::try_from(index.keys.len()).unwrap_or(u32::MAX);
         index.files.insert(key.file, file);
@@ -129,7 +128,7 @@ impl Numbering {
 }
 
 impl Index {
-    /// Says where a row is: the nearest place.
+    /// Returns the nearest place of a row.
     pub(crate) fn location(&self, number: Number) -> RowLocation {
         match self.rows.get(&number) {
             None => RowLocation::Missing,
@@ -150,7 +149,7 @@ impl Index {
         self.blocks[tier as usize].get(&block)
     }
 
-    /// Returns the bytes of a row that this process has, in memory or on its disk.
+    /// Returns the bytes of a row, if it is in memory or on the disk of this process.
     pub(crate) fn bytes_here(&self, location: RowLocation) -> Option<usize> {
         match location {
             RowLocation::Memory(slot) => Some(self.segment(slot.block)?.table.row_bytes(slot.row as usize)),
@@ -174,7 +173,7 @@ impl Index {
         self.filtered_out
     }
 
-    /// Returns the number of rows that are on a level, however many blocks have them.
+    /// Returns the number of rows in a tier; a row in several blocks counts once.
     pub(crate) fn rows_on(&self, tier: Tier) -> u64 {
         self.below[tier as usize]
     }
@@ -191,12 +190,12 @@ impl Index {
         RowKey { file, row: place.row() }
     }
 
-    /// Says whether a row is on a level, wherever else it may be.
+    /// Says whether a row is in a tier, whether or not another tier has it, too.
     pub(crate) fn is_on(&self, tier: Tier, number: Number) -> bool {
         self.rows.get(&number).is_some_and(|entry| entry.below[tier as usize].is_in_block())
     }
 
-    /// Takes a segment in. Rows that are in memory already stay where they are.
+    /// Adds a segment. Rows that are in memory already keep their place.
     pub(crate) fn add_segment(&mut self, segment: Arc<Segment>) -> u32 {
         let id = self.next_id();
         for (row, &number) in segment.numbers.iter().enumerate() {
@@ -209,8 +208,8 @@ impl Index {
         id
     }
 
-    /// Takes a block in, by the number that the level's accounts give it. Rows that are on the level already stay where they
-    /// are.
+    /// Adds a block, by the number that the accounts of the tier give it. Rows that are in the tier already keep their
+    /// place.
     pub(crate) fn add_block(&mut self, tier: Tier, id: u32, block: Arc<Block>) {
         for (row, &number) in block.numbers.iter().enumerate() {
             let slot = &mut self.entry(number).below[tier as usize];
@@ -223,7 +222,7 @@ impl Index {
         self.blocks[tier as usize].insert(id, block);
     }
 
-    /// Notes rows that a filter removed. Returns how many are new.
+    /// Notes rows that a filter removed. Returns how many of them are new.
     pub(crate) fn add_filtered_out(&mut self, numbers: &[Number]) -> u64 {
         let before = self.filtered_out;
         for &number in numbers {
@@ -237,7 +236,7 @@ impl Index {
         self.filtered_out - before
     }
 
-    /// Forgets a segment; says whether it was there.
+    /// Forgets a segment; returns whether it was there.
     pub(crate) fn drop_segment(&mut self, id: u32) -> bool {
         let Some(segment) = self.segments.remove(&id) else { return false };
         self.exports.forget(id);
@@ -270,7 +269,7 @@ impl Index {
         self.rows.entry(number).or_insert(Entry::NOWHERE)
     }
 
-    /// Segments have rising numbers, till these begin anew.
+    /// Segment numbers ascend until they wrap around.
     fn next_id(&mut self) -> u32 {
         loop {
             self.next = (self.next + 1) % u32::MAX;
@@ -281,7 +280,7 @@ impl Index {
     }
 }
 
-/// The hash of a number that no stranger chooses: file keys are hashes, rows and blocks are counted.
+/// Hashes numbers that no untrusted party chooses: file keys are hashes already, rows and blocks are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Mixed(u64);
 

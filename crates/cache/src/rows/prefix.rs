@@ -1,4 +1,5 @@
-//! Asking for rows of a prefix: what is there, what the caller is to compute, what others are computing.
+//! Looks up rows of a prefix: those that are there, those that the caller must compute, and those that other callers
+//! are computing.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -27,21 +28,21 @@ pub struct Prefix {
     _in_use: Arc<InUse>,
 }
 
-/// An answer: every row that was asked for is in one of the three.
+/// The result of a lookup: every requested row is in one of the three.
 #[derive(Debug)]
 pub struct Look {
-    /// Rows that are there.
+    /// Rows that were found.
     pub found: Found,
-    /// Rows that the caller is to compute; with it, those that others compute now.
+    /// The rows that the caller must compute; with them, those that other callers compute now.
     pub claim: Claim,
-    /// Rows that nobody has and for which there is no room, ascending: none but after [`Prefix::look_within_room`].
+    /// Rows that are missing and for which there is no room, ascending. Only [`Prefix::look_within_room`] leaves rows.
     pub left: Vec<u32>,
 }
 
-/// What becomes of rows that nobody has, beyond those for which there is room.
+/// What happens to missing rows for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beyond {
-    /// They are the caller's to compute, like those that will be kept.
+    /// The caller must compute them, like those that will be kept.
     Claim,
     /// They are [left](Look::left).
     Leave,
@@ -57,17 +58,19 @@ impl Prefix {
         &self.state.schema
     }
 
-    /// Says whether rows that are computed from now on go to the store, too; they do until somebody says that they do not.
+    /// Sets whether rows that are computed from now on are also written to the store. The default is yes.
     pub fn store(&self, is_stored: bool) {
         self.state.stored.store(is_stored, Ordering::Relaxed);
     }
 
-    /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from below memory are read into `memory`.
+    /// Looks up rows. Never fails: rows that cannot be read are missing, and counted. Rows from tiers below memory are
+    /// read into `memory`.
     pub fn look(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
         self.ask(rows, Beyond::Claim, memory)
     }
 
-    /// As [`Prefix::look`], for a caller who has rows that will not be kept more easily in another way: they are left.
+    /// As [`Prefix::look`], for a caller that can produce rows that will not be kept more cheaply in another way. These
+    /// rows are left.
     pub fn look_within_room(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
         self.ask(rows, Beyond::Leave, memory)
     }
@@ -83,7 +86,7 @@ impl Prefix {
         )
     }
 
-    /// Finds the numbers of rows, and gives files that are new theirs.
+    /// Returns the numbers of rows, and numbers files that are new.
     fn numbers(&self, rows: &[RowKey]) -> Vec<Number> {
         let mut numbering = Numbering::default();
         {
@@ -118,7 +121,7 @@ impl Prefix {
         Look { found: answer.found, claim, left }
     }
 
-    /// Finds rows where they are; returns those that are nowhere, ascending.
+    /// Reads rows from memory and the tiers; returns those that are missing, ascending.
     fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut filtered_out, mut missing) = (0, Vec::new(), Vec::new());
         let mut below = Tier::ALL.map(TierRead::new);
@@ -147,7 +150,7 @@ impl Prefix {
             let index = read(&self.state.index);
             for (row, number) in unread {
                 match index.location(number) {
-                    // It is further away, too.
+                    // A tier that is further away has it, too.
                     RowLocation::InTier(next, slot)
                         if next > tier && below[next as usize].want(row, number, slot, &index) => {}
                     _ => missing.push((row, number)),
@@ -158,8 +161,8 @@ impl Prefix {
         missing
     }
 
-    /// Claims up to `room` rows, joins those who are at others, and leaves the rest. What was kept since it was looked for is
-    /// found.
+    /// Claims up to `room` rows, joins the claims of rows in flight, and leaves the rest. Rows that were kept since the
+    /// lookup are found.
     fn claim(
         self: &Arc<Self>,
         answer: &mut Answer,
@@ -176,11 +179,11 @@ impl Prefix {
             match index.location(number) {
                 RowLocation::Memory(slot) if answer.take(row, slot, &index) => {}
                 RowLocation::FilteredOut => answer.found.add_filtered_out(&[row]),
-                // It cannot be kept.
+                // The row cannot be kept.
                 _ if number == NO_NUMBER && asking.beyond == Beyond::Leave => left.push(row),
                 _ if number == NO_NUMBER => claim.add(row, number),
                 _ => match index.in_flight.get(&number) {
-                    // The same row twice in one question: it is computed twice, and kept once.
+                    // The same row twice in one request: it is computed twice, and kept once.
                     Some(in_flight) if Arc::ptr_eq(in_flight, claim.in_flight()) => claim.add(row, NO_NUMBER),
                     Some(in_flight) if !asking.overdue => claim.join(row, number, in_flight),
                     _ if claim.rows().len() >= room => left.push(row),
@@ -194,7 +197,7 @@ impl Prefix {
         }
         drop(index);
         if asking.overdue {
-            // Nobody is asked any more: its rows are computed.
+            // No peer is asked any more: these rows are computed here.
             claim.in_flight().commit();
         } else if !claim.rows().is_empty() {
             self.ask_peers(answer, &mut claim, asking.memory);
@@ -209,19 +212,19 @@ impl Prefix {
     }
 }
 
-/// How rows are asked for.
+/// The parameters of a lookup.
 pub(crate) struct Asking<'a> {
     /// Passes over the prefix.
     pub(crate) passes: f64,
     pub(crate) memory: &'a Memory,
     pub(crate) beyond: Beyond,
-    /// Until when the caller waits for others, once it began to.
+    /// Until when the caller waits for others, once it has begun to wait.
     pub(crate) until: Option<Instant>,
-    /// Whoever is at a row is late: it is claimed all the same.
+    /// The claims that were waited for are late: their rows are claimed all the same.
     pub(crate) overdue: bool,
 }
 
-/// An answer in the making.
+/// The rows of a lookup that were found until now.
 pub(crate) struct Answer {
     pub(crate) found: Found,
     /// The table of each segment that rows were found in.
@@ -231,12 +234,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Begins with what is found.
+    /// Begins with rows that were found before.
     pub(crate) fn new(found: Found, passes: f64) -> Self {
         Self { found, tables: HashMap::default(), last: None, passes }
     }
 
-    /// Takes a row from a segment, if that is there.
+    /// Takes a row from a segment, if the segment is still in memory.
     pub(crate) fn take(&mut self, row: u32, slot: BlockSlot, index: &Index) -> bool {
         let known = self.last.filter(|(block, _)| *block == slot.block).map(|(_, table)| table);
         let table = match known.or_else(|| self.tables.get(&slot.block).copied()) {

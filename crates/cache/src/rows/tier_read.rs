@@ -1,4 +1,5 @@
-//! Rows of one question that are on disk, with peers or in the store: read block by block, each into its place, and checked.
+//! Reads the rows of one lookup from a tier below memory: block by block, each row into its place, and checked against
+//! its sum.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,14 +23,14 @@ use crate::tiers::block::read::{Reading, Want, are_right, bytes_of, ranges};
 use crate::tiers::store::range_buffer::RangeBuffer;
 use crate::tiers::store::read::BlockRanges;
 
-/// A block of the store is copied to the local disk when it was asked for the second time.
+/// A block of the store is copied to the local disk at its second read.
 const COPY_AFTER: u32 = 2;
 
 /// See the module's documentation.
 pub(crate) struct TierRead {
     tier: Tier,
     blocks: Vec<(u32, Arc<Block>, Vec<Want>)>,
-    /// The place of a block in `blocks`.
+    /// The place of a block in `blocks`, by its number.
     places: HashMap<u32, usize, BuildHasherDefault<Mixed>>,
     last: Option<(u32, usize)>,
     /// The rows, by their slots.
@@ -42,7 +43,7 @@ impl TierRead {
         Self { tier, blocks: Vec::new(), places: HashMap::default(), last: None, rows: Vec::new() }
     }
 
-    /// Adds a row that the index says is on this level, if its block is there.
+    /// Adds a row that the index has in this tier, if its block is still there.
     pub(crate) fn want(&mut self, row: u32, number: Number, slot: BlockSlot, index: &Index) -> bool {
         let Some(block) = index.block(self.tier, slot.block) else { return false };
         let place = match self.last {
@@ -63,8 +64,8 @@ impl TierRead {
         self.rows.is_empty()
     }
 
-    /// Reads the rows into the answer. Returns how many were read, and those that were not: blocks that cannot be read are
-    /// forgotten.
+    /// Reads the rows into the answer. Returns the number of rows that were read, and the rows that were not. Blocks
+    /// that cannot be read are forgotten.
     pub(crate) fn read(
         mut self,
         cache: &CacheState,
@@ -107,16 +108,17 @@ impl TierRead {
     }
 }
 
-/// What there is of a block before its rows are put where they go.
+/// Where the wanted bytes of a block are read from.
 enum Fetched {
     /// A file of the local disk.
     File,
-    /// What was read elsewhere.
+    /// Ranges that were read from a remote tier.
     Ranges(Result<RangeBuffer, Trouble>),
 }
 
 impl TierRead {
-    /// Reads what is wanted of blocks elsewhere, all at once; nothing where computing the rows costs less.
+    /// Reads the wanted ranges of all blocks from a remote tier at once. Returns `None` where computing the rows costs
+    /// less, or the tier is not asked now.
     fn fetch(&self, cache: &CacheState, state: &Arc<PrefixState>) -> Option<Vec<Fetched>> {
         let Some(remote) = cache.remote(self.tier) else {
             return Some(self.blocks.iter().map(|_| Fetched::File).collect());
@@ -140,7 +142,7 @@ impl TierRead {
             .map(|(block, ranges)| BlockRanges { name: &block.name, len: block.len, ranges: ranges.clone() })
             .collect();
         let fetched = remote.fetch(&held, compute);
-        // Peers are near enough.
+        // Blocks of peers are not copied: peers are near enough.
         if self.tier == Tier::Store && cache.disk().is_some() {
             for (id, block, _) in &self.blocks {
                 let often = block.asked.fetch_add(1, Ordering::Relaxed) + 1 == COPY_AFTER;
@@ -158,7 +160,7 @@ fn open_file(cache: &CacheState, block: &Block) -> Result<File, Trouble> {
     Ok(File::open(disk.folder().path(&block.name))?)
 }
 
-/// Forgets a block that cannot be read, unless it may be another time.
+/// Forgets a block that cannot be read, unless a later read may succeed.
 fn forget(cache: &CacheState, state: &Arc<PrefixState>, tier: Tier, (id, block): (u32, &Block), trouble: &Trouble) {
     if !matches!(trouble, Trouble::Later(_)) {
         cache.forget_block(tier, state, id);

@@ -1,6 +1,7 @@
-//! How the rows of blocks come to be found, and are forgotten: of those on disk, at peers and in the store alike.
+//! Adds the rows of blocks to the index of their prefix, and forgets them: for blocks on disk, at peers and in the
+//! store alike.
 //!
-//! Invariant: what finds them is counted before it is kept, and taken off when it is gone.
+//! Invariant: the memory of the index is counted before it is used, and no longer counted when it is freed.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::tiers::disk::tier::DiskTier;
 
 /// What a block costs in memory besides its rows.
 const BLOCK_BYTES: u64 = 1024;
-/// What a row in a block costs in memory for its sum, and for where each part of it begins.
+/// What a row of a block costs in memory for its sum, and for each offset of a part of variable length.
 const WORD_BYTES: u64 = 8;
 
-/// A block whose head was read.
+/// A block whose header was read.
 #[derive(Debug)]
 pub(crate) struct OpenedBlock {
     pub(crate) header: BlockHeader,
@@ -34,7 +35,7 @@ pub(crate) struct OpenedBlock {
 }
 
 impl CacheState {
-    /// Reads the heads of the blocks of a prefix that it does not know.
+    /// Reads the headers of the blocks on disk that the index of a prefix does not have.
     pub(super) fn load(&self, disk: &DiskTier, state: &PrefixState) {
         for block_ref in disk.blocks(state.key) {
             if read(&state.index).block(Tier::Disk, block_ref.id).is_some() {
@@ -54,7 +55,7 @@ impl CacheState {
         self.take_in(Tier::Disk, state, id, OpenedBlock { header, layout, name, len, last_hit })
     }
 
-    /// Lets the rows of a block be found that was opened.
+    /// Adds the rows of an opened block to the index.
     pub(crate) fn take_in(&self, tier: Tier, state: &PrefixState, id: u32, block: OpenedBlock) -> Result<(), Trouble> {
         let OpenedBlock { header, layout, name, len, last_hit } = block;
         if header.prefix != state.key || header.schema != *state.schema {
@@ -90,7 +91,7 @@ impl CacheState {
         Ok(())
     }
 
-    /// Takes in a block that was just published.
+    /// Adds a block that was just published to the index.
     pub(crate) fn add_block(
         &self,
         tier: Tier,
@@ -104,7 +105,7 @@ impl CacheState {
         self.index_block(tier, state, &mut write(&state.index), id, block);
     }
 
-    /// Lets the rows of a block be found, if there is memory for that.
+    /// Adds the rows of a block to the index, if there is memory for that.
     fn index_block(&self, tier: Tier, state: &PrefixState, index: &mut Index, id: u32, block: Block) {
         if index.block(tier, id).is_some() {
             return;
@@ -115,12 +116,12 @@ impl CacheState {
         if block.numbers.contains(&NO_NUMBER) || !self.count_index(index_bytes) {
             return add(&state.counters.unindexed, block.numbers.len());
         }
-        // The keys are numbers from now on.
+        // The index has numbers in place of keys.
         let layout = Layout { keys: Vec::new(), ..block.layout };
         index.add_block(tier, id, Arc::new(Block { layout, index_bytes, ..block }));
     }
 
-    /// Forgets blocks on disk that are gone.
+    /// Forgets blocks that are gone from the disk.
     pub(crate) fn forget_blocks(&self, gone: &[Victim]) {
         for victim in gone {
             self.pages.forget(self, victim.block);
@@ -130,7 +131,7 @@ impl CacheState {
         }
     }
 
-    /// Forgets a block; returns how many rows it had.
+    /// Forgets a block; returns the number of its rows.
     pub(crate) fn forget_block(&self, tier: Tier, state: &PrefixState, id: u32) -> usize {
         let block = write(&state.index).drop_block(tier, id);
         block.map_or(0, |block| {

@@ -1,6 +1,6 @@
-//! Who has the memory: rows, copies of what peers have, and what finds rows below, which drives rows out.
+//! Divides memory between rows, copies of peers' rows, and the index, which evicts rows.
 //!
-//! Invariant: the lock on what has memory is not held while rows that lost theirs are forgotten.
+//! Invariant: the lock on the accounts is not held while evicted rows are removed from their index.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use crate::rows::index::ROW_BYTES;
 use crate::state::{CacheState, PrefixState};
 use crate::stats::add;
 
-/// What finds rows below and rows that filters removed takes at most half of the memory, or this where that is more.
+/// The index of tiers and of rows that filters removed takes at most half of the memory, or this, if that is more.
 const INDEX_BYTES_MIN: u64 = 64 << 20;
-/// With less left for that, nothing more is brought that could not be found.
+/// With less memory left for the index, no rows are brought that could not be found.
 const INDEX_ROOM: u64 = 64 << 10;
 
-/// Memory that finds rows, counted as such as long as this lives.
+/// Memory of the index that is counted while this lives.
 #[derive(Debug)]
 pub(crate) struct IndexRoom {
     taken: Arc<AtomicU64>,
@@ -31,7 +31,7 @@ impl Drop for IndexRoom {
 }
 
 impl CacheState {
-    /// Returns how many of `rows` more rows of a prefix would be kept: a guess, by the size of those before.
+    /// Estimates how many of `rows` more rows of a prefix would be kept, by the size of earlier ones.
     pub(crate) fn room(&self, state: &PrefixState, rows: usize) -> usize {
         let Some(row_bytes) = lock(&self.uses).row_bytes(state.key) else { return rows };
         let row_bytes = row_bytes + ROW_BYTES as f64;
@@ -49,17 +49,18 @@ impl CacheState {
         }
     }
 
-    /// Takes memory for rows of a prefix, up to `bytes`; returns what there is. The rows that had it are gone.
+    /// Reserves memory for rows of a prefix, up to `bytes`; returns the granted bytes. The rows of its victims are
+    /// evicted.
     pub(crate) fn reserve(&self, state: &PrefixState, bytes: u64) -> u64 {
         self.make_room(|memory, uses| memory.reserve(state.key, bytes, uses))
     }
 
-    /// Takes memory for copies of what peers have, up to `bytes`; as [`CacheState::reserve`].
+    /// As [`CacheState::reserve`], for copies of peers' rows.
     pub(crate) fn reserve_copy(&self, state: &PrefixState, bytes: u64) -> u64 {
         self.make_room(|memory, uses| memory.reserve_copy(state.key, bytes, uses))
     }
 
-    /// Takes memory if nobody has to make room; says whether it did.
+    /// Reserves memory if it is free; returns whether it did.
     pub(crate) fn reserve_free(&self, bytes: u64) -> bool {
         lock(&self.memory).reserve_free(bytes)
     }
@@ -68,7 +69,7 @@ impl CacheState {
         lock(&self.memory).give_back(bytes);
     }
 
-    /// Says whose the reserved memory is, and whether the rows are copies of what peers have.
+    /// Holds reserved memory for a segment, which may have copies of peers' rows.
     pub(crate) fn hold(&self, state: &PrefixState, segment: u32, bytes: u64, last_hit: Arc<LastHit>, is_copy: bool) {
         let block = Victim { prefix: state.key, block: segment };
         let mut memory = lock(&self.memory);
@@ -79,19 +80,21 @@ impl CacheState {
         }
     }
 
-    /// Counts memory that finds rows; says whether there is any left for it. Call [`CacheState::shrink`] when no index is locked.
+    /// Counts memory of the index; returns whether there was any left for it. Call [`CacheState::shrink`] afterwards,
+    /// when no index is locked.
     pub(crate) fn count_index(&self, bytes: u64) -> bool {
         let max = INDEX_BYTES_MIN.max(self.memory_quota / 2);
         let fits = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
         self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Takes memory that finds rows, if there is any left for it. Call [`CacheState::shrink`] as for [`CacheState::count_index`].
+    /// Counts memory of the index while the result lives, if there is any left for it. Call [`CacheState::shrink`] as
+    /// for [`CacheState::count_index`].
     pub(crate) fn index_room(&self, bytes: u64) -> Option<IndexRoom> {
         self.count_index(bytes).then(|| IndexRoom { taken: self.index_bytes.clone(), bytes })
     }
 
-    /// Says whether more can be found at all.
+    /// Says whether the index has memory left.
     pub(crate) fn has_index_room(&self) -> bool {
         let has_room = self.count_index(INDEX_ROOM);
         self.uncount_index(if has_room { INDEX_ROOM } else { 0 });
@@ -102,13 +105,13 @@ impl CacheState {
         self.index_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Drops rows from memory until what finds rows fits beside them.
+    /// Evicts rows from memory until the index fits beside them.
     pub(crate) fn shrink(&self) {
         let quota = self.memory_quota.saturating_sub(self.index_bytes.load(Ordering::Relaxed));
         self.make_room(|memory, uses| ((), memory.set_quota(quota, uses)));
     }
 
-    /// Changes what has memory; the rows that lose theirs are gone.
+    /// Changes the accounts, and evicts the rows of the victims.
     fn make_room<T>(&self, change: impl FnOnce(&mut QuotaAccounts, &Uses) -> (T, Vec<Victim>)) -> T {
         let (done, victims) = {
             let mut memory = lock(&self.memory);

@@ -1,8 +1,13 @@
-//! What the prefixes of a cache have in common: quotas, how each was used, the disk, peers and the store.
+//! The shared state of a cache: its quotas, its prefixes, their recent uses, and its tiers.
 //!
-//! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; looking around
-//! for pages, then the disk's accounts; and else the index of a prefix alone, never with another's. None is held while the
-//! store is asked.
+//! | module | |
+//! |---|---|
+//! | `blocks` | adds the rows of blocks to the index of their prefix, and forgets them |
+//! | `memory` | divides memory between rows, copies of peers' rows, and the index |
+//!
+//! Lock order: `beginning` before all others; `memory`, then `uses`; `prefixes`, then an index; the accounts of the
+//! disk, then `uses`; the search for pages, then the accounts of the disk. Apart from these, an index is locked alone,
+//! never with that of another prefix. No lock is held while a store is asked.
 
 pub(crate) mod blocks;
 pub(crate) mod memory;
@@ -30,7 +35,7 @@ use crate::tiers::disk::tier::DiskTier;
 use crate::tiers::peers::client::Peers;
 use crate::tiers::store::tier::StoreTier;
 
-/// The rows of a prefix, and what they are.
+/// A prefix: its rows, and its description.
 #[derive(Debug)]
 pub(crate) struct PrefixState {
     pub(crate) key: PrefixKey,
@@ -46,7 +51,7 @@ pub(crate) struct PrefixState {
     users: Mutex<Weak<InUse>>,
 }
 
-/// Held by whoever uses a prefix: other processes leave its blocks alone.
+/// Held while this process uses a prefix, so that other processes do not evict its blocks.
 #[derive(Debug)]
 pub(crate) struct InUse(Option<Arc<File>>);
 
@@ -55,21 +60,21 @@ pub(crate) struct InUse(Option<Arc<File>>);
 pub(crate) struct CacheState {
     memory: Mutex<QuotaAccounts>,
     memory_quota: u64,
-    /// Where rows are copied to that only wait to be written.
+    /// Memory for copies of rows that only wait to be written.
     passing: Memory,
     index_bytes: Arc<AtomicU64>,
     uses: Mutex<Uses>,
     prefixes: Mutex<HashMap<PrefixKey, Arc<PrefixState>>>,
-    /// Held while somebody begins to use a prefix: its blocks are looked at once.
+    /// Held while a use of a prefix begins, so that its blocks are read once.
     beginning: Mutex<()>,
     disk: Option<DiskTier>,
     pages: PageCacheState,
     store: Option<StoreTier>,
     peers: OnceLock<StoreTier>,
     neighbours: OnceLock<Arc<dyn Peers>>,
-    /// Which of several processes goes first that want to compute the same.
+    /// Of two processes that want to compute the same rows, the one with the lower rank goes first.
     rank: u64,
-    /// Held by whoever makes snapshots.
+    /// Held while a thread makes snapshots.
     snapshotting: Mutex<()>,
 }
 
@@ -116,13 +121,13 @@ impl CacheState {
         &self.peers
     }
 
-    /// Takes note of who is asked for rows, the first time.
+    /// Sets the peers, the first time.
     pub(crate) fn meet(&self, remote: StoreTier, neighbours: Arc<dyn Peers>) -> bool {
         let is_first = self.peers.set(remote).is_ok();
         is_first && self.neighbours.set(neighbours).is_ok()
     }
 
-    /// Returns who is asked for rows.
+    /// Returns the peers that are asked for rows.
     pub(crate) fn neighbours(&self) -> Option<&Arc<dyn Peers>> {
         self.neighbours.get()
     }
@@ -131,7 +136,7 @@ impl CacheState {
         self.rank
     }
 
-    /// Returns the bytes of a row of a prefix, if any was computed.
+    /// Returns the mean bytes of a row of a prefix, if any was computed.
     pub(crate) fn row_bytes(&self, state: &PrefixState) -> Option<f64> {
         lock(&self.uses).row_bytes(state.key)
     }
@@ -145,20 +150,20 @@ impl CacheState {
         self.memory_quota > 0
     }
 
-    /// Returns the rows of a prefix that is known here.
+    /// Returns a prefix, if this process knows it.
     pub(crate) fn known_prefix(&self, key: PrefixKey) -> Option<Arc<PrefixState>> {
         lock(&self.prefixes).get(&key).cloned()
     }
 
-    /// Returns what a block of a prefix says of itself.
+    /// Returns the header of a block of a prefix.
     pub(crate) fn header(&self, state: &PrefixState, filtered_out: bool) -> BlockHeader {
-        // Whole picoseconds: a head is compared.
+        // Whole picoseconds, because headers are compared.
         let picos_per_byte = self.cost(state).map(|nanos| (nanos * 1000.0) as u64);
         let schema = (*state.schema).clone();
         BlockHeader { prefix: state.key, what: state.what.clone(), schema, filtered_out, picos_per_byte }
     }
 
-    /// Returns what is asked for the blocks of a level; nobody is for those on the local disk.
+    /// Returns the remote tier; `None` for the local disk.
     pub(crate) fn remote(&self, tier: Tier) -> Option<&StoreTier> {
         match tier {
             Tier::Disk => None,
@@ -167,12 +172,12 @@ impl CacheState {
         }
     }
 
-    /// Returns the store, if rows of a prefix are written there.
+    /// Returns the store, if rows of the prefix are written there.
     pub(crate) fn store_of(&self, state: &PrefixState) -> Option<&StoreTier> {
         self.store.as_ref().filter(|_| state.stored.load(Ordering::Relaxed))
     }
 
-    /// Returns all who are asked for blocks, the nearest first.
+    /// Returns the remote tiers, the nearest first.
     pub(crate) fn remotes(&self) -> impl Iterator<Item = &StoreTier> {
         Tier::ALL.into_iter().filter_map(|tier| self.remote(tier))
     }
@@ -185,7 +190,7 @@ impl CacheState {
         &self.uses
     }
 
-    /// Returns the rows of a prefix, those on disk too, and what says that they are used.
+    /// Returns a prefix, with its rows on disk, and the guard that marks it as in use.
     pub(crate) fn prefix(
         &self,
         key: PrefixKey,
@@ -220,7 +225,7 @@ impl CacheState {
         (state, in_use)
     }
 
-    /// Says that a prefix, or a source, is used as long as what is returned is held.
+    /// Marks a prefix, or a source of pages, as in use while the returned guard lives.
     pub(crate) fn using(&self, users: &Mutex<Weak<InUse>>, key: PrefixKey) -> Arc<InUse> {
         let mut users = lock(users);
         users.upgrade().unwrap_or_else(|| {
@@ -235,7 +240,7 @@ impl CacheState {
         })
     }
 
-    /// Returns the lock that this process holds on a prefix, or a source, that it uses.
+    /// Returns the lock that this process holds on a prefix, or a source, in use.
     pub(crate) fn in_use(&self, prefix: PrefixKey) -> Option<Arc<File>> {
         let state = lock(&self.prefixes).get(&prefix).cloned();
         let of_rows = state.and_then(|state| lock(&state.users).upgrade());
@@ -248,7 +253,7 @@ impl CacheState {
         prefixes.values().filter(|state| lock(&state.users).strong_count() > 0).map(|state| state.key).collect()
     }
 
-    /// Frees what finds rows below of prefixes that nobody uses; they are looked at again when somebody does.
+    /// Frees the index of tiers of prefixes that are not in use. It is read again when they are.
     fn leave_unused(&self) {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
         for state in prefixes.iter().filter(|state| lock(&state.users).strong_count() == 0) {
@@ -270,7 +275,7 @@ impl CacheState {
         });
     }
 
-    /// Notes that rows were asked for, or bytes, of so many that there are. Returns the passes over the prefix.
+    /// Notes that rows, or bytes, were requested, of `of` in all. Returns the passes over the prefix.
     pub(crate) fn asked(&self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
         lock(&self.uses).asked(prefix, rows, of)
     }
@@ -285,7 +290,7 @@ impl CacheState {
         lock(&self.uses).computed(prefix, nanos, rows, bytes);
     }
 
-    /// Returns the nanoseconds that a byte of a prefix takes to compute, if that is known.
+    /// Returns the nanoseconds that computing a byte of a prefix takes, if known.
     pub(crate) fn cost(&self, state: &PrefixState) -> Option<f64> {
         lock(&self.uses).cost(state.key)
     }

@@ -1,4 +1,5 @@
-//! What waits to be written. Bounded: what does not fit is not kept, and nobody waits for the disk.
+//! The bounded queue between the threads that compute and a thread that writes. When the queue is full, a push is
+//! refused and the rows are not kept there: no computing thread waits for a write.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use crate::lock::{deadline, lock};
 
-/// What waits to be written to one level holds at most so much memory, beyond the quota.
+/// The most bytes that wait in one queue. They count beside the quota of memory.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
-/// What the writer does next.
+/// The next action of the writer.
 #[derive(Debug)]
 pub(crate) enum Next<M> {
-    /// More to write; [`Queue::release`] its bytes when that is done.
+    /// Write this. Call [`Queue::release`] with its bytes when it is written.
     More(M),
-    /// The time has come to write what there is.
+    /// The `due` time has come: write the rows that were gathered until now.
     Due,
-    /// Everything up to here is to be written, and then [`Queue::flushed`] called.
+    /// Write everything before this point, and then call [`Queue::flushed`] with the number.
     Flush(u64),
-    /// Everything is to be written; nothing follows.
+    /// Write everything and end: no message follows.
     Close,
 }
 
@@ -26,7 +27,7 @@ pub(crate) enum Next<M> {
 struct State<M> {
     messages: VecDeque<M>,
     bytes: u64,
-    /// How often everything was asked to be written, and how often it was.
+    /// The number of flushes that were requested, and that were done.
     asked: u64,
     flushed: u64,
     closing: bool,
@@ -48,13 +49,13 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
-    /// Says whether there is room.
+    /// Says whether a message of so many bytes would be taken.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let state = lock(&self.state);
         !state.closing && (state.bytes == 0 || state.bytes + bytes <= QUEUE_BYTES_MAX)
     }
 
-    /// Adds what holds so many bytes, unless there is no room: then it is given back.
+    /// Adds a message of so many bytes. Gives it back if the queue is full or closed.
     pub(crate) fn push(&self, message: M, bytes: u64) -> Result<(), M> {
         let mut state = lock(&self.state);
         if state.closing || (state.bytes > 0 && state.bytes + bytes > QUEUE_BYTES_MAX) {
@@ -66,7 +67,7 @@ impl<M> Queue<M> {
         Ok(())
     }
 
-    /// Waits until there is room for much, `limit` at most. Says whether there is.
+    /// Waits, at most `limit`, until a quarter of the queue is free or its writer has ended. Says whether that is so.
     pub(crate) fn ease(&self, limit: Duration) -> bool {
         let until = deadline(limit);
         let mut state = lock(&self.state);
@@ -80,7 +81,7 @@ impl<M> Queue<M> {
         true
     }
 
-    /// Notes that so many bytes are written or given up. Returns what still waits.
+    /// Frees the bytes of messages that were written or given up. Returns the bytes that still wait.
     pub(crate) fn release(&self, bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -88,7 +89,7 @@ impl<M> Queue<M> {
         state.bytes
     }
 
-    /// Waits for what is next.
+    /// Waits for the next action. `due` is when gathered rows must be written.
     pub(crate) fn next(&self, due: Option<Instant>) -> Next<M> {
         let mut state = lock(&self.state);
         loop {
@@ -109,7 +110,7 @@ impl<M> Queue<M> {
         }
     }
 
-    /// Asks for everything to be written, and waits for it at most `limit`. Says whether it was.
+    /// Asks the writer to write everything, and waits at most `limit`. Returns whether it did.
     pub(crate) fn flush(&self, limit: Duration) -> bool {
         let until = deadline(limit);
         let mut state = lock(&self.state);
@@ -131,7 +132,7 @@ impl<M> Queue<M> {
         self.changed.notify_all();
     }
 
-    /// Takes no more, and waits at most `limit` for the writer to end.
+    /// Closes the queue, and waits at most `limit` until the writer has ended.
     pub(crate) fn close(&self, limit: Duration) {
         let until = deadline(limit);
         let mut state = lock(&self.state);
@@ -146,7 +147,7 @@ impl<M> Queue<M> {
         }
     }
 
-    /// The writer has ended.
+    /// Notes that the writer has ended.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         (state.closing, state.ended) = (true, true);

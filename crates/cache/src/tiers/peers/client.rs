@@ -1,13 +1,15 @@
-//! Rows that are about to be computed are asked of peers first: one may have computed them a moment ago, or be at them now.
+//! Asks peers for rows that this process is about to compute: a peer may have computed them a moment ago, or compute
+//! them now.
 //!
-//! What peers show as blocks is known within a second or so; in a short epoch, or where two jobs read the same samples at once, that
-//! is many rows. Who asks has claimed them before, so of two
-//! that want the same row one hears of the other, and one computes it ([`InFlight::is_asked`](crate::rows::in_flight::InFlight::is_asked)): but where
-//! the second claims it just when the first has heard that nobody has, within the time of a message.
+//! Blocks that peers list are known here within about a second. In a short epoch, or where two jobs read the same
+//! samples at once, many rows are not listed yet. A process claims rows before it asks for them, so of two processes
+//! that want the same row one hears of the other, and one computes it
+//! ([`InFlight::is_asked`](crate::rows::in_flight::InFlight::is_asked)). Both compute it only where the second claims
+//! it within the time of a message after the first heard that no peer has it.
 //!
-//! Invariants: a row is taken if its sum is right, as from any block; an answer is waited for no longer than a read from peers is, and what
-//! has not come by then is computed. Whether it pays to ask is seen from what questions take and bring (`store::questions`), which is no
-//! part of what reads take.
+//! Invariants: a row is taken if its sum is right, as from any block. The wait for an answer has the bound of a read
+//! from peers; rows that have not arrived by then are computed. Whether asking pays is decided by the cost and the
+//! yield of requests (`tiers::store::peer_ask_policy`), which are kept apart from those of reads.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -30,30 +32,31 @@ use crate::tiers::store::Store;
 use crate::tiers::store::cost::patience;
 use crate::tiers::store::tier::StoreTier;
 
-/// The most rows that are asked for at once.
+/// The most rows in one request.
 const ROWS_MAX: usize = 1000;
 
-/// Other processes that keep rows: what they show is read as a store is, and they are asked for what they do not show yet.
+/// Other processes that keep rows. Their listed blocks are read as a store's; they are asked for rows that they do not
+/// list yet.
 pub trait Peers: Store {
-    /// Asks some peers, a bounded number, for rows: the same ones whoever asks for the same rows. Each waits for rows that it computes,
-    /// `limit` at most.
+    /// Asks a bounded number of peers for rows. Every process that asks for the same rows asks the same peers. Each
+    /// peer waits for rows that it computes, `limit` at most.
     fn rows(&self, asked: &PeerRequest<'_>, limit: Duration) -> PeerReplies;
 }
 
-/// What peers answered.
+/// The answers of peers to one request.
 #[derive(Debug, Clone, Default)]
 pub struct PeerReplies {
     /// Blocks of rows, in any order.
     pub blocks: Vec<Bytes>,
-    /// What the slowest of those who answered took, in nanoseconds, without what it waited for rows; none where nobody did.
+    /// The time of the slowest answer in nanoseconds, without its wait for rows; `None` where no peer answered.
     pub nanos: Option<u64>,
 }
 
-/// The rows that are asked for, by their keys: their places in the question, and their numbers.
+/// The requested rows: their places in the request, and their numbers, by key.
 type Wanted = HashMap<RowKey, (u32, Number)>;
 
 impl Prefix {
-    /// Asks peers for the rows of a claim; what they give is found, and claimed no more.
+    /// Asks peers for the rows of a claim. Rows that they give are found, and no longer claimed.
     pub(crate) fn ask_peers(&self, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
         let compute = self.compute_nanos(claim.rows().len());
         let peers = self.cache.peers().get().zip(self.cache.neighbours());
@@ -63,7 +66,7 @@ impl Prefix {
         claim.in_flight().commit();
     }
 
-    /// Returns what computing so many rows takes, if that is known.
+    /// Returns the nanoseconds that computing so many rows takes, if known.
     fn compute_nanos(&self, rows: usize) -> Option<f64> {
         let row_bytes = self.cache.row_bytes(&self.state)?;
         Some(self.cache.cost(&self.state)? * row_bytes * rows as f64)
@@ -92,21 +95,21 @@ impl Prefix {
             let is_full = blocks.iter().any(|block| block.len() > REPLY_BYTES_MAX / 2);
             let mut taken = HashSet::new();
             blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
-            // What an answer had no room for is there, too.
+            // An answer that is full says that the peer has the rest, too.
             let share = if is_full && !taken.is_empty() { 1.0 } else { taken.len() as f64 / now.len() as f64 };
             nanos.into_iter().for_each(|nanos| remote.note_request(nanos, share));
             if taken.is_empty() {
                 continue;
             }
             claim.release(&taken);
-            // There may be more where that came from.
+            // The peers may have more rows.
             if is_full {
                 asked.extend(now.into_iter().filter(|key| wanted.contains_key(key)));
             }
         }
     }
 
-    /// Takes the rows of a block that are wanted, if all of it is right.
+    /// Takes the requested rows of a block, if all of them are right.
     fn take_block(
         &self,
         bytes: &Bytes,

@@ -1,11 +1,13 @@
-//! Rows that a peer is about to compute, and this process has or is at: given as blocks, before they are shown as such.
+//! Answers a peer that is about to compute rows: sends the rows that this process has, or computes now, as blocks.
 //!
-//! What is in memory or on the disk is given at once. Rows that are being computed are waited for, but only where that ends: who computes
-//! waits for nobody, and of two that have not begun yet the one of the lower rank goes first ([`InFlight::is_asked`]). So none waits
-//! for one that waits for it.
+//! Rows in memory or on the disk are sent at once. The answer waits for rows that are being computed only where this
+//! cannot deadlock: a claim that is [committed](InFlight::commit) computes and waits for no peer, and of two claims
+//! that are not, the process with the lower rank goes first ([`InFlight::is_asked`]). So no process waits for one that
+//! waits for it.
 //!
-//! Bounds: one answer has [`REPLY_BYTES_MAX`] of rows, and no more are read or copied for it; it waits no longer than it is asked to, and
-//! no longer than [`REPLY_WAIT`]. How long it waited is said with it: that is no part of what a question takes.
+//! Bounds: one answer has at most [`REPLY_BYTES_MAX`] of rows, and no more are read or copied for it. It waits at most
+//! as long as the request says, and at most [`REPLY_WAIT`]. The answer says how long it waited, because that time is
+//! not part of the cost of a request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,38 +31,39 @@ use crate::tiers::block::format::encode;
 
 /// The most bytes of rows in one answer.
 pub(crate) const REPLY_BYTES_MAX: usize = 8 << 20;
-/// The longest that rows are waited for.
+/// The longest wait for rows that are being computed.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 
-/// What peers are asked for.
+/// A request for rows that its sender would otherwise compute.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerRequest<'a> {
-    /// Of which prefix.
+    /// The prefix.
     pub prefix: PrefixKey,
-    /// Which rows.
+    /// The rows.
     pub rows: &'a [RowKey],
-    /// Whose, among those that want to compute them: the lower goes first.
+    /// The rank of the process that asks. Of two processes that want to compute the same rows, the lower rank goes
+    /// first.
     pub rank: u64,
 }
 
-/// What is given.
+/// The answer to a [`PeerRequest`].
 #[derive(Debug, Clone, Default)]
 pub struct PeerReply {
-    /// Blocks of the rows.
+    /// Blocks with the rows that are here.
     pub blocks: Vec<Bytes>,
-    /// How long rows were waited for that are computed here.
+    /// How long the answer waited for rows that are computed here.
     pub waited: Duration,
 }
 
-/// What there is still room for in an answer.
+/// The room that is left in an answer.
 struct ReplyRoom {
     left: usize,
-    /// Something was left out for which another answer has room.
+    /// A row was left out that fits into another answer.
     is_full: bool,
 }
 
 impl ReplyRoom {
-    /// Says whether a row fits, and takes its room.
+    /// Takes the room of a row, if it fits; returns whether it does.
     fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.left;
         self.left -= if fits { bytes } else { 0 };
@@ -69,7 +72,7 @@ impl ReplyRoom {
     }
 }
 
-/// Returns blocks of what there is of the rows, and of which a filter removed.
+/// Returns blocks of those rows that are here, and of those that a filter removed.
 fn reply(
     cache: &CacheState,
     state: &Arc<PrefixState>,
@@ -89,7 +92,7 @@ fn reply(
             let location = index.location(number);
             match location {
                 RowLocation::FilteredOut => filtered_out.push(row),
-                // Who asks does so once more, and gets it then.
+                // The peer asks again for rows that did not fit.
                 _ if index.bytes_here(location).is_some_and(|bytes| !room.take(bytes)) => {}
                 RowLocation::Memory(slot) if answer.take(row, slot, &index) => {}
                 RowLocation::InTier(Tier::Disk, slot) if on_disk.want(row, number, slot, &index) => {}
@@ -125,7 +128,7 @@ fn reply(
     Ok(PeerReply { blocks: blocks(cache, state, request.rows, answer.found, filtered_out)?, waited })
 }
 
-/// Makes blocks of what was found.
+/// Encodes the found rows as one block, and the rows that a filter removed as another.
 fn blocks(
     cache: &CacheState,
     state: &PrefixState,
@@ -152,7 +155,7 @@ impl CacheState {
     /// PeerReplies a peer.
     ///
     /// # Errors
-    /// NotFound where nothing is known of the prefix; or what making a block gives.
+    /// NotFound where this process does not know the prefix; or the error of encoding a block.
     pub(crate) fn reply(&self, request: &PeerRequest<'_>, limit: Duration) -> Result<PeerReply> {
         match self.known_prefix(request.prefix) {
             Some(state) => reply(self, &state, request, limit),

@@ -1,26 +1,30 @@
-//! A store that machines share, behind a seam; and what peers have, behind the same: what is said here of a store holds for
-//! them, but that nothing is written there.
+//! The tier in a store that machines share. Peers are a second tier of this kind: their blocks are listed and read as a
+//! store's, and nothing is written to them.
 //!
 //! ```text
-//! <format>/<prefix>/<name>.arrow    a block, as on disk; written once, whole, under a name that nobody else gives
-//! <format>/<prefix>/used            empty; made anew now and then by whoever uses the prefix
+//! <format>/<prefix>/<name>.arrow    a block, as on disk; written once and whole, under a name that is never used again
+//! <format>/<prefix>/used            empty; rewritten from time to time by each process that uses the prefix
 //! ```
 //!
-//! | file | what it decides |
+//! | module | |
 //! |---|---|
-//! | `questions` | whether peers are asked for rows that nobody shows |
-//! | `breaker` | when a store that fails is left alone |
-//! | `cost` | what a read takes, whether it pays, what is read at once |
-//! | `account` | which blocks go when the quota is full |
-//! | `names` | what objects are called |
-//! | `pieces`, `heads` | how what is read by ranges looks like a file; how many blocks are looked at together |
-//! | `tier`, `read`, `look`, `write` | what jobs, the keeper and the writer call |
-//! | `keeper` | the thread that lists, brings blocks near, and says what is used |
+//! | `tier` | `StoreTier`: its parts, and whether reads and writes succeed |
+//! | `discovery` | lists the blocks of a prefix, and decides when to list them again |
+//! | `headers`, `range_buffer` | read the headers of many blocks together; present ranges that were read as a file |
+//! | `read`, `write` | read rows by range; write blocks and make room for them |
+//! | `maintenance` | the thread that lists, copies blocks to the disk, and marks the prefixes in use |
+//! | `breaker` | when a store that fails is not asked |
+//! | `cost` | what a read takes, whether it pays, which ranges are read together |
+//! | `peer_ask_policy` | whether peers are asked for rows that they do not list |
+//! | `account` | which blocks are deleted when the quota is full |
+//! | `names` | the names of objects |
 //!
-//! Invariants: no job fails because of the store, and none waits for it longer than a bound with a name ([`cost::WAIT_MAX`],
-//! [`keeper::OPEN_WAIT`]) until the breaker opens, and then not at all; what was read has the sum that it was written with.
-//! Nobody owns a store and there are no locks: blocks are never changed, a block that is gone is a miss, and two that
-//! make room at once remove more than they had to, nothing worse.
+//! Invariants: no job fails because of the store. A job waits for it only within named bounds ([`cost::WAIT_MAX`],
+//! [`maintenance::OPEN_WAIT`]), and not at all while the breaker is open. A row that was read has the sum that it was
+//! written with.
+//!
+//! The store has no owner and no locks: blocks never change, and a block that is gone is a miss. Two processes that
+//! make room at once may delete more than needed; nothing worse happens.
 
 pub(crate) mod account;
 mod breaker;
@@ -43,45 +47,46 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use forebay_core::{Result, Stopwatch};
 
-/// What the cache needs of a store. Each call is over when its limit is.
+/// What the cache needs of a store. Each call returns before its time limit.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Returns its url, for people.
+    /// Returns the URL of the store, for messages.
     fn uri(&self) -> &str;
 
-    /// Lists what is below a folder of it.
+    /// Lists the objects below a folder.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     fn list(&self, below: &str, limit: Duration) -> Result<Vec<Object>>;
 
-    /// Reads parts of objects, all at once; returns each in its place. What is late is Unavailable.
+    /// Reads parts of objects concurrently; returns the results in the order of `parts`. A part that is late is
+    /// Unavailable.
     ///
     /// # Errors
-    /// Of each part: NotFound where there is no such object, Data where it ends before the part, or what the store says.
+    /// Of each part: NotFound where there is no such object, Data where it ends before the part, or the store's error.
     fn read(&self, parts: &[Part], limit: Duration) -> Vec<Result<Bytes>>;
 
-    /// Writes an object, whole or not at all. The name was never given before.
+    /// Writes an object, whole or not at all. The name is new.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     fn put(&self, name: &str, bytes: Bytes, limit: Duration) -> Result<()>;
 
-    /// Makes an empty object anew.
+    /// Writes an empty object, which sets its time.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     fn touch(&self, name: &str, limit: Duration) -> Result<()>;
 
-    /// Removes an object, if it is there.
+    /// Deletes an object, if it is there.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     fn delete(&self, name: &str, limit: Duration) -> Result<()>;
 
-    /// Removes what writers that died left half below a folder, where the store does not do that itself.
+    /// Deletes incomplete uploads of dead writers below a folder, where the store does not do that itself.
     fn tidy(&self, _below: &str) {}
 
-    /// Returns how many caches it is made of, where it is made of other processes'.
+    /// Returns how many peers it stands for; 0 for a store.
     fn caches(&self) -> u64 {
         0
     }
@@ -98,24 +103,24 @@ pub struct Object {
     pub modified: SystemTime,
 }
 
-/// Averages of fewer reads than these say little.
+/// With fewer reads than this, the averages are a guess.
 const READS_FEW: u32 = 8;
 
-/// What others have room for, and what it takes to read it there.
+/// The capacity of a remote tier, and what a read from it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Elsewhere {
-    /// Bytes of rows; nothing while nobody is asked.
+    /// Bytes of rows that it has room for; 0 while it is not asked.
     pub room: u64,
-    /// What a read takes whatever its size, in nanoseconds; `None` while nothing was read.
+    /// The time of a read whatever its size, in nanoseconds; `None` before the first read.
     pub request_nanos: Option<f64>,
-    /// What each byte takes.
+    /// The time of each byte, in nanoseconds.
     pub byte_nanos: Option<f64>,
-    /// How many reads these are averages of.
+    /// The number of reads in these averages.
     pub reads: u32,
 }
 
 impl Elsewhere {
-    /// Says whether what reading there takes is hardly known, although there is room.
+    /// Says whether there is room and the time of a read is hardly known.
     pub fn is_guess(&self) -> bool {
         self.room > 0 && self.reads < READS_FEW
     }
@@ -126,18 +131,19 @@ impl Elsewhere {
 pub struct Part {
     /// The object's name.
     pub name: String,
-    /// Which of its bytes.
+    /// The range of bytes.
     pub range: Range<u64>,
 }
 
-/// A store to keep rows in, and how much.
+/// A store to keep rows in, with its quota.
 #[derive(Clone)]
 pub struct SharedStore {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// The most bytes that all who share it keep there together.
+    /// The most bytes that all processes that share it keep there together.
     pub bytes: u64,
-    /// Measures what reads take, and when the store is asked again. Decides what is read and what is computed, never a row.
+    /// Measures reads, and says when a store that failed is tried again. It decides what is read and what is computed,
+    /// never a row.
     pub watch: Arc<dyn Stopwatch>,
 }
 

@@ -1,11 +1,13 @@
-//! Which rows in memory peers are shown: those that were computed here, or read from the store, and are on no disk.
+//! Which rows in memory are in which snapshot for peers: rows that were computed here, or read from the store, and that
+//! are on no disk.
 //!
-//! Snapshots are made when somebody asks what there is: of segments in the order in which they came, until about [`BLOCK_BYTES`]
-//! are together. What came since the last full one makes a smaller one, at most every [`MAKE_EVERY`]. When a segment leaves memory its
-//! snapshot goes; what else that had makes another.
+//! Snapshots are made when a peer lists the blocks: of segments in the order of their arrival, until about
+//! [`BLOCK_BYTES`] are together. Rows that arrived since the last full snapshot make a smaller one, at most every
+//! [`MAKE_EVERY`]. When a segment leaves memory, its snapshot is dropped, and the other segments of it go into another
+//! one.
 //!
-//! Bounds: one snapshot is made at a time in a process, and holds three copies of its rows until it is made; what finds rows has a
-//! quota, which snapshots count to; one question makes no more than [`MAKE_BYTES_MAX`].
+//! Bounds: a process makes one snapshot at a time, and holds three copies of its rows meanwhile. Snapshots count to the
+//! quota of the index. One listing makes at most [`MAKE_BYTES_MAX`] of snapshots.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,43 +20,43 @@ use crate::rows::index::{Index, Number, Segment};
 use crate::state::{CacheState, PrefixState};
 use crate::tiers::peers::exports::snapshot::{ROW_BYTES, Snapshot};
 
-/// So many bytes make a snapshot, or one segment.
+/// The bytes of a full snapshot; a segment that is larger makes one by itself.
 const BLOCK_BYTES: u64 = 8 << 20;
-/// So many are made into snapshots for one question: some tenths of a second.
+/// The most bytes of snapshots that one listing makes: some tenths of a second.
 const MAKE_BYTES_MAX: u64 = 128 << 20;
-/// How often one is made that is not full.
+/// How often a snapshot is made that is not full.
 const MAKE_EVERY: Duration = Duration::from_millis(250);
-/// The most rows of which a snapshot says that a filter removed them.
+/// The most rows in a snapshot of rows that a filter removed.
 const FILTERED_OUT_MAX: usize = 100_000;
 
-/// What of a prefix is shown. See the module's documentation.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ExportIndex {
     /// Segments that are in no snapshot.
     fresh: BTreeSet<u32>,
-    /// Rows that a filter removed, and that are in none.
+    /// Rows that a filter removed, and that are in no snapshot.
     filtered_out: Vec<Number>,
     /// By name.
     snapshots: HashMap<String, Arc<Snapshot>>,
     /// The snapshot of each segment that is in one.
     of: HashMap<u32, Arc<Snapshot>>,
-    /// When the last one was made that was not full.
+    /// When the last snapshot was made that was not full.
     made: Option<u64>,
 }
 
-/// What a snapshot is to be made of.
+/// The content of a snapshot.
 enum Batch {
     Rows(Vec<(u32, Arc<Segment>)>),
     FilteredOut(Vec<Number>),
 }
 
 impl ExportIndex {
-    /// Shows that a filter removed rows.
+    /// Exports rows that a filter removed.
     pub(crate) fn add_filtered_out(&mut self, numbers: &[Number]) {
         self.filtered_out.extend_from_slice(numbers);
     }
 
-    /// Shows a segment no more.
+    /// Drops a segment, and its snapshot.
     pub(crate) fn forget(&mut self, segment: u32) {
         self.fresh.remove(&segment);
         let Some(snapshot) = self.of.remove(&segment) else { return };
@@ -76,7 +78,7 @@ impl ExportIndex {
 }
 
 impl Index {
-    /// Shows segments from now on, those that are in memory still.
+    /// Exports segments from now on, those that are still in memory.
     pub(crate) fn export_segments(&mut self, segments: impl IntoIterator<Item = u32>) {
         for id in segments {
             if self.segment(id).is_some() {
@@ -85,7 +87,7 @@ impl Index {
         }
     }
 
-    /// Takes what the next snapshot is to be made of, and about how many bytes that are.
+    /// Takes the content of the next snapshot, and its approximate bytes.
     fn next_batch(&mut self, is_due: bool) -> Option<(Batch, u64)> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for &id in &self.exports.fresh {
@@ -105,7 +107,8 @@ impl Index {
         makes.then(|| (Batch::FilteredOut(self.exports.filtered_out.drain(..rows).collect()), rows as u64 * ROW_BYTES))
     }
 
-    /// Shows a snapshot, unless segments of it left memory meanwhile: then what is left of them waits for the next one.
+    /// Exports a snapshot, unless one of its segments left memory meanwhile: then its other segments wait for the next
+    /// one.
     fn show(&mut self, snapshot: Snapshot) {
         if snapshot.segments.iter().all(|id| self.segment(*id).is_some()) {
             self.exports.put(snapshot);
@@ -122,7 +125,8 @@ impl Index {
     }
 }
 
-/// Returns the snapshots of a prefix, those that are made now as well; those that another thread makes now come with the next question.
+/// Returns the snapshots of a prefix, and makes new ones. Those that another thread is making come with the next
+/// listing.
 pub(crate) fn snapshots(cache: &CacheState, state: &PrefixState) -> Vec<Arc<Snapshot>> {
     if let Ok(_one) = cache.snapshotting().try_lock() {
         make_all(cache, state);
@@ -142,7 +146,8 @@ fn make_all(cache: &CacheState, state: &PrefixState) {
         let batch = write(&state.index).next_batch(is_due);
         let Some((batch, bytes)) = batch else { break };
         let snapshot = make(cache, state, &batch);
-        // Where memory is full, rows make room for what shows the others. What is left of their snapshots comes up again here.
+        // Where memory is full, the index of the snapshot evicts rows. The rest of their snapshots is exported again
+        // here.
         cache.shrink();
         match snapshot {
             Ok(Some(snapshot)) => write(&state.index).show(snapshot),

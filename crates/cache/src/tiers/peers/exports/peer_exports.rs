@@ -1,8 +1,8 @@
-//! What a process shows its peers: the blocks of rows on its disk, and snapshots of those in its memory, by range, under the names that
-//! a store's objects have.
+//! What peers may read: blocks of rows on the disk, and snapshots of rows in memory, by range, under the names that a
+//! store's objects have.
 //!
-//! Invariants: nothing but blocks of the folder and snapshots is read, whatever a peer asks for; an answer has a bound. What a peer does with it
-//! is its own affair: it checks every row's sum.
+//! Invariants: only blocks of the folder and snapshots are read, whatever a peer asks for. An answer has a bound. The
+//! peer checks the sum of every row.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -21,7 +21,7 @@ use crate::tiers::peers::server::{PeerReply, PeerRequest};
 use crate::tiers::store::names::{object_of, parse_name};
 use crate::tiers::store::{Object, Part};
 
-/// The most bytes of a block that are read at once.
+/// The most bytes of a block in one read.
 pub const PART_BYTES_MAX: u64 = 8 << 20;
 
 /// See the module's documentation. Cheap to clone.
@@ -33,20 +33,20 @@ impl PeerExports {
         Self(cache)
     }
 
-    /// Says which folder it is: processes with one folder say the same, others do not; memory is a place of its own. Empty where that
-    /// cannot be known.
+    /// Identifies the folder: processes with the same folder return the same text, others do not. Memory alone is
+    /// unique to its process. Empty where the folder cannot be identified.
     pub fn place(&self) -> String {
         if self.0.disk().is_none() {
             return uuid::Uuid::new_v4().to_string();
         }
-        // Devices and inodes are numbers of one system, and of the time since it was started.
+        // Device and inode numbers identify a folder on one system, until it restarts.
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let folder = self.0.disk().and_then(|disk| std::fs::metadata(disk.folder().root()).ok());
         folder.map_or_else(String::new, |folder| format!("{}:{}:{}", boot.trim(), folder.dev(), folder.ino()))
     }
 
-    /// Returns the blocks of a prefix, as [`Store::list`](crate::tiers::store::Store::list) does. Makes snapshots, which takes some tenths of a second
-    /// at most on an idle processor.
+    /// Lists the blocks of a prefix, as [`Store::list`](crate::Store::list) does. Makes snapshots, which takes some
+    /// tenths of a second at most on an idle processor.
     pub fn blocks(&self, prefix: PrefixKey) -> Vec<Object> {
         let on_disk = self.0.disk().map(|disk| disk.blocks(prefix)).unwrap_or_default();
         let in_memory = self.0.known_prefix(prefix).map(|state| snapshots(&self.0, &state)).unwrap_or_default();
@@ -56,20 +56,20 @@ impl PeerExports {
         on_disk.chain(in_memory.iter().map(|snapshot| object(&snapshot.name, snapshot.len))).collect()
     }
 
-    /// Gives rows to a peer that would compute them, as blocks: those that are here, and those that are computed here by then, `limit` at
-    /// most.
+    /// Returns rows, as blocks, to a peer that would compute them: those that are here, and those that are computed
+    /// here within `limit`.
     ///
     /// # Errors
-    /// NotFound where nothing is known of the prefix; or what making a block gives.
+    /// NotFound where this process does not know the prefix; or the error of encoding a block.
     pub fn rows(&self, request: &PeerRequest<'_>, limit: Duration) -> Result<PeerReply> {
         self.0.reply(request, limit)
     }
 
-    /// Reads a part of a block. Waits for the disk.
+    /// Reads a part of a block. Blocks the thread on the disk.
     ///
     /// # Errors
-    /// NotFound where there is no such block, or rows of the part are in memory no more; Data where it ends before the part; Invalid where the part is too long; or what the
-    /// system says.
+    /// NotFound where there is no such block, or rows of the part have left memory; Data where the block ends before
+    /// the part; Invalid where the part is too long; or the system's error.
     pub fn read(&self, part: &Part) -> Result<Bytes> {
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no block {}", part.name));
         let name = parse_name(&part.name).ok_or_else(missing)?;

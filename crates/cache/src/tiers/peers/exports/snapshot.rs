@@ -1,9 +1,10 @@
-//! Rows in memory as a block: for peers, who list and read blocks, whatever they are made of.
+//! Rows in memory, presented as a block: peers list and read blocks, wherever their bytes are.
 //!
-//! A snapshot has the bytes that a file of these rows would have. Of them it holds what is not rows: the file's head, the keys and sums of
-//! the rows, and where those of any length begin. The rows are read where they are in memory, and not held there.
+//! A snapshot has the bytes that a file of these rows would have. It stores only the bytes that are not rows: the
+//! header of the file, the keys and sums of the rows, and the offsets of parts of variable length. The rows are read
+//! from their segments in memory, and not kept there by the snapshot.
 //!
-//! Invariants: the bytes at a place never change: once a row has left memory, what has bytes of it cannot be read any more.
+//! Invariant: the bytes at an offset never change. Once a row has left memory, a range with bytes of it cannot be read.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -36,7 +37,7 @@ pub(crate) struct Snapshot {
     _room: IndexRoom,
 }
 
-/// Bytes of a snapshot that are together in memory.
+/// Bytes of a snapshot that are contiguous in memory.
 #[derive(Debug)]
 struct Piece {
     at: u64,
@@ -46,14 +47,14 @@ struct Piece {
 
 #[derive(Debug)]
 enum PieceBytes {
-    /// What is not rows.
+    /// Bytes that are not rows.
     Copied(Bytes),
     /// A part of all rows of a segment.
     Rows { segment: Weak<Segment>, part: usize },
 }
 
 impl Snapshot {
-    /// Makes one of all rows of some segments; nothing where there is no memory to hold it.
+    /// Makes a snapshot of all rows of some segments; returns `None` where there is no memory for it.
     ///
     /// # Errors
     /// Exhausted when a column would pass 2^31 numbers; Internal when Arrow refuses.
@@ -91,7 +92,7 @@ impl Snapshot {
         Ok(Self::fitted(cache, state, &encoded, rows, segments))
     }
 
-    /// Makes one of rows that a filter removed.
+    /// Makes a snapshot of rows that a filter removed.
     ///
     /// # Errors
     /// As for [`Snapshot::of_rows`].
@@ -101,7 +102,7 @@ impl Snapshot {
         Ok(Self::fitted(cache, state, &encoded, Vec::new(), Vec::new()))
     }
 
-    /// Holds what is between the rows.
+    /// Copies the bytes between the rows.
     fn fitted(
         cache: &CacheState,
         state: &PrefixState,
@@ -127,7 +128,7 @@ impl Snapshot {
         Some(Self { name: Name::new_of(state.key), len, segments, pieces, _room: room })
     }
 
-    /// Reads a part of it. `passes` are those over its prefix: whoever is asked for a row is in use.
+    /// Reads a part of it. `passes` are those over its prefix: rows that a peer reads count as used.
     ///
     /// # Errors
     /// NotFound where rows of the part have left memory; Data where it ends before the part.
