@@ -1,8 +1,8 @@
-//! A folder of blocks and of pages of remote files, or a store of blocks, looked at from outside, whether or not a service uses it:
+//! Lists, verifies and evicts blocks of a folder or a store, and pages in a folder, whether or not a service uses them:
 //! `forebay cache ls|stats|verify|evict`.
 //!
-//! Invariants: nothing is done to a folder that is no cache, or to an object that is no block; only [`evict`] changes
-//! anything, and it removes blocks alone.
+//! Invariants: a folder that is not a cache, and an object that is not a block, are left alone. Only [`evict`] changes
+//! anything, and it deletes only blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,16 +27,16 @@ use crate::tiers::store::names::{mark_of, object_of};
 use crate::tiers::store::range_buffer::trouble;
 use crate::tiers::store::{Part, Store};
 
-/// What is kept of a prefix, or of a source of remote files.
+/// The stored blocks of a prefix, or of a source of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixListing {
-    /// What it is found by.
+    /// Its key.
     pub key: PrefixKey,
-    /// Whether it is a source: there are pages of its files, and no rows.
+    /// Whether it is a source: it has pages of files, and no rows.
     pub is_source: bool,
-    /// What it is, for people; empty when no block could be read.
+    /// Its description, for messages; empty when no block could be read.
     pub what: String,
-    /// Blocks, those that could not be read too.
+    /// The number of blocks, with those that could not be read.
     pub blocks: u64,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -50,36 +50,36 @@ pub struct PrefixListing {
     pub unreadable: u64,
     /// Blocks of another version, which are left alone.
     pub others: u64,
-    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read. In a store,
-    /// whether one did within the last hour.
+    /// Whether a process uses it now; `None` where this is not known, in a folder that cannot be written to. In a
+    /// store, whether a process used it within the last hour.
     pub in_use: Option<bool>,
 }
 
-/// What is wrong with a block.
+/// A block that is not used, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBlock {
     /// The file, or the object.
     pub block: String,
     /// Why it is not used.
     pub why: String,
-    /// It is not what was written: it is removed when somebody reads it.
+    /// Its bytes are not those that were written: it is deleted when a process reads it.
     pub broken: bool,
 }
 
 /// What [`verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Blocks whose every row is right.
+    /// Blocks without a wrong row.
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
     /// Their pages of remote files.
     pub pages: u64,
-    /// The other blocks.
+    /// The blocks that are not used.
     pub bad: Vec<BadBlock>,
 }
 
-/// The rows that are checked at once hold about so many bytes.
+/// The rows that are checked together have about so many bytes.
 const STEP_BYTES: usize = 16 << 20;
 
 /// Where rows are kept.
@@ -100,12 +100,12 @@ impl fmt::Display for CacheLocation {
     }
 }
 
-/// How long a store may take for one answer.
+/// The time limit of one call to a store.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Blocks of a store whose heads are read together.
+/// The number of blocks of a store whose headers are read together.
 const HEADS_MAX: usize = 64;
 
-/// What there is, listed.
+/// The place that was listed.
 enum Blocks<'a> {
     Folder { folder: Folder, locked: Option<Locked> },
     Store { store: &'a dyn Store, used: HashMap<PrefixKey, SystemTime> },
@@ -153,7 +153,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Reads every row of a block, or every page; returns how many there are of both.
+    /// Reads every row of a block, or every page; returns the number of both.
     fn check(&self, name: &Name, bytes: u64) -> Result<(u64, u64), Trouble> {
         let rows = match self {
             Self::Folder { folder, .. } if name.kind == Kind::Pages => {
@@ -176,7 +176,7 @@ impl<'a> Blocks<'a> {
         Ok((rows?, 0))
     }
 
-    /// Says whether a prefix is used, where that can be found out.
+    /// Says whether a prefix is in use, where this is known.
     fn is_in_use(&self, prefix: PrefixKey) -> Option<bool> {
         match self {
             Self::Folder { folder, locked } => {
@@ -193,7 +193,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Says where a block is.
+    /// Returns the path, or the object, of a block.
     fn place(&self, name: &Name) -> String {
         match self {
             Self::Folder { folder, .. } => folder.path(name).display().to_string(),
@@ -202,7 +202,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// What the head of a block, or of a file of pages, says.
+/// The content of the header of a block, or of a file of pages.
 struct Opened {
     what: String,
     rows: u64,
@@ -228,7 +228,7 @@ fn opened_in(folder: &Folder, name: &Name) -> Result<Opened, Trouble> {
     }
 }
 
-/// Reads the head of a file of pages.
+/// Reads the header of a file of pages.
 fn source_head(folder: &Folder, name: &Name) -> Result<(File, format::FileHeader), Trouble> {
     let file = File::open(folder.path(name))?;
     let header = format::FileHeader::read(&file)?;
@@ -245,10 +245,11 @@ fn of_prefix(name: &Name, (header, layout): (BlockHeader, Layout)) -> Result<(Bl
     }
 }
 
-/// Lists the prefixes and the sources that are kept, by key.
+/// Lists the stored prefixes and sources, by key.
 ///
 /// # Errors
-/// What the system or the store says when there is no such folder, or it cannot be read; not found when it is no cache.
+/// The error of the system or the store where there is no such folder, or it cannot be read; NotFound where the folder
+/// is not a cache.
 pub fn list(kept: &CacheLocation) -> Result<Vec<PrefixListing>> {
     let (place, blocks) = Blocks::of(kept)?;
     let mut prefixes: BTreeMap<PrefixKey, PrefixListing> = BTreeMap::new();
@@ -288,8 +289,8 @@ pub fn list(kept: &CacheLocation) -> Result<Vec<PrefixListing>> {
     Ok(prefixes.into_values().collect())
 }
 
-/// Reads every row of every block, and every page, and checks its sum. Changes nothing. `progress` is told the bytes of the blocks
-/// that are done, and of all.
+/// Reads every row of every block, and every page, and checks its sum. Changes nothing. Calls `progress` with the bytes
+/// of the blocks that are done, and of all blocks.
 ///
 /// # Errors
 /// As [`list`].
@@ -316,7 +317,7 @@ pub fn verify(kept: &CacheLocation, progress: &mut dyn FnMut(u64, u64)) -> Resul
     Ok(verified)
 }
 
-/// Checks every row of a block; returns how many there are.
+/// Checks every row of a block; returns the number of rows.
 pub(crate) fn check(file: &(impl ReadAt + ?Sized), header: &BlockHeader, layout: &Layout) -> Result<u64, Trouble> {
     let fields = if header.filtered_out { &[] } else { header.schema.fields() };
     let shapes: Vec<Shape> = fields.iter().flat_map(shapes).collect();
@@ -335,11 +336,11 @@ pub(crate) fn check(file: &(impl ReadAt + ?Sized), header: &BlockHeader, layout:
     Ok(rows as u64)
 }
 
-/// Removes the blocks of a prefix or the pages of a source, or all. Whoever uses them computes or fetches them again. Returns the
-/// bytes that are free now.
+/// Deletes the blocks of a prefix, or the pages of a source, or all. A process that uses them computes or fetches them
+/// again. Returns the bytes that were freed.
 ///
 /// # Errors
-/// As [`list`], and what the system or the store says when a block cannot be removed.
+/// As [`list`], and the error of the system or the store where a block cannot be deleted.
 pub fn evict(kept: &CacheLocation, prefix: Option<PrefixKey>) -> Result<u64> {
     let (place, blocks) = Blocks::of(kept)?;
     let mut freed = 0;

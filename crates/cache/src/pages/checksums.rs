@@ -1,14 +1,15 @@
-//! The bytes of a page in its file, block by block: any part of it is read by itself, and is checked each time that it is read.
+//! The bytes of a page in its file, in blocks with a sum each: any part is read by itself, and checked at each read.
 //!
 //! ```text
 //! block 0 │ block 1 │ … │ the last, which may be shorter │ a sum of each block, 8 bytes, little-endian
 //! ```
 //!
-//! A sample is a tenth of a page or less: with one sum of a whole page, most of what is read and summed would be for nothing. The
-//! page's slot has the sum of the blocks' sums, seeded by which page of which file it is, and by its length.
+//! A sample is a tenth of a page or less. With one sum for a whole page, most of the reading and summing would be
+//! wasted. The slot of the page has the sum of the sums of its blocks, seeded by the file, the number and the length of
+//! the page.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than the sums of the longest page; bytes
-//! that are given are those that were written as that part of that page.
+//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than the sums of the longest
+//! page. Bytes that are returned were written as that part of that page.
 
 use std::fs::File;
 use std::ops::Range;
@@ -19,16 +20,16 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::pages::PageKey;
 use crate::tiers::block::format::Trouble;
 
-/// Bytes of a block. Smaller ones have more sums, larger ones more bytes around a sample that are read and not wanted.
+/// Bytes of a block. Smaller blocks have more sums; larger ones more unwanted bytes around a sample.
 const BLOCK: usize = 16 << 10;
 const SUM: usize = 8;
 
-/// Returns what a page of `len` bytes takes.
+/// Returns the stored bytes of a page of `len` bytes.
 pub(super) fn stored_bytes(len: usize) -> usize {
     len + len.div_ceil(BLOCK) * SUM
 }
 
-/// Returns the sums of a page's blocks, as they follow it, and their sum.
+/// Returns the sums of the blocks of a page, as they are stored after it, and the sum of these.
 pub(super) fn sums(key: &PageKey, bytes: &[u8]) -> (Vec<u8>, u64) {
     let sums: Vec<u8> = bytes.chunks(BLOCK).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
     let sum = sum(key, bytes.len(), &sums);
@@ -51,8 +52,8 @@ pub(super) struct StoredPage<'a> {
 }
 
 impl StoredPage<'_> {
-    /// Fills `to` with a page's bytes from `start` on, and checks that they are those that were written; until that is said, what
-    /// is in `to` is nothing.
+    /// Fills `to` with bytes of a page from `start` on, and checks their sums. Until it returns Ok, the content of `to`
+    /// is undefined.
     pub(super) fn read(&self, key: &PageKey, sum_of_sums: u64, start: usize, to: &mut [u8]) -> Result<(), Trouble> {
         let end = start.checked_add(to.len()).filter(|end| *end <= self.len);
         let end = end.ok_or_else(|| Trouble::Broken("a page's length is wrong".to_owned()))?;
@@ -64,7 +65,7 @@ impl StoredPage<'_> {
         let (mut at, mut around) = (start, Vec::new());
         while at < end {
             let next = match self.whole_blocks(at..end) {
-                // Blocks that are wanted whole are read into their place.
+                // Blocks that are wanted as a whole are read into their place.
                 Some(next) => {
                     self.read_blocks(&sums, at, &mut to[at - start..next - start])?;
                     next
@@ -83,7 +84,7 @@ impl StoredPage<'_> {
         Ok(())
     }
 
-    /// Says how far a part of the page is made of whole blocks, if it begins with one.
+    /// Returns the end of the whole blocks at the start of a part, if it begins with one.
     fn whole_blocks(&self, part: Range<usize>) -> Option<usize> {
         let end = if part.end == self.len { part.end } else { part.end / BLOCK * BLOCK };
         (part.start.is_multiple_of(BLOCK) && end > part.start).then_some(end)

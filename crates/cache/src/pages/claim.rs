@@ -1,7 +1,7 @@
-//! Which process fetches a page: whoever holds the lock on the page's claim, a file without content.
+//! Which process fetches a page: the one that holds the lock on the claim of the page, an empty file.
 //!
-//! Invariants: a claim ends with its process, however that ends; it is let go after the page is to be found, so whoever takes it
-//! then, and looks, finds it. A claim that cannot be made keeps nobody from fetching.
+//! Invariants: a claim ends with its process, however that ends. It is released after the page can be found, so a
+//! process that takes it next and looks finds the page. A claim that cannot be made stops no process from fetching.
 
 use std::fs::File;
 use std::io;
@@ -12,31 +12,31 @@ use rustix::fs::{FlockOperation, flock, fstat};
 
 use crate::pages::PageKey;
 
-/// How often a claim is tried that its last owner removes meanwhile.
+/// The number of attempts to take a claim that its last owner is deleting.
 const TRIES: usize = 4;
 
-/// A page that this process fetches. Dropped, others may.
+/// A page that this process fetches. When it is dropped, others may fetch the page.
 #[derive(Debug)]
 pub(super) struct PageClaim {
     file: File,
     path: PathBuf,
 }
 
-/// What came of claiming.
+/// The result of an attempt to claim a page.
 #[derive(Debug)]
 pub(super) enum Claimed {
-    /// It is ours; without a file where none could be made.
+    /// This process has the claim; without a file where none could be made.
     Ours(Option<PageClaim>),
-    /// Another process is at it.
+    /// Another process fetches the page.
     Theirs,
 }
 
 impl PageClaim {
-    /// Claims a page, below the folder of claims.
+    /// Claims a page, in the folder of claims.
     pub(super) fn take(folder: &Path, modes: Modes, key: &PageKey) -> Claimed {
         match Self::try_take(&folder.join(key.to_string()), modes) {
             Ok(claimed) => claimed,
-            // Where the whole folder is gone, it is not for a claim to make it.
+            // The folder of the cache is not created here.
             Err(e) if e.kind() == io::ErrorKind::NotFound && modes.folder(folder).is_ok() => {
                 Self::try_take(&folder.join(key.to_string()), modes).unwrap_or(Claimed::Ours(None))
             }
@@ -51,7 +51,7 @@ impl PageClaim {
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Claimed::Theirs),
                 locked => locked?,
             }
-            // Its last owner may have removed it since it was opened: then another may lock a new one.
+            // Its last owner may have deleted it since it was opened: then another process may lock a new one.
             if fstat(&file)?.st_nlink > 0 {
                 return Ok(Claimed::Ours(Some(Self { file, path: path.to_owned() })));
             }
@@ -63,7 +63,7 @@ impl PageClaim {
 impl Drop for PageClaim {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-        // A child process may have the file, too, and would keep the lock.
+        // A child process may have inherited the file, and would keep the lock.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

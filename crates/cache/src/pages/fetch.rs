@@ -1,6 +1,6 @@
-//! What becomes of bytes that arrive: whoever waits has them at once, and the writer keeps them.
+//! Reads from the store: arrived bytes go to the waiting threads at once, and to the writer.
 //!
-//! Invariant: what was asked for lands, also where the thread that was to bring it is gone.
+//! Invariant: every requested page is completed, also where its fetch is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::pages::{PageKey, SourceState};
 use crate::state::CacheState;
 use crate::stats::add;
 
-/// A page that is to be written. Its claim is let go when it is.
+/// A page that waits to be written. Its claim is released when it is.
 #[derive(Debug)]
 pub(crate) struct ArrivedPage {
     pub(super) state: Arc<SourceState>,
@@ -24,7 +24,7 @@ pub(crate) struct ArrivedPage {
     pub(super) claim: Option<PageClaim>,
 }
 
-/// A page of a run that was asked for.
+/// A page of a run that is being fetched.
 pub(super) struct ExpectedPage {
     pub(super) key: PageKey,
     pub(super) len: usize,
@@ -32,13 +32,13 @@ pub(super) struct ExpectedPage {
     pub(super) claim: Option<PageClaim>,
 }
 
-/// Pages that follow each other, asked for at once.
+/// A run of consecutive pages in one read.
 pub(super) struct PendingFetch {
     cache: Arc<CacheState>,
     state: Arc<SourceState>,
     pages: Vec<ExpectedPage>,
     began: Instant,
-    /// Requests that were under way when this one began, and it.
+    /// The number of reads that were running when this one began, with it.
     running: usize,
 }
 
@@ -61,7 +61,7 @@ impl PendingFetch {
     }
 
     fn keep(&mut self, bytes: &Bytes) {
-        // Requests share the way here: each takes its part of the time.
+        // Concurrent reads share the network: each counts its part of the time.
         let nanos = self.began.elapsed().as_nanos() as u64 / self.running as u64;
         self.cache.computed(self.state.key, nanos, self.pages.len(), bytes.len() as u64);
         add(&self.state.counters.fetched, bytes.len());
@@ -71,7 +71,8 @@ impl PendingFetch {
             at += len;
             let arrived = ArrivedPage { state: self.state.clone(), key, bytes: page.clone(), claim };
             let shared = self.cache.pages();
-            // First to the writer: whoever has the page and then flushes finds it written, and its claim let go.
+            // First to the writer: a thread that has the page and then flushes finds it written, and its claim
+            // released.
             let is_kept = shared.queue.push(arrived, len as u64).is_ok();
             in_flight.complete(Outcome::Page(page));
             if !is_kept {
@@ -98,7 +99,7 @@ impl Drop for PendingFetch {
     }
 }
 
-/// A range that is not kept, asked for by one thread.
+/// A range that is not kept, read for one thread.
 pub(super) struct UncachedFetch {
     pub(super) state: Arc<SourceState>,
     pub(super) in_flight: Arc<InFlight>,
@@ -114,7 +115,7 @@ impl UncachedFetch {
 
 impl Drop for UncachedFetch {
     fn drop(&mut self) {
-        // Only the first landing says anything.
+        // Only the first outcome counts.
         self.in_flight.complete(Outcome::Failed(dropped()));
     }
 }

@@ -1,17 +1,17 @@
-//! A file of pages: a table of what is in it, and then the pages, added one after another by the process that made it.
+//! A file of pages: a table of its pages, and then the pages, which the process that made the file appends.
 //!
 //! ```text
-//!      0   4 KiB   magic, the length that the file was made with, the source's key, what it is for people; their sum
-//!   4096   60 KiB  1280 slots of 48 bytes: file key, page, place, length, sum of the page's sums; the slot's own sum
-//!  65536           pages, each with its sums (`blocks`)
+//!      0   4 KiB   magic, the length that the file was made with, the source's key, its description; their sum
+//!   4096   60 KiB  1280 slots of 48 bytes: file key, page, offset, length, sum of the page's sums; the slot's own sum
+//!  65536           pages, each with its sums (`checksums`)
 //! ```
 //!
-//! A change of this, or of how long a page is, is another magic word. Numbers are little-endian. A page is there once its slot is,
-//! which is written last; so whoever looks at the table later finds what came since, while the file is still added to. One that
-//! is complete is cut to its length: shorter than it was made.
+//! A change of this layout, or of the length of a page, is another magic word. Numbers are little-endian. A page exists
+//! once its slot does, which is written last; so a process that reads the table later finds new pages while the file
+//! grows. A complete file is truncated to its content, which is less than its first length.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than a page may have; a page that is read
-//! has the bytes, the place and the file that it was written with, or it is not read.
+//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than a page may have. A page
+//! that is read has the bytes, the number and the file that it was written with.
 
 use std::fs::File;
 use std::io;
@@ -26,19 +26,19 @@ use crate::pages::checksums::{StoredPage, stored_bytes, sums};
 use crate::tiers::block::format::Trouble;
 
 const MAGIC: [u8; 8] = *b"FBPAGES2";
-/// What comes before the slots.
+/// The bytes before the slots.
 const PREAMBLE: usize = 4096;
 const SLOT: usize = 48;
-/// Pages of a file.
+/// The number of slots.
 const SLOTS: usize = (HEAD - PREAMBLE) / SLOT;
-/// Where pages begin.
+/// The offset of the first page.
 pub(super) const HEAD: usize = 64 << 10;
-/// The most bytes of what a source is called.
+/// The most bytes of the description of a source.
 const WHAT_MAX: usize = 2000;
-/// No page is longer.
+/// The longest page.
 pub(super) const PAGE_MAX: usize = 8 << 20;
 
-/// Where a page is in a file, and what it must be.
+/// The offset, length and sum of a page in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageSlot {
     pub(super) slot: u32,
@@ -47,7 +47,7 @@ pub(super) struct PageSlot {
     sum: u64,
 }
 
-/// What a file says of itself.
+/// The header of a file of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) source: PrefixKey,
@@ -56,7 +56,7 @@ pub(crate) struct FileHeader {
     room: u64,
 }
 
-/// What the slots of a file say, from one of them on.
+/// The content of the slots of a file, from a slot on.
 #[derive(Debug, Default)]
 pub(crate) struct SlotList {
     pub(super) pages: Vec<(PageKey, PageSlot)>,
@@ -64,7 +64,7 @@ pub(crate) struct SlotList {
     pub(super) next: u32,
     /// Where the pages end.
     end: u64,
-    /// Slots that are not what was written.
+    /// Slots with a wrong sum.
     pub(super) broken: Vec<u32>,
 }
 
@@ -97,14 +97,14 @@ impl FileHeader {
         Ok(Self { source: PrefixKey(source), what, room: word(bytes, 8) })
     }
 
-    /// Reads the head of a file.
+    /// Reads the header of a file.
     pub(crate) fn read(file: &File) -> Result<Self, Trouble> {
         let mut bytes = [0; PREAMBLE];
         file.read_exact_at(&mut bytes, 0)?;
         Self::decode(&bytes)
     }
 
-    /// Says whether a file may still be added to.
+    /// Says whether pages may still be added to a file.
     pub(super) fn is_growing(&self, file: &File) -> io::Result<bool> {
         Ok(file.metadata()?.len() == self.room)
     }
@@ -161,28 +161,29 @@ pub(super) fn list(file: &File, first: u32) -> io::Result<SlotList> {
         match decode_slot(slot, number) {
             Some((key, entry)) => {
                 listed.end = listed.end.max(u64::from(entry.at) + stored_bytes(entry.len as usize) as u64);
-                // One of no bytes was withdrawn.
+                // A page of no bytes was withdrawn.
                 listed.pages.extend((entry.len > 0).then_some((key, entry)));
                 listed.next = number + 1;
             }
-            // The last one may be half written: it is looked at again.
+            // The last slot may be half written: it is read again.
             None => listed.broken.push(number),
         }
     }
     Ok(listed)
 }
 
-/// Fills `to` with the bytes of a page from `start` on, and checks that they are those that were written.
+/// Fills `to` with the bytes of a page from `start` on, and checks their sums.
 pub(super) fn read(file: &File, key: &PageKey, entry: &PageSlot, start: usize, to: &mut [u8]) -> Result<(), Trouble> {
     StoredPage { file, at: u64::from(entry.at), len: entry.len as usize }.read(key, entry.sum, start, to)
 }
 
-/// Withdraws what is in some slots of a file, so that nobody finds it again. A folder that may only be read stays as it is.
+/// Withdraws the pages in some slots of a file, so that no process finds them again. A folder that cannot be written to
+/// stays as it is.
 pub(super) fn withdraw(path: &Path, slots: &[u32]) {
     let nothing = PageKey { file: FileKey([0; 16]), page: 0 };
     let slot = encode_slot(&nothing, &PageSlot { slot: 0, at: HEAD as u32, len: 0, sum: 0 });
     let Ok(file) = File::options().read(true).write(true).open(path) else { return };
-    // One that was cut to less is not to grow again.
+    // A file that was truncated further must not grow again.
     if file.metadata().is_ok_and(|metadata| metadata.len() >= HEAD as u64) {
         let at = |slot: &u32| (PREAMBLE + *slot as usize * SLOT) as u64;
         slots.iter().for_each(|number| _ = file.write_all_at(&slot, at(number)));
@@ -208,7 +209,8 @@ pub(crate) fn check(file: &File) -> Result<u64, Trouble> {
     Ok(listed.pages.len() as u64)
 }
 
-/// Says where the pages of a file end that was not cut to them, 0 where there is none; nothing of one that was.
+/// Returns the end of the pages of a file that was not truncated to them, 0 where it has none; `None` for a truncated
+/// file.
 pub(crate) fn unused_from(file: &File) -> Result<Option<u64>, Trouble> {
     if !FileHeader::read(file)?.is_growing(file)? {
         return Ok(None);
@@ -217,7 +219,7 @@ pub(crate) fn unused_from(file: &File) -> Result<Option<u64>, Trouble> {
     Ok(Some(if listed.next == 0 { 0 } else { listed.end }))
 }
 
-/// A file that this process adds pages to.
+/// A file that this process appends pages to.
 #[derive(Debug)]
 pub(super) struct GrowingFile {
     file: File,
@@ -227,7 +229,7 @@ pub(super) struct GrowingFile {
 }
 
 impl GrowingFile {
-    /// Returns the head of a new file.
+    /// Returns the header of a new file.
     pub(super) fn header(source: PrefixKey, what: &str, room: u64) -> Vec<u8> {
         FileHeader { source, what: what.to_owned(), room }.encode()
     }
@@ -239,12 +241,12 @@ impl GrowingFile {
 
     /// Says whether there is room for a page, and the file is still there.
     pub(super) fn takes(&self, bytes: usize) -> bool {
-        // A file that is exactly full would look as if it were still added to.
+        // A file that is exactly full would look as if it still grew.
         let fits = (self.slots as usize) < SLOTS && self.end + (stored_bytes(bytes) as u64) < self.room;
         fits && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// Returns how much more it takes: pages, and their sums.
+    /// Returns the bytes that it still takes: pages, and their sums.
     pub(super) fn room_left(&self) -> u64 {
         if (self.slots as usize) < SLOTS { self.room.saturating_sub(self.end + 1) } else { 0 }
     }
@@ -262,7 +264,7 @@ impl GrowingFile {
         Ok(entry)
     }
 
-    /// Cuts the file to what is in it; returns how long it is now.
+    /// Truncates the file to its content; returns its length.
     pub(super) fn complete(self) -> io::Result<u64> {
         self.file.set_len(self.end)?;
         Ok(self.end)

@@ -1,7 +1,7 @@
-//! A page on its way from the store: one thread asked for it, any number wait.
+//! Single flight of pages: one thread fetches a page from the store, and any number of threads wait for it.
 //!
-//! Invariants: a flight lands exactly once, also where whoever was to bring it is gone; what lands it is never a thread that
-//! waits for another flight, so no two hold each other up.
+//! Invariants: each [`InFlight`] is completed exactly once, also where its fetch is dropped. The thread that completes
+//! it never waits for another, so no two wait for each other.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
@@ -11,14 +11,14 @@ use forebay_core::Error;
 
 use crate::lock::{lock, wait_for};
 
-/// What came of a flight.
+/// The result of a fetch.
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
     /// The page.
     Page(Bytes),
-    /// It is to be found by now, or another process is at it: look again.
+    /// The page should be on disk by now, or another process is fetching it: look again.
     LookAgain,
-    /// It cannot be had.
+    /// The fetch failed.
     Failed(Error),
 }
 
@@ -30,13 +30,13 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Tells all who wait; only the first call says anything.
+    /// Hands the outcome to all who wait. Only the first call has an effect.
     pub(super) fn complete(&self, outcome: Outcome) {
         lock(&self.outcome).get_or_insert(outcome);
         self.changed.notify_all();
     }
 
-    /// Waits for it; nothing when it has not landed by then.
+    /// Waits for the outcome; returns `None` when there is none by `until`.
     pub(super) fn wait(&self, until: Instant) -> Option<Outcome> {
         wait_for(&self.outcome, &self.changed, until)
     }

@@ -1,9 +1,10 @@
 //! Which pages are in the folder, as far as this process knows, and in which files.
 //!
-//! Other processes add to files that were looked at before, and make new ones: what is missing here is looked for in the folder
-//! ([`PageIndex::look_around`]) before it is fetched. That costs a look at the folders' times and at the ends of tables.
+//! Other processes append to known files, and create new ones. A page that is not in the index is looked for in the
+//! folder ([`PageIndex::look_around`]) before it is fetched, which reads the times of the folders and the ends of the
+//! tables.
 //!
-//! Invariant: a spot names a file that is known; what it costs in memory is counted with what finds rows.
+//! Invariant: an entry names a known file. Its memory is counted with that of the index of rows.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,9 +22,9 @@ use crate::tiers::block::BlockRef;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
-/// What a page costs in memory: its entry, in a table that is half full when it has just grown, and its name in its file's.
+/// What a page costs in memory: its entry, in a table that is half full after it has grown, and its key in its file.
 const PAGE_BYTES: u64 = 160;
-/// A folder that changed so lately may have changed again without its time saying so.
+/// A folder that changed more recently may have changed again without a new time.
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// A file of pages.
@@ -33,7 +34,7 @@ pub(super) struct PageFile {
     pub(super) path: PathBuf,
     pub(super) last_hit: Arc<LastHit>,
     keys: Mutex<Vec<PageKey>>,
-    /// The first slot that was not read yet; `None` where nobody adds to it but this process, or nobody at all.
+    /// The first slot that was not read yet; `None` where no other process appends to the file.
     next: Mutex<Option<u32>>,
 }
 
@@ -47,7 +48,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct PageIndex {
     known: RwLock<Known>,
-    /// The times of the folders when they were looked at last, unless they may change without that.
+    /// The times of the folders at the last look; `None` where they may change without a new time.
     seen: Mutex<Option<Vec<(PrefixKey, SystemTime)>>>,
 }
 
@@ -59,7 +60,7 @@ impl PageIndex {
         Some((known.files.get(id)?.clone(), *slot))
     }
 
-    /// Finds what other processes have brought since.
+    /// Adds pages that other processes have written since the last look.
     pub(super) fn look_around(&self, cache: &CacheState, disk: &DiskTier) {
         let mut seen = lock(&self.seen);
         let Ok(changes) = disk.folder().changes() else { return };
@@ -79,12 +80,12 @@ impl PageIndex {
             known.files.values().filter(|file| lock(&file.next).is_some()).cloned().collect()
         };
         for file in growing {
-            // What cannot be read is not there.
+            // Pages that cannot be read are missing.
             let _ = self.read_on(cache, &file);
         }
     }
 
-    /// Takes in a file that is new here.
+    /// Adds a file that is new to this process.
     fn load(&self, cache: &CacheState, disk: &DiskTier, file: BlockRef) {
         let BlockRef { id, name, last_hit, .. } = file;
         if read(&self.known).files.contains_key(&id) {
@@ -99,7 +100,7 @@ impl PageIndex {
         file.last_hit.set(cache.passes(block.prefix));
     }
 
-    /// Reads what came to a file since it was read last.
+    /// Reads the slots that were added to a file since the last read.
     fn read_on(&self, cache: &CacheState, file: &Arc<PageFile>) -> Result<(), Trouble> {
         let mut next = lock(&file.next);
         let Some(first) = *next else { return Ok(()) };
@@ -108,7 +109,7 @@ impl PageIndex {
         if header.source != file.block.prefix {
             return Err(Trouble::Broken("it is not of its folder's source".to_owned()));
         }
-        // In this order: one that is complete by now has all that is ever in it.
+        // In this order: a file that is complete here gets no more slots.
         let growing = header.is_growing(&opened)?;
         let listed = list(&opened, first)?;
         *next = growing.then_some(listed.next);
@@ -123,14 +124,14 @@ impl PageIndex {
         Ok(())
     }
 
-    /// Takes in a file that this process adds to.
+    /// Adds a file that this process appends to.
     pub(super) fn begin(&self, block: Victim, path: PathBuf, last_hit: Arc<LastHit>) -> Arc<PageFile> {
         let file = Arc::new(PageFile { block, path, last_hit, keys: Mutex::default(), next: Mutex::new(None) });
         write(&self.known).files.insert(block.block, file.clone());
         file
     }
 
-    /// Notes where a page is, if there is memory for that.
+    /// Adds a page, if there is memory for it.
     pub(super) fn add(&self, cache: &CacheState, file: &PageFile, key: PageKey, slot: PageSlot) {
         if cache.count_index(PAGE_BYTES) {
             lock(&file.keys).push(key);
@@ -138,10 +139,10 @@ impl PageIndex {
         }
     }
 
-    /// Forgets a page that is not what was written.
+    /// Forgets a page with a wrong sum.
     pub(super) fn forget(&self, key: &PageKey, file: &PageFile) {
         let mut known = write(&self.known);
-        // Somebody may have brought it again.
+        // Another thread may have fetched it again.
         if known.pages.get(key).is_some_and(|(id, _)| *id == file.block.block) {
             known.pages.remove(key);
         }
@@ -163,7 +164,7 @@ impl PageIndex {
         cache.uncount_index(keys.len() as u64 * PAGE_BYTES);
     }
 
-    /// Returns how many pages the files of a source have, as far as this process knows.
+    /// Returns the number of pages in the files of a source, as far as this process knows.
     pub(super) fn of(&self, source: PrefixKey) -> u64 {
         let known = read(&self.known);
         let of_source = known.files.values().filter(|file| file.block.prefix == source);

@@ -1,29 +1,29 @@
-//! Bytes of remote files, brought here once for all threads, processes and jobs of a machine.
+//! Caches the bytes of remote files on the local disk, once for all threads, processes and jobs of a machine.
 //!
-//! A file is cut into pages of [`PAGE_BYTES`]. A page is found by the file, as it was pinned, and its number, whichever source
-//! brought it; it is kept in the folder that rows are kept in, under the same quota and by the same rule of what stays
-//! ([`crate::quota::value`]): nanoseconds to fetch a byte × passes over the source lately.
+//! A file is cut into pages of [`PAGE_BYTES`]. A page is found by its pinned file and its number, whichever source
+//! fetched it. Pages are kept in the folder of the rows, under the same quota and the same rule of eviction
+//! ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
 //!
 //! ```text
-//! request(range) ─▶ pages on disk?  ── no ─▶ asked for here? ── no ─▶ by another process? ── no ─▶ fetch (runs of pages)
+//! request(range) ─▶ pages on disk?  ── no ─▶ in flight here?  ── no ─▶ by another process? ── no ─▶ fetch (runs of pages)
 //!       │                 │ yes                   │ yes                     │ yes                       │
 //!     wait() ◀── read, checked ◀── wait for it ◀──┘      look again ◀───────┘     the writer keeps it ◀─┘
 //! ```
 //!
-//! | file | |
+//! | module | |
 //! |---|---|
-//! | `segment` | the format: pages that are added to a file, one after another |
-//! | `blocks` | the bytes of a page, and their sums |
-//! | `pages` | which pages are in which files, of this process and of others |
+//! | `request` | a range: which of its pages are here, which must be fetched, and the wait for them |
+//! | `fetch` | a read from the store: hands its bytes to those who wait, and to the writer |
+//! | `in_flight` | a page that is being fetched, and that several threads wait for |
 //! | `claim` | which process fetches a page |
-//! | `flight` | a page on its way, that several threads wait for |
-//! | `request` | a range: what of it is there, what has to be fetched, and waiting for it |
-//! | `landing` | what becomes of bytes that arrive |
-//! | `writer` | the thread that writes |
+//! | `index` | which pages are in which files, of this process and of others |
+//! | `writer` | the thread that writes pages |
+//! | `format` | the file of pages, to which pages are appended |
+//! | `checksums` | the bytes of a page, and their sums |
 //!
-//! Invariants: bytes that are given are those of the pinned file, or it is an error; what cannot be read here is fetched. Nothing
-//! that is asked for waits for a disk, or for another process longer than [`WAIT_MAX`]. What would not be kept is fetched
-//! as it was asked for, without the rest of its page.
+//! Invariants: a read gives the bytes of the pinned file, or an error. Pages that cannot be read from disk are fetched.
+//! No request waits for a write, nor longer than [`WAIT_MAX`] for another process. Where pages would not be kept, only
+//! the requested range is fetched, without the rest of its pages.
 
 mod checksums;
 mod claim;
@@ -53,21 +53,21 @@ use crate::state::{CacheState, InUse};
 use crate::stats::{SourceCounters, SourceStats};
 use crate::tiers::block::queue::Queue;
 
-/// Bytes of a page; the last one of a file is shorter. Smaller ones cost more requests, larger ones more bytes before the first
-/// row where rows are read in any order.
+/// Bytes of a page; the last page of a file is shorter. Smaller pages cost more requests; larger ones more bytes before
+/// the first row, where rows are read in any order.
 pub const PAGE_BYTES: u64 = 1 << 20;
-/// Pages that follow each other are fetched together, up to so many bytes.
+/// Consecutive pages are fetched together, up to so many bytes.
 const RUN_BYTES_MAX: u64 = 8 << 20;
-/// Pages of a process that are on their way, or wait to be written, before no more are asked for ahead of whoever waits for them.
+/// The most pages of a process that are in flight or wait to be written before pages are fetched only on demand.
 const AHEAD_PAGES_MAX: usize = 128;
-/// How long a page that others fetch is waited for, before it is fetched all the same.
+/// The longest wait for a page that another process fetches. Then this process fetches it, too.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How often it is looked for meanwhile.
+/// The interval of looking for such a page.
 const WAIT_STEP: Duration = Duration::from_millis(3);
 
-/// Told once what became of a read.
+/// Receives the result of a read, once.
 pub type Done = Box<dyn FnOnce(Result<Bytes>) + Send>;
-/// Begins to read a range of a file from where it is, and returns at once.
+/// Begins to read a range of a file from its store, and returns at once.
 pub type Fetch = Arc<dyn Fn(Range<u64>, Done) + Send + Sync>;
 
 /// A page of a file.
@@ -84,32 +84,32 @@ impl fmt::Display for PageKey {
     }
 }
 
-/// What the sources of a cache have in common.
+/// The state that all sources of a cache share.
 #[derive(Debug, Default)]
 pub(crate) struct PageCacheState {
     index: PageIndex,
-    /// Pages that are on their way, or wait to be written.
+    /// Pages that are being fetched, or wait to be written.
     in_flight: Mutex<HashMap<PageKey, Arc<InFlight>>>,
-    /// Requests that are under way.
+    /// Requests to the store that are running.
     running: AtomicUsize,
     by_key: Mutex<HashMap<PrefixKey, Arc<SourceState>>>,
     pub(crate) queue: Queue<ArrivedPage>,
 }
 
-/// A source, for the accounts.
+/// A source of remote files: its description and its counters.
 #[derive(Debug)]
 pub(crate) struct SourceState {
     key: PrefixKey,
     what: String,
-    /// Bytes of its files; 0 while that is not known.
+    /// Bytes of its files; 0 while this is not known.
     bytes: AtomicU64,
     counters: SourceCounters,
-    /// What the file of pages takes that this process adds to.
+    /// The bytes that fit into the open file of pages of this process.
     room_left: AtomicU64,
     pub(crate) users: Mutex<Weak<InUse>>,
 }
 
-/// Remote files that are read through the folder. Cheap to share.
+/// The cached files of a source. Cheap to share.
 #[derive(Debug)]
 pub struct PageCache {
     cache: Arc<CacheState>,
@@ -117,7 +117,7 @@ pub struct PageCache {
     _in_use: Arc<InUse>,
 }
 
-/// One of them.
+/// A file of a source, which is read through its pages.
 #[derive(Clone)]
 pub struct PagedFile {
     source: Arc<PageCache>,
@@ -127,7 +127,7 @@ pub struct PagedFile {
 }
 
 impl PageCache {
-    /// Returns a source of this name; `bytes` is how much there is of it, 0 where that is not known.
+    /// Opens the source of this name; `bytes` is its total size, 0 where it is not known.
     pub(crate) fn open(cache: &Arc<CacheState>, what: &str, bytes: u64) -> Arc<Self> {
         let key = PrefixKey::of_source(what);
         let shared = cache.pages();
@@ -152,19 +152,19 @@ impl PageCache {
         Arc::new(Self { cache: cache.clone(), state, _in_use: in_use })
     }
 
-    /// Returns one of its files, as it was pinned, and how to read it where it is.
+    /// Returns a file of the source, with its pinned key and size. `fetch` reads it from the store.
     pub fn file(self: &Arc<Self>, key: FileKey, size: u64, fetch: Fetch) -> PagedFile {
         PagedFile { source: self.clone(), key, size, fetch }
     }
 
-    /// Returns what was read of it since the cache was opened.
+    /// Returns the counts of this source since the cache was opened.
     pub fn stats(&self) -> SourceStats {
         self.state.stats(self.cache.pages())
     }
 }
 
 impl PageCacheState {
-    /// Returns the lock that this process holds on a source that it uses.
+    /// Returns the guard of a source that this process uses.
     pub(crate) fn in_use(&self, source: PrefixKey) -> Option<Arc<InUse>> {
         let state = lock(&self.by_key).get(&source).cloned()?;
         lock(&state.users).upgrade()
@@ -175,12 +175,12 @@ impl PageCacheState {
         self.index.forget_file(cache, block);
     }
 
-    /// Takes a page out of those that are on their way.
+    /// Removes a page from those in flight.
     fn remove_in_flight(&self, key: &PageKey) {
         lock(&self.in_flight).remove(key);
     }
 
-    /// Returns what was read of each source, by key.
+    /// Returns the counts of each source, by key.
     pub(crate) fn stats(&self) -> Vec<SourceStats> {
         let by_key: Vec<Arc<SourceState>> = lock(&self.by_key).values().cloned().collect();
         let mut stats: Vec<SourceStats> = by_key.iter().map(|state| state.stats(self)).collect();

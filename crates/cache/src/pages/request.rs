@@ -1,7 +1,8 @@
-//! A range of a file: what of it is on disk, what others are at, what has to be fetched; and then waiting for it.
+//! A range of a file: which of its pages are on disk, which others fetch, which must be fetched; and the wait for them.
 //!
-//! Asking begins all that has to be fetched, up to [`AHEAD_PAGES_MAX`] pages of the process, so that whoever asks for several
-//! ranges before it waits has them fetched at once. Invariant: whoever waits for a page holds nothing that others wait for.
+//! A request begins all fetches that it needs, up to [`AHEAD_PAGES_MAX`] pages of the process, so that a caller that
+//! makes several requests before it waits has them fetched at once. Invariant: a caller that waits for a page holds
+//! nothing that others wait for.
 
 use std::fs::File;
 use std::ops::Range;
@@ -27,7 +28,7 @@ use crate::stats::add;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
-/// A range that was asked for. Dropped, what is on its way is kept all the same.
+/// A requested range. When it is dropped, pages in flight are kept all the same.
 #[derive(Debug)]
 pub struct Request {
     file: PagedFile,
@@ -37,14 +38,14 @@ pub struct Request {
 /// A part of a range.
 #[derive(Debug)]
 enum Part {
-    /// Some bytes of a page, and who brings that, if anybody does yet.
+    /// Some bytes of a page, and its fetch, if that has begun.
     Page { page: u64, within: Range<usize>, in_flight: Option<Arc<InFlight>> },
     /// Bytes that are not kept.
     UncachedFetch { bytes: usize, in_flight: Arc<InFlight> },
 }
 
 impl PagedFile {
-    /// Asks for a range, and begins to fetch what is not here. One that the file does not have is empty.
+    /// Requests a range, and begins to fetch the pages that are not here. A range beyond the file is empty.
     pub fn request(&self, range: Range<u64>) -> Request {
         let range = range.start.min(self.size)..range.end.min(self.size);
         if range.is_empty() {
@@ -95,7 +96,7 @@ impl PagedFile {
         (self.size - page * PAGE_BYTES).min(PAGE_BYTES) as usize
     }
 
-    /// Counts what was asked for.
+    /// Counts the requested bytes.
     fn note(&self, bytes: u64) {
         let state = &self.source.state;
         add(&state.counters.asked, bytes as usize);
@@ -105,7 +106,7 @@ impl PagedFile {
         }
     }
 
-    /// Returns the pages of a range that are nowhere here, ascending.
+    /// Returns the pages of a range that are not on disk, ascending.
     fn missing(&self, range: &Range<u64>) -> Vec<u64> {
         let is_missing = |page: &u64| self.page_state().index.find(&self.key(*page)).is_none();
         let missing: Vec<u64> = pages(range).filter(is_missing).collect();
@@ -116,7 +117,7 @@ impl PagedFile {
         missing.into_iter().filter(is_missing).collect()
     }
 
-    /// Returns those of `pages` that nobody here is at.
+    /// Returns those of `pages` that this process is not fetching.
     fn not_under_way(&self, pages: &[u64]) -> Vec<u64> {
         if pages.is_empty() {
             return Vec::new();
@@ -131,7 +132,7 @@ impl PagedFile {
         }
     }
 
-    /// Says whether pages would stay. Where they would not, nobody is to fetch more than is asked for.
+    /// Says whether pages would be kept. If not, only the requested range is fetched.
     fn are_worth_keeping(&self, missing: &[u64]) -> bool {
         let bytes = missing.iter().map(|page| stored_bytes(self.page_len(*page)) as u64).sum();
         let (state, uses) = (&self.source.state, self.cache().uses());
@@ -142,8 +143,8 @@ impl PagedFile {
             && self.cache().disk().is_some_and(wants)
     }
 
-    /// Begins to fetch those of `pages`, ascending, that nobody is at. Returns who brings each; nobody yet, where there are too
-    /// many on their way and nobody `must` have them now.
+    /// Begins to fetch those of `pages`, ascending, that are not in flight. Returns the fetch of each; `None` where too
+    /// many pages are in flight and the caller does not need it now (`must`).
     fn start(&self, pages: &[u64], must: bool) -> Vec<(u64, Option<Arc<InFlight>>)> {
         let (mut held, mut new) = (Vec::with_capacity(pages.len()), Vec::new());
         {
@@ -164,7 +165,8 @@ impl PagedFile {
         held
     }
 
-    /// Returns those of new flights that no other process is at, and whose pages have not come since; ends the others.
+    /// Returns those of the new pages that no other process fetches, and that are not on disk by now; completes the
+    /// others.
     fn claim(&self, new: Vec<(u64, Arc<InFlight>)>) -> Vec<(u64, ExpectedPage)> {
         if new.is_empty() {
             return Vec::new();
@@ -184,7 +186,7 @@ impl PagedFile {
                 }
             }
         }
-        // Whoever had a claim before may have brought its page.
+        // The last owner of a claim may have written its page.
         self.look_around();
         ours.retain(|(_, expected)| {
             let is_missing = self.page_state().index.find(&expected.key).is_none();
@@ -196,7 +198,7 @@ impl PagedFile {
         ours
     }
 
-    /// Fetches pages, those together that follow each other.
+    /// Fetches pages, consecutive ones together.
     fn fetch(&self, pages: Vec<(u64, ExpectedPage)>) {
         let mut run: Vec<ExpectedPage> = Vec::new();
         let mut range = 0..0;
@@ -227,7 +229,7 @@ impl PagedFile {
         in_flight
     }
 
-    /// Waits for a page, wherever it comes from, and fills `to` with its bytes from `start` on.
+    /// Waits for a page, from disk or from the store, and fills `to` with its bytes from `start` on.
     fn page(&self, page: u64, start: usize, to: &mut [u8], mut in_flight: Option<Arc<InFlight>>) -> Result<()> {
         let until = deadline(WAIT_MAX);
         loop {
@@ -256,7 +258,7 @@ impl PagedFile {
         outcome(&self.alone(from..from + to.len() as u64), to)
     }
 
-    /// Fills `to` from a page on disk, if it is there and is what was written.
+    /// Fills `to` from a page on disk, if the page is there and its sum is right.
     fn find(&self, page: u64, start: usize, to: &mut [u8]) -> bool {
         let key = self.key(page);
         let Some((file, slot)) = self.page_state().index.find(&key) else { return false };
@@ -271,7 +273,7 @@ impl PagedFile {
         read.map_err(|trouble| self.drop_page(&key, &file, &slot, trouble)).is_ok()
     }
 
-    /// Forgets what cannot be read, unless it may be another time: then it is fetched, once.
+    /// Forgets a page that cannot be read. It is fetched, once, unless a later read may succeed.
     fn drop_page(&self, key: &PageKey, file: &PageFile, slot: &PageSlot, trouble: Trouble) {
         self.page_state().index.forget(key, file);
         match trouble {
@@ -290,15 +292,16 @@ impl PagedFile {
 }
 
 impl Request {
-    /// Returns how many bytes were asked for, of those that the file has.
+    /// Returns the number of requested bytes that the file has.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
 
-    /// Waits for the bytes, and puts them where they are wanted: what is on disk is read into its place.
+    /// Waits for the bytes, and puts them into `to`. Pages on disk are read into their place.
     ///
     /// # Errors
-    /// What fetching gives; Internal where `to` is not as long as what was asked for. Then what is in `to` is nothing.
+    /// The error of a fetch; Internal where `to` has another length than the request. Then the content of `to` is
+    /// undefined.
     pub fn fill(self, mut to: &mut [u8]) -> Result<()> {
         let asked = self.bytes();
         if asked != to.len() {
@@ -325,7 +328,7 @@ impl Part {
     }
 }
 
-/// Waits for a range that is not kept: as long as the store's own patience lasts.
+/// Waits for a range that is not kept, until its read ends.
 fn outcome(in_flight: &InFlight, to: &mut [u8]) -> Result<()> {
     loop {
         match in_flight.wait(deadline(WAIT_MAX)) {
@@ -349,7 +352,7 @@ fn pages(range: &Range<u64>) -> Range<u64> {
     range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
 }
 
-/// Returns which bytes of a page a range has.
+/// Returns the bytes of a page that are in a range.
 fn within(range: &Range<u64>, page: u64) -> Range<usize> {
     let start = page * PAGE_BYTES;
     let (from, to) = (range.start.max(start), range.end.min(start + PAGE_BYTES));

@@ -1,7 +1,7 @@
-//! The thread that keeps pages: it adds them to the file of their source that this process has begun.
+//! The thread that writes pages: it appends them to the open file of their source.
 //!
-//! Invariants: a page is to be found before its claim is let go; nobody waits for a write, and a disk that refuses one is
-//! written to no more, as for rows.
+//! Invariants: a page can be found before its claim is released. No caller waits for a write. A disk that fails is not
+//! written to for a while, as for rows.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,7 +22,7 @@ use crate::stats::add;
 use crate::tiers::block::queue::Next;
 use crate::tiers::disk::tier::DiskTier;
 
-/// Files that this process adds to, by source.
+/// The open files of this process, by source.
 type Open = HashMap<PrefixKey, (GrowingFile, Arc<PageFile>)>;
 
 /// Writes until the queue is closed.
@@ -55,7 +55,7 @@ pub(crate) fn run(cache: &CacheState, disk: &DiskTier) {
     }
 }
 
-/// Writes a page, if there is room; says whether it did.
+/// Writes a page, if there is room; returns whether it did.
 fn keep(
     cache: &CacheState,
     disk: &DiskTier,
@@ -69,7 +69,7 @@ fn keep(
             true
         }
         Ok(false) => false,
-        // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
+        // The owner of the folder's lock does not move, or files are being deleted: a later write may succeed.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
         Err(e) if e.kind() == io::ErrorKind::NotFound && disk.folder().root().exists() => false,
         Err(e) => {
@@ -105,12 +105,12 @@ fn write(
     Ok(true)
 }
 
-/// Returns how long a file is made: with room for a page at least, and one byte more than is ever used.
+/// Returns the length of a new file: room for a page at least, and one byte more than is ever used.
 pub(super) fn file_bytes(disk: &DiskTier) -> u64 {
     disk.block_bytes.max((HEAD + stored_bytes(PAGE_BYTES as usize) + 1) as u64)
 }
 
-/// Makes a file for the pages of a source, if there is room for one.
+/// Creates a file for the pages of a source, if there is room.
 fn begin(cache: &CacheState, disk: &DiskTier, state: &SourceState) -> io::Result<Option<(GrowingFile, Arc<PageFile>)>> {
     let room = file_bytes(disk);
     let (gone, incoming) = disk.make_room(state.key, room, cache.uses(), |prefix| cache.in_use(prefix))?;
@@ -127,10 +127,10 @@ fn begin(cache: &CacheState, disk: &DiskTier, state: &SourceState) -> io::Result
     Ok(Some((GrowingFile::new(file, room), cache.pages().index.begin(block, path, last_hit))))
 }
 
-/// Cuts files to what is in them.
+/// Truncates files to their content.
 fn complete(disk: &DiskTier, files: impl IntoIterator<Item = (GrowingFile, Arc<PageFile>)>) {
     for (growing, file) in files {
-        // Where that fails, whoever opens the folder next does it.
+        // Where this fails, the next process that opens the folder does it.
         if let Ok(bytes) = growing.complete() {
             disk.shrink(file.block, bytes);
         }

@@ -1,32 +1,33 @@
-//! What a prefix is worth, and which block makes room for another: arithmetic, without a clock and without I/O.
+//! The value of a prefix, and which prefix makes room for another: arithmetic, without a clock and without I/O.
 //!
-//! An epoch asks for each row once, so what was used last is what is needed last: LRU over more data than fits hits nothing.
-//! Here a prefix has one value for all its rows,
+//! An epoch requests each row once, so the row that was used last is needed last: LRU over more data than fits never
+//! hits. Here all rows of a prefix have one value, which is the time that a kept byte saves:
 //!
 //! ```text
-//! value = nanoseconds to compute a byte of it × passes over its rows lately
+//! value = nanoseconds to compute a byte of it × recent passes over its rows
 //! ```
 //!
-//! that is, the time that a kept byte saves. Within a prefix all rows are worth the same, so what is kept stays kept, and hits
-//! are what fits. Another prefix takes room only from one of clearly lower value ([`MARGIN`]): two jobs of about the same value
-//! would else take it from each other for ever.
+//! Within a prefix all rows are worth the same, so kept rows stay, and the rows that fit are hits. Another prefix takes
+//! room only from one of clearly lower value ([`MARGIN`]). Otherwise two jobs of about the same value would take room
+//! from each other for ever.
 //!
-//! *Lately* is counted in passes, not in seconds: a pass is as many rows as the source has, asked of any prefix. What was
-//! asked counts half as much a pass later. So one pass over new data moves nothing that is as dear and in use, the second begins to;
-//! a job that ended has lost its room when others have gone round a few times; and a cache that nobody uses forgets nothing.
+//! *Recent* is counted in passes, not in seconds: a pass is as many requested rows, of any prefix, as the source has. A
+//! request counts half as much one pass later. So one pass over new data takes no room from rows that are as costly and
+//! in use, and the second pass begins to. A job that ended loses its room after a few passes of others. A cache that is
+//! not used forgets nothing.
 
 use std::collections::HashMap;
 
 use crate::key::PrefixKey;
 
-/// How much more a prefix must be worth than the one whose room it takes.
+/// How many times the value of another prefix one must have to take its room.
 const MARGIN: f64 = 1.5;
-/// A block of which no row was asked for in so many passes over its prefix holds rows that are gone: its file changed.
+/// A block is stale when none of its rows was requested for so many passes over its prefix: its file has changed.
 pub(crate) const STALE_PASSES: f64 = 3.0;
-/// How much a new measurement of a prefix's cost counts.
+/// The weight of a new measurement of the cost of a prefix.
 const NEWEST: f64 = 0.1;
 
-/// How the prefixes of a cache were used.
+/// The recent uses of the prefixes of a cache.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     /// Passes over any prefix since the start.
@@ -36,7 +37,7 @@ pub(crate) struct Uses {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Use {
-    /// Passes lately, as of `at`.
+    /// Recent passes, as of `at`.
     lately: f64,
     at: f64,
     /// Passes over this prefix since the start.
@@ -47,20 +48,20 @@ struct Use {
 }
 
 impl Uses {
-    /// Notes that `rows` of a prefix were asked for, of `of` that its source has; of a source, bytes. Returns the passes over it
-    /// since the start.
+    /// Notes that `rows` of a prefix were requested, of the `of` rows that its source has; for a source of pages,
+    /// bytes. Returns the passes over it since the start.
     pub(crate) fn asked(&mut self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
         let passes = rows as f64 / of.max(1) as f64;
         self.now += passes;
         let used = self.prefixes.entry(prefix).or_default();
-        // What was asked first has counted less since.
+        // Earlier requests of this call count less by its end.
         used.lately = used.lately * decay(self.now - used.at) + (1.0 - decay(passes)) / std::f64::consts::LN_2;
         used.at = self.now;
         used.passes += passes;
         used.passes
     }
 
-    /// Notes what it took to compute rows of a prefix, or to fetch pages of a source, and how large they are together.
+    /// Notes the time that rows of a prefix took to compute, or pages of a source to fetch, and their bytes.
     pub(crate) fn computed(&mut self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
         let cost = nanos as f64 / bytes.max(1) as f64;
         let size = bytes as f64 / rows.max(1) as f64;
@@ -70,17 +71,17 @@ impl Uses {
         used.row_bytes = mean(used.row_bytes, size);
     }
 
-    /// Returns the bytes of a row of a prefix, if any was computed.
+    /// Returns the mean bytes of a row of a prefix, if any was computed.
     pub(crate) fn row_bytes(&self, prefix: PrefixKey) -> Option<f64> {
         self.prefixes.get(&prefix)?.row_bytes
     }
 
-    /// Notes what it took others to compute a byte of a prefix, if that is not known here.
+    /// Notes the time that another process took to compute a byte of a prefix, if this process has not measured it.
     pub(crate) fn told(&mut self, prefix: PrefixKey, nanos_per_byte: f64) {
         self.prefixes.entry(prefix).or_default().nanos_per_byte.get_or_insert(nanos_per_byte);
     }
 
-    /// Returns the nanoseconds that a byte of a prefix takes to compute, if that is known.
+    /// Returns the nanoseconds that computing a byte of a prefix takes, if known.
     pub(crate) fn cost(&self, prefix: PrefixKey) -> Option<f64> {
         self.prefixes.get(&prefix)?.nanos_per_byte
     }
@@ -95,7 +96,7 @@ impl Uses {
         self.prefixes.get(&prefix).map_or(0.0, |used| used.passes)
     }
 
-    /// Returns what a prefix is worth; one whose cost is not known yet, as if a byte took a nanosecond.
+    /// Returns the value of a prefix. If its cost is not known yet, a byte counts as a nanosecond.
     pub(crate) fn value(&self, prefix: PrefixKey) -> f64 {
         self.prefixes
             .get(&prefix)
@@ -107,7 +108,8 @@ fn decay(passes: f64) -> f64 {
     (-passes).exp2()
 }
 
-/// Returns which of the prefixes that hold room gives some of it to one worth `wanting`, if any does: the one worth least.
+/// Returns the prefix of the holders that gives room to one of value `wanting`, if any does: the one of the least
+/// value.
 pub(crate) fn gives_room(wanting: f64, holders: impl IntoIterator<Item = (PrefixKey, f64)>) -> Option<PrefixKey> {
     let least = holders.into_iter().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
     least.filter(|(_, value)| wanting > value * MARGIN).map(|(prefix, _)| prefix)

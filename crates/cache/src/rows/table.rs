@@ -1,4 +1,4 @@
-//! Rows as runs of bytes: what they are copied, summed, written and read as, whatever their kinds.
+//! Rows as plain buffers, in which rows of every kind are copied, summed, written and read.
 //!
 //! | kind | parts |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | other `Tensor` | the numbers; the shape, `int32` for each dimension |
 //! | nullable | these, and a byte for each row: whether it is there |
 //!
-//! Invariants: a part of a [`Table`] has as many rows as the table; taking columns apart copies no numbers, and putting them
-//! together gives the same bits.
+//! Invariants: a part of a [`Table`] has as many rows as the table. Taking columns apart copies no numbers, and putting
+//! them together gives the same bits.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::key::RowKey;
 
-/// What a part of a row is.
+/// The shape of a part of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// As many bytes in each row.
+    /// The same number of bytes in each row.
     Even(usize),
-    /// Any number of bytes.
+    /// A variable number of bytes.
     Any,
 }
 
@@ -92,12 +92,12 @@ pub(crate) struct Place {
 }
 
 impl Table {
-    /// Makes a table of its parts. There are those that [`shapes`] says, of `rows` rows each.
+    /// Makes a table of its parts, which are those of [`shapes`], of `rows` rows each.
     pub(crate) fn new(parts: Vec<Part>, rows: usize) -> Self {
         Self { parts: parts.into(), rows }
     }
 
-    /// Takes columns apart.
+    /// Takes columns apart into the parts of rows.
     ///
     /// # Errors
     /// Internal when they are not `rows` rows of the schema.
@@ -135,8 +135,9 @@ impl Table {
         self.parts.iter().map(|part| part.run(0..self.rows).len()).sum()
     }
 
-    /// Returns the sum of a row: xxh3 (Collet), of its key and then of each part, seeded by what came before and by the
-    /// part's length. So a row that has another's bytes, or another's place, does not have its sum.
+    /// Returns the sum of a row: xxh3 (Collet), of its key and then of each part, seeded by the sum so far and by the
+    /// length of the part. So a row with the bytes of another row, or in the place of another row, does not have its
+    /// sum.
     pub(crate) fn sum(&self, key: &RowKey, row: usize) -> u64 {
         let mut header = [0; 24];
         header[..16].copy_from_slice(&key.file.0);
@@ -162,14 +163,14 @@ impl Table {
     /// Puts the columns together. Shares the rows.
     ///
     /// # Errors
-    /// Exhausted when a column would pass 2^31 numbers; Data when the rows are not what the schema says.
+    /// Exhausted when a column would pass 2^31 numbers; Data when the rows do not match the schema.
     pub(crate) fn columns(&self, schema: &Schema) -> Result<Vec<ArrayRef>> {
         let mut parts = self.parts.iter();
         schema.fields().iter().map(|field| put_together(field, &mut parts, self.rows)).collect()
     }
 }
 
-/// Calls `copy` with each run of rows that follow each other in one table.
+/// Calls `copy` with each run of consecutive rows of one table.
 fn runs(places: &[Place], mut copy: impl FnMut(usize, std::ops::Range<usize>)) {
     let follows = |a: &Place, b: &Place| a.table == b.table && a.row + 1 == b.row;
     for run in places.chunk_by(follows) {
@@ -283,7 +284,7 @@ fn put_together<'a>(field: &Field, parts: &mut impl Iterator<Item = &'a Part>, r
     Ok(make_array(data.nulls(nulls).align_buffers(true).build().map_err(broken)?))
 }
 
-/// Numbers of `size` bytes, as many in each row.
+/// Numbers of `size` bytes, the same number of them in each row.
 fn fixed(ty: &DataType, bytes: &Buffer, size: usize, rows: usize) -> Result<ArrayData> {
     let DataType::FixedSizeList(item, _) = ty else { return Err(Error::internal("no list of fixed size")) };
     let numbers = ArrayDataBuilder::new(item.data_type().clone()).len(bytes.len() / size).add_buffer(bytes.clone());
@@ -291,7 +292,7 @@ fn fixed(ty: &DataType, bytes: &Buffer, size: usize, rows: usize) -> Result<Arra
     ArrayDataBuilder::new(ty.clone()).len(rows).add_child_data(numbers).build().map_err(broken)
 }
 
-/// Numbers of `size` bytes, any number in each row.
+/// Numbers of `size` bytes, a variable number of them in each row.
 fn lists(ty: &DataType, starts: &[i64], bytes: &Buffer, size: usize) -> Result<ArrayData> {
     let DataType::List(item) = ty else { return Err(Error::internal("no list")) };
     let numbers = |at: i64| {

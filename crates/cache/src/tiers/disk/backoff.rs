@@ -1,7 +1,9 @@
-//! A disk that failed (full, gone, not to be written to) is left alone for a while, and then tried again with the next block.
+//! Backoff of a disk that failed (full, gone, read-only): nothing is written for a while, and then the next block is a
+//! trial.
 //!
-//! The pause doubles from [`FIRST`] to [`LAST`] while it goes on to fail, so that a disk that stays broken costs a try now and then, and
-//! one that was full for a moment is used again. Nothing is decided on time but that; rows are the same, whatever is kept.
+//! The pause doubles from [`FIRST`] to [`LAST`] while the disk keeps failing, so that a broken disk costs a trial now
+//! and then, and a disk that was full for a moment is used again. Time decides nothing else: the rows are the same,
+//! whatever is kept.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use crate::lock::lock;
 const FIRST: Duration = Duration::from_secs(30);
 const LAST: Duration = Duration::from_secs(600);
 
-/// Whether a disk is left alone, and why.
+/// See the module's documentation.
 pub(crate) struct Backoff {
     failed: Mutex<Option<Failed>>,
     watch: Arc<dyn Stopwatch>,
@@ -23,7 +25,7 @@ pub(crate) struct Backoff {
 struct Failed {
     why: String,
     pause: Duration,
-    /// By the stopwatch.
+    /// The end of the pause, by the stopwatch.
     until: u64,
 }
 
@@ -38,12 +40,12 @@ impl Backoff {
         Self { failed: Mutex::default(), watch }
     }
 
-    /// It failed: nothing is written for a while. Says why, when that is news.
+    /// Notes a failure: nothing is written for a while. Logs the reason, if it is new.
     pub(crate) fn fail(&self, why: &str) {
         let now = self.watch.nanos();
         let mut failed = lock(&self.failed);
         let pause = match &*failed {
-            // Others failed at the same time.
+            // Concurrent writes failed, too.
             Some(before) if now < before.until => return,
             Some(before) => (before.pause * 2).min(LAST),
             None => FIRST,
@@ -54,19 +56,19 @@ impl Backoff {
         *failed = Some(Failed { why: why.to_owned(), pause, until: now.saturating_add(pause.as_nanos() as u64) });
     }
 
-    /// It works.
+    /// Notes a success.
     pub(crate) fn succeed(&self) {
         if lock(&self.failed).take().is_some() {
             tracing::info!("rows are kept on disk again");
         }
     }
 
-    /// Says why nothing is written: since it failed, and until it has worked again.
+    /// Returns why nothing is written, from a failure until the next success.
     pub(crate) fn why(&self) -> Option<String> {
         lock(&self.failed).as_ref().map(|failed| failed.why.clone())
     }
 
-    /// Says whether it is left alone now. When the time is up, the next block is a try.
+    /// Says whether nothing is written now. After the pause, the next block is a trial.
     pub(crate) fn is_on(&self) -> bool {
         lock(&self.failed).as_ref().is_some_and(|failed| self.watch.nanos() < failed.until)
     }

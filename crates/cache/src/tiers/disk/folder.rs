@@ -1,17 +1,17 @@
-//! The folder of blocks, which processes share: names, who is using what, and how a block gets there whole or not at all.
+//! The folder of blocks, which processes share: names, locks, and the publication of blocks as a whole.
 //!
 //! ```text
-//! lock                      held while somebody looks, makes room and says what it will write
-//! <uuid>.<bytes>.tmp        a block that is being written; its writer holds a lock on it as long as it lives
+//! lock                      held while a process scans, makes room and announces its next block
+//! <uuid>.<bytes>.tmp        a block that is being written; locked by its writer as long as that lives
 //! <prefix>/<uuid>.arrow     a block of rows; never changed
-//! <prefix>/<uuid>.pages     pages of remote files (`crate::pages`), added to by whoever holds a lock on it
+//! <prefix>/<uuid>.pages     pages of remote files (`crate::pages`), appended to by the process that locks it
 //! <prefix>/in-use           locked, shared, by every process with a pipeline that has this prefix, or reads this source
 //! claims/<page>             locked by the process that fetches a page
 //! ```
 //!
-//! Invariants: the blocks, with those that are being written, take no more than the quota of whoever writes; what a crash leaves
-//! is a temporary file, or a claim, whose lock nobody holds, which the next one to open the folder removes, and a file of pages
-//! that is longer than what is in it, which that one cuts. Waits are bounded by
+//! Invariants: the blocks, with those that are being written, never exceed the quota of the process that writes. A
+//! crash leaves a temporary file, or a claim, that is not locked, and a file of pages that is longer than its content.
+//! The next process that opens the folder deletes the former and truncates the latter. Waits are bounded by
 //! [`LOCK_WAIT`]. Locks are `flock`: they end with their process.
 
 use std::fs::File;
@@ -25,9 +25,9 @@ use rustix::fs::{FlockOperation, flock};
 use crate::key::PrefixKey;
 use crate::tiers::block::name::{Kind, Name};
 
-/// How long the folder's lock is waited for. What is done under it takes milliseconds.
+/// The longest wait for the folder's lock. Work under it takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// How often it is tried.
+/// The interval of attempts.
 const LOCK_STEP: Duration = Duration::from_millis(2);
 const LOCK: &str = "lock";
 const IN_USE: &str = "in-use";
@@ -40,13 +40,13 @@ pub(crate) struct Folder {
     modes: Modes,
 }
 
-/// The folder's lock, held.
+/// The folder's lock, while it is held.
 #[derive(Debug)]
 pub(crate) struct Locked {
     _file: File,
 }
 
-/// What is in the folder.
+/// The content of the folder.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     /// The blocks, the oldest first, and their bytes.
@@ -56,7 +56,7 @@ pub(crate) struct Contents {
 }
 
 impl Folder {
-    /// Opens the folder, makes it if needed, and removes what a crash left behind.
+    /// Opens the folder, creates it if needed, and removes the remains of a crash.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let folder = Self { root: root.to_owned(), modes: Modes::of(root)? };
         let lock = folder.lock()?;
@@ -64,13 +64,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Looks at a folder that is there, and changes nothing.
+    /// Opens an existing folder, and changes nothing.
     pub(crate) fn existing(root: &Path) -> io::Result<Self> {
         std::fs::read_dir(root)?;
         Ok(Self { root: root.to_owned(), modes: Modes::of(root)? })
     }
 
-    /// Says whether a cache was ever opened here: its lock is there, or blocks that were copied are.
+    /// Says whether a cache was ever opened here: the folder has its lock, or copied blocks.
     pub(crate) fn is_cache(&self) -> io::Result<bool> {
         let own = |name: &str| name == LOCK || PrefixKey::parse(name).is_ok();
         for entry in std::fs::read_dir(&self.root)? {
@@ -96,7 +96,7 @@ impl Folder {
         }
     }
 
-    /// Returns what is in it.
+    /// Scans the folder.
     pub(crate) fn scan(&self) -> io::Result<Contents> {
         let mut contents = Contents::default();
         let mut blocks: Vec<(SystemTime, Name, u64)> = Vec::new();
@@ -110,7 +110,7 @@ impl Folder {
                 contents.incoming += bytes;
             }
         }
-        // The time only says which is the oldest.
+        // The time only decides which block is the oldest.
         blocks.sort();
         contents.blocks = blocks.into_iter().map(|(_, name, bytes)| (name, bytes)).collect();
         Ok(contents)
@@ -126,7 +126,7 @@ impl Folder {
             let entry = entry?;
             let file = entry.file_name();
             let Some((kind, name)) = file.to_str().and_then(Kind::of) else { continue };
-            // Another process may have removed it since.
+            // Another process may have deleted it since.
             let Ok(metadata) = entry.metadata() else { continue };
             let name = Name { prefix, kind, name: name.to_owned() };
             blocks.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), name, metadata.len()));
@@ -138,22 +138,22 @@ impl Folder {
         &self.root
     }
 
-    /// Returns where a block is.
+    /// Returns the path of a block.
     pub(crate) fn path(&self, name: &Name) -> PathBuf {
         self.root.join(name.prefix.to_string()).join(format!("{}.{}", name.name, name.kind.extension()))
     }
 
-    /// Returns where claims are.
+    /// Returns the folder of claims.
     pub(crate) fn claims(&self) -> PathBuf {
         self.root.join(CLAIMS)
     }
 
-    /// Returns for whom what is made here is.
+    /// Returns the access modes of files that are created here.
     pub(crate) fn modes(&self) -> Modes {
         self.modes
     }
 
-    /// Returns when blocks last came or went, for each prefix: cheaper than to look at all of them.
+    /// Returns when blocks of each prefix last appeared or disappeared: cheaper than a scan.
     pub(crate) fn changes(&self) -> io::Result<Vec<(PrefixKey, SystemTime)>> {
         let mut changes = Vec::new();
         for entry in std::fs::read_dir(&self.root)? {
@@ -168,7 +168,7 @@ impl Folder {
         Ok(changes)
     }
 
-    /// Removes a block, if it is there.
+    /// Deletes a block, if it is there.
     pub(crate) fn remove(&self, name: &Name) -> io::Result<()> {
         match std::fs::remove_file(self.path(name)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -176,7 +176,7 @@ impl Folder {
         }
     }
 
-    /// Says that this process uses a prefix, as long as the file is held.
+    /// Marks a prefix as in use by this process, as long as the returned file is open.
     pub(crate) fn in_use(&self, prefix: PrefixKey, _lock: &Locked) -> io::Result<File> {
         let folder = self.root.join(prefix.to_string());
         self.modes.folder(&folder)?;
@@ -185,7 +185,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Says whether another process uses a prefix. `own` is what this one holds of it.
+    /// Says whether another process uses a prefix. `own` is the lock that this process holds on it.
     pub(crate) fn is_used_by_others(&self, prefix: PrefixKey, own: Option<&File>, _lock: &Locked) -> bool {
         let opened;
         let file = match own {
@@ -199,13 +199,14 @@ impl Folder {
             },
         };
         let alone = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        // A lock that could not be changed may be lost; whoever else would look holds the folder's lock, which is ours.
+        // Changing a lock may lose it. Other processes that would notice wait for the folder's lock, which is held
+        // here.
         let back = if own.is_some() { FlockOperation::NonBlockingLockShared } else { FlockOperation::Unlock };
         let _ = flock(file, back);
         !alone
     }
 
-    /// Makes a file for a block of so many bytes.
+    /// Creates a file for a block of so many bytes.
     pub(crate) fn begin(&self, bytes: u64, _lock: &Locked) -> io::Result<Incoming> {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let path = self.root.join(format!("{name}.{bytes}.tmp"));
@@ -215,8 +216,8 @@ impl Folder {
         Ok(incoming)
     }
 
-    /// Removes temporary files and claims whose owners are gone, and prefixes that have no block and no user; cuts files of
-    /// pages that nobody adds to any more.
+    /// Deletes temporary files and claims whose owners are gone, and prefixes without a block and a user; truncates
+    /// files of pages that no process appends to.
     fn clean(&self, lock: &Locked) -> io::Result<()> {
         for entry in std::fs::read_dir(self.claims()).into_iter().flatten() {
             remove_unlocked(&entry?.path())?;
@@ -231,7 +232,7 @@ impl Folder {
                 let pages = self.blocks(prefix)?.into_iter().filter(|(_, name, _)| name.kind == Kind::Pages);
                 pages.for_each(|(_, name, _)| self.trim_pages(&name));
                 if self.blocks(prefix)?.is_empty() && !self.is_used_by_others(prefix, None, lock) {
-                    // Whatever else is there was not put there by us: then the folder stays.
+                    // Other files in it are not from a cache: then the folder stays.
                     let _ = std::fs::remove_file(path.join(IN_USE)).and_then(|()| std::fs::remove_dir(&path));
                 }
             }
@@ -239,7 +240,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Cuts a file of pages to what is in it, if whoever wrote it is gone. What cannot be read is left to whoever reads it.
+    /// Truncates a file of pages to its content, if its writer is gone. An unreadable file is left to its readers.
     fn trim_pages(&self, name: &Name) {
         let path = self.path(name);
         let Ok(file) = File::options().read(true).write(true).open(&path) else { return };
@@ -251,7 +252,7 @@ impl Folder {
     }
 }
 
-/// Removes a file that nobody holds a lock on.
+/// Deletes a file that is not locked.
 fn remove_unlocked(path: &Path) -> io::Result<()> {
     let Ok(file) = File::options().write(true).open(path) else { return Ok(()) };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -260,12 +261,12 @@ fn remove_unlocked(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the bytes of a block that is being written, if that is such a file.
+/// Returns the bytes of a block that is being written, if this is the name of such a file.
 fn incoming(name: &str) -> Option<u64> {
     name.strip_suffix(".tmp")?.split_once('.')?.1.parse().ok()
 }
 
-/// A block on its way in. Dropped before its end, it leaves nothing behind.
+/// A block that is being written. When it is dropped before it is published, its file is deleted.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     folder: Folder,
@@ -275,7 +276,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Writes the block and puts it in its place.
+    /// Writes the block and publishes it.
     pub(crate) fn publish(mut self, prefix: PrefixKey, bytes: &[u8]) -> io::Result<Name> {
         self.file.write_all(bytes)?;
         self.file.sync_all()?;
@@ -284,12 +285,12 @@ impl Incoming {
         Ok(name)
     }
 
-    /// Puts a file of pages in its place, `bytes` long, to be added to for as long as the file is held. Nothing is waited for
-    /// until it is on the disk: what a loss of power leaves does not have its sum.
+    /// Publishes a file of pages, `bytes` long, for appending while the returned file is open. Does not wait for the
+    /// disk: pages that a loss of power damages do not have their sum.
     pub(crate) fn grow(mut self, prefix: PrefixKey, header: &[u8], bytes: u64) -> io::Result<(Name, File)> {
         self.file.write_all(header)?;
         self.file.set_len(bytes)?;
-        // Another handle of the same open file: the lock is of both, and the one here ends without letting it go.
+        // Another handle of the same open file: both share the lock, and closing this one keeps it.
         let file = self.file.try_clone()?;
         Ok((self.place(prefix, Kind::Pages)?, file))
     }
@@ -305,7 +306,7 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        // After a rename there is nothing here to remove.
+        // After the rename there is nothing to delete.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,5 +1,5 @@
-//! On which disk the folder is. Where somebody removed it, it is made again, but only there: when a disk is not mounted any more,
-//! what is in its place is mostly the system's, which is not to be filled.
+//! Remembers the disk of the folder. A folder that was deleted is created again, but only on that disk: where the disk
+//! is no longer mounted, its mount point lies on the system's disk, which must not be filled.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tiers::disk::folder::Folder;
 
-/// See the module's documentation. Devices, as the system numbers them while they are mounted.
+/// See the module's documentation. The numbers are device numbers, which hold while a disk is mounted.
 #[derive(Debug)]
 pub(super) struct MountGuard {
     parent: PathBuf,
@@ -16,7 +16,7 @@ pub(super) struct MountGuard {
 }
 
 impl MountGuard {
-    /// Takes note of where a folder is that is there.
+    /// Notes the disk of an existing folder.
     pub(super) fn of(folder: &Folder) -> io::Result<Self> {
         let root = folder.root();
         let parent = match root.parent() {
@@ -27,7 +27,8 @@ impl MountGuard {
         Ok(Self { parent: parent.to_owned(), of_parent: device(parent)?, of_folder: device(root)? })
     }
 
-    /// Makes the folder where it is not there. One that is there on another disk is right if it is a cache: its disk was mounted again.
+    /// Creates the folder if it is missing. A folder on another disk is accepted if it is a cache: its disk was mounted
+    /// again.
     pub(super) fn make_again(&self, folder: &Folder) -> io::Result<()> {
         match self.look(folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.make(folder),
@@ -35,7 +36,7 @@ impl MountGuard {
         }
     }
 
-    /// Looks at what is there.
+    /// Checks the folder that is there.
     fn look(&self, folder: &Folder) -> io::Result<()> {
         if device(folder.root())? == self.of_folder || folder.is_cache()? { Ok(()) } else { Err(other()) }
     }
@@ -46,7 +47,7 @@ impl MountGuard {
         }
         match std::fs::create_dir(folder.root()) {
             Ok(()) => folder.lock().map(drop),
-            // Another thread, or process, has just made it.
+            // Another thread or process has just created it.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => self.look(folder),
             Err(e) => Err(e),
         }

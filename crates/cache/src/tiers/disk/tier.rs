@@ -1,7 +1,7 @@
-//! The accounts of the disk: which blocks there are, whose they are, and which go when others need the room.
+//! The accounts of the disk: its blocks, their prefixes, and which blocks are evicted when others need the room.
 //!
-//! The folder is the truth, and others write to it too: it is looked at again before each block is written, under its lock.
-//! Locks: `view`, then `uses`; never an index.
+//! The folder is the truth, and other processes write to it, too: it is scanned again before each block is written,
+//! under its lock. Lock order: `view`, then `uses`; never an index.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -30,7 +30,7 @@ use crate::tiers::disk::folder::Incoming;
 use crate::tiers::disk::folder::{Contents, Folder, Locked};
 use crate::tiers::disk::mount_guard::MountGuard;
 
-/// How often the room of others is tried, in passes over any prefix.
+/// How often rows are offered although other processes hold the room, in passes over any prefix.
 const PROBE_PASSES: f64 = 0.25;
 
 /// See the module's documentation.
@@ -41,21 +41,21 @@ pub(crate) struct DiskTier {
     pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
-    /// Bytes that had no room when it was opened.
+    /// Bytes that exceeded the quota when it was opened.
     trimmed: AtomicU64,
     backoff: Backoff,
     corrupt: AtomicU64,
     other_format: AtomicU64,
 }
 
-/// What is in the folder, as far as this process knows.
+/// The content of the folder, as far as this process knows.
 #[derive(Debug)]
 struct View {
     accounts: QuotaAccounts,
     known: HashMap<Name, Known>,
     names: HashMap<u32, Name>,
     next: u32,
-    /// When the folder was last asked whether others still use what is theirs, in passes over any prefix.
+    /// When the folder was last checked for prefixes that others no longer use, in passes over any prefix.
     probed: f64,
 }
 
@@ -67,10 +67,11 @@ struct Known {
 }
 
 impl DiskTier {
-    /// Opens the folder. One that cannot be written to is read. `watch` says when a disk that failed is tried again.
+    /// Opens the folder. A folder that cannot be written to is only read. `watch` measures the backoff of a disk that
+    /// failed.
     ///
     /// # Errors
-    /// What the system says when it cannot be read either.
+    /// The system's error where the folder cannot be read either.
     pub(crate) fn open(disk: &Disk, watch: Arc<dyn Stopwatch>) -> Result<Self> {
         let at = |e: io::Error| {
             let message = format!("cannot keep rows in {}: {e}", disk.folder.display());
@@ -102,7 +103,7 @@ impl DiskTier {
         Ok(disk)
     }
 
-    /// Drops the oldest blocks of a folder that has more than the quota.
+    /// Deletes the oldest blocks of a folder that exceeds the quota.
     fn trim(&self) -> io::Result<()> {
         let held = self.folder.lock()?;
         let mut view = lock(&self.view);
@@ -116,7 +117,7 @@ impl DiskTier {
         Ok(())
     }
 
-    /// Returns the bytes of the blocks that were removed when it was opened.
+    /// Returns the bytes of the blocks that were deleted when it was opened.
     pub(crate) fn trimmed(&self) -> u64 {
         self.trimmed.load(Ordering::Relaxed)
     }
@@ -125,30 +126,30 @@ impl DiskTier {
         &self.folder
     }
 
-    /// Writes nothing for a while, and says why.
+    /// Notes a failure: nothing is written for a while.
     pub(crate) fn stop(&self, why: &str) {
         self.backoff.fail(why);
     }
 
-    /// Something was written.
+    /// Notes that a write succeeded.
     pub(crate) fn go_on(&self) {
         self.backoff.succeed();
     }
 
-    /// Says why nothing is written.
+    /// Returns why nothing is written.
     pub(crate) fn stopped(&self) -> Option<String> {
         self.backoff.why()
     }
 
-    /// Says whether nothing is even tried now.
+    /// Says whether writing is not even tried now.
     pub(crate) fn is_left_alone(&self) -> bool {
         self.backoff.is_on()
     }
 
-    /// Somebody may have removed the folder, or its disk is not there any more. It is made again where there is a place for it.
+    /// Creates the folder again, if it was deleted and its disk is still mounted.
     ///
     /// # Errors
-    /// What the system says, or that another disk is in the place of its own.
+    /// The system's error, or that another disk is in the place of its own.
     pub(crate) fn make_again(&self) -> io::Result<()> {
         let gone = |e: io::Error| {
             io::Error::new(e.kind(), format!("the folder {} is gone: {e}", self.folder.root().display()))
@@ -161,12 +162,13 @@ impl DiskTier {
         TierStats { bytes: view.accounts.used(), quota: view.accounts.quota() }
     }
 
-    /// Returns how many blocks were broken, and how many another version wrote.
+    /// Returns how many blocks were broken, and how many were of another version.
     pub(crate) fn troubles(&self) -> (u64, u64) {
         (self.corrupt.load(Ordering::Relaxed), self.other_format.load(Ordering::Relaxed))
     }
 
-    /// Says whether so much of a prefix would be kept now. Where others have the room, some is tried from time to time.
+    /// Says whether so many bytes of a prefix would be kept now. Where other processes hold the room, it says yes from
+    /// time to time.
     pub(crate) fn wants(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
         if self.is_left_alone() {
             return false;
@@ -180,12 +182,12 @@ impl DiskTier {
         due || view.accounts.has_room(prefix, bytes, &uses)
     }
 
-    /// As [`DiskTier::wants`], of rows that would be written with others.
+    /// As [`DiskTier::wants`], for rows that are written together with others.
     pub(crate) fn wants_rows(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
         self.queue.has_room(bytes) && self.wants(prefix, bytes.min(self.block_bytes), uses)
     }
 
-    /// Looks at the folder. Returns the blocks that are gone.
+    /// Scans the folder. Returns the blocks that are gone.
     pub(crate) fn refresh(&self) -> io::Result<Vec<Victim>> {
         self.make_again()?;
         let contents = self.folder.scan()?;
@@ -197,12 +199,13 @@ impl DiskTier {
         lock(&self.view).list(|name| name.kind == Kind::Rows && name.prefix == prefix)
     }
 
-    /// Returns the files of pages, whatever source they are of, by number.
+    /// Returns the files of pages of all sources, by number.
     pub(crate) fn pages(&self) -> Vec<BlockRef> {
         lock(&self.view).list(|name| name.kind == Kind::Pages)
     }
 
-    /// Makes room for a block. Returns what is gone, from the folder too; and nothing to write to when there is no room.
+    /// Makes room for a block. Returns the blocks that are gone from the folder, and the file to write to; `None` when
+    /// there is no room.
     pub(crate) fn make_room(
         &self,
         prefix: PrefixKey,
@@ -239,7 +242,7 @@ impl DiskTier {
         self.folder.is_used_by_others(prefix, own(prefix).as_deref(), held)
     }
 
-    /// Puts a block into the folder, if there is room.
+    /// Publishes a block in the folder, if there is room.
     fn publish(&self, cache: &CacheState, state: &PrefixState, bytes: &[u8]) -> io::Result<Option<BlockRef>> {
         let len = bytes.len() as u64;
         let own = |prefix| cache.in_use(prefix);
@@ -257,10 +260,10 @@ impl DiskTier {
         Ok(Some(BlockRef { id, name, len, last_hit }))
     }
 
-    /// Takes a block in that was published, for which room was made.
+    /// Adds a published block, for which room was made.
     pub(crate) fn add(&self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {
         let mut view = lock(&self.view);
-        // Whoever looked at the folder since has it already.
+        // A scan since then has added it already.
         if let Some(known) = view.known.get(&name) {
             let id = known.id;
             view.accounts.give_back(bytes);
@@ -269,17 +272,17 @@ impl DiskTier {
         view.add(name, bytes, last_hit)
     }
 
-    /// Notes that a file of pages takes less than was reserved for it.
+    /// Notes that a file of pages is shorter than was reserved.
     pub(crate) fn shrink(&self, block: Victim, bytes: u64) {
         lock(&self.view).accounts.resize(block, bytes);
     }
 
-    /// Returns the room of a block that was not published.
+    /// Gives back the room of a block that was not published.
     pub(crate) fn give_back(&self, bytes: u64) {
         lock(&self.view).accounts.give_back(bytes);
     }
 
-    /// Forgets a block that cannot be read; a broken one is removed.
+    /// Forgets a block that cannot be read, and deletes a broken one.
     pub(crate) fn drop_block(&self, block: Victim, trouble: &Trouble) {
         match trouble {
             Trouble::Later(_) => return,
@@ -329,7 +332,7 @@ impl Sink for DiskTier {
                 Some(block)
             }
             Ok(None) => None,
-            // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
+            // The owner of the folder's lock does not move, or files are being deleted: a later write may succeed.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.folder.root().exists() => None,
             Err(e) => {
@@ -341,7 +344,7 @@ impl Sink for DiskTier {
 }
 
 impl View {
-    /// Takes in what the folder has; returns the blocks that it has no more.
+    /// Updates the accounts to the content of the folder; returns the blocks that are gone.
     fn refresh(&mut self, contents: &Contents) -> Vec<Victim> {
         let there: HashSet<&Name> = contents.blocks.iter().map(|(name, _)| name).collect();
         let gone = self.known.iter().filter(|(name, _)| !there.contains(name));
@@ -352,7 +355,7 @@ impl View {
         }
         for (name, bytes) in &contents.blocks {
             match self.known.get(name) {
-                // Blocks never change; a file of pages is cut to its length when it is full.
+                // Blocks never change; a file of pages is truncated when it is full.
                 Some(known) => self.accounts.resize(Victim { prefix: name.prefix, block: known.id }, *bytes),
                 None => {
                     self.accounts.take(*bytes);
@@ -363,7 +366,7 @@ impl View {
         gone
     }
 
-    /// Returns the blocks that `is_wanted`, by number.
+    /// Returns the blocks whose name `is_wanted`, by number.
     fn list(&self, is_wanted: impl Fn(&Name) -> bool) -> Vec<BlockRef> {
         let wanted = self.known.iter().filter(|(name, _)| is_wanted(name));
         let block_ref =
