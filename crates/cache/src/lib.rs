@@ -12,14 +12,14 @@
 //! | `commands` | `forebay cache ls`, `stats`, `verify` and `evict` |
 //! | `key`, `stats`, `lock` | names of rows and prefixes; counters; locks and deadlines |
 //!
-//! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are stored.
-//! A caller asks a [`Prefix`] for rows, computes the rows that are missing, and hands them to the cache:
+//! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are
+//! stored. A caller asks a [`Prefix`] for rows, computes the rows that are missing, and hands them to the cache:
 //!
 //! ```text
 //! let mut look = prefix.look(&keys, &memory);              // rows that are there, and rows to compute
 //! let mut found = look.found;
 //! loop {
-//!     let computed = compute(look.claim.rows())?;          // an error drops the claim: another caller computes its rows
+//!     let computed = compute(look.claim.rows())?;          // an error drops the claim; others compute it
 //!     found.add(computed.rows, computed.columns)?;
 //!     let pending = look.claim.fulfil(&computed);          // only then wait for rows that others compute
 //!     if pending.is_empty() { break }
@@ -30,15 +30,15 @@
 //! ```
 //!
 //! Invariants: a row that is found has the bits that were computed. A job that can run without a cache never fails
-//! because of it: rows that cannot be kept or read are missing, and counted ([`Stats`]). No row is computed twice at the
-//! same time, not even by two processes that are peers, unless its first computer is late. Memory, disk, queues and waits
-//! have bounds.
+//! because of it: rows that cannot be kept or read are missing, and counted ([`Stats`]). No two callers compute the
+//! same row at the same time, not even in two processes that are peers, unless the first is late. Memory, disk, queues
+//! and waits have bounds.
 //!
 //! The cache changes when a row is ready, never its bits.
 //!
-//! Processes that keep rows elsewhere, in memory or on another disk, are peers. Each reads the blocks of the others as it
-//! reads those of a store ([`Cache::meet`]), and exports its own ([`PeerExports`]): blocks on its disk, and snapshots of
-//! rows that are only in its memory.
+//! Processes that keep rows elsewhere, in memory or on another disk, are peers. Each reads the blocks of the others as
+//! it reads those of a store ([`Cache::meet`]), and exports its own ([`PeerExports`]): blocks on its disk, and
+//! snapshots of rows that are only in its memory.
 
 mod cache;
 mod commands;

@@ -5,9 +5,9 @@
 //! ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
 //!
 //! ```text
-//! request(range) ─▶ pages on disk?  ── no ─▶ in flight here?  ── no ─▶ by another process? ── no ─▶ fetch (runs of pages)
-//!       │                 │ yes                   │ yes                     │ yes                       │
-//!     wait() ◀── read, checked ◀── wait for it ◀──┘      look again ◀───────┘     the writer keeps it ◀─┘
+//! request(range) ─▶ pages on disk?  ── no ─▶ in flight here?  ── no ─▶ by another process? ─ no ─▶ fetch runs of pages
+//!       │                 │ yes                   │ yes                     │ yes                      │
+//!     wait() ◀── read, checked ◀── wait for it ◀──┘      look again ◀───────┘     the writer keeps it ◀┘
 //! ```
 //!
 //! | module | |

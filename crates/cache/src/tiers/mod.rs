@@ -2,7 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `block` | what all tiers share: the bytes of a block, reading its rows, and the thread that gathers and writes them |
+//! | `block` | common to all tiers: the bytes of a block, reading its rows, and the thread that writes blocks |
 //! | `disk` | the local disk: blocks in a folder |
 //! | `store` | a store that machines share, and the blocks of peers, which are read as a store is |
 //! | `peers` | rows that peers are asked for before they are computed, and the rows that peers are shown |
@@ -12,7 +12,7 @@ pub(crate) mod disk;
 pub(crate) mod peers;
 pub(crate) mod store;
 
-/// A tier of blocks, below memory; the nearest first.
+/// A tier of blocks below memory, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
     /// The local disk.

@@ -1,4 +1,4 @@
-//! The folder on disk: kept over restarts, shared by processes, broken, full, and left behind by those who died.
+//! The folder on disk: kept over restarts, shared by processes, damaged, full, and left by processes that were killed.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;

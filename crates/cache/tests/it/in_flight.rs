@@ -1,4 +1,4 @@
-//! Threads that ask for the same rows: each row is computed by one, and whoever gives up or is late holds nobody.
+//! Threads that ask for the same rows: one thread computes each row, and a thread that gives up or is late blocks no other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;

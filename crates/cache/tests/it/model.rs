@@ -1,4 +1,4 @@
-//! Any sequence of questions, answers, crashes and damage: never a wrong row, and never more than the quotas.
+//! Any sequence of lookups, results, crashes and damage: never a wrong row, and never more than the quotas.
 
 use std::io::Write;
 use std::sync::Arc;

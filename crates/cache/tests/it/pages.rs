@@ -1,4 +1,4 @@
-//! Bytes of remote files: whatever is kept, broken, shared or full, what is read is what the store has, and it is fetched once.
+//! Pages of remote files: reads return the bytes of the store, fetched once, whatever is kept, damaged, shared or full.
 
 use std::collections::HashMap;
 use std::ops::Range;

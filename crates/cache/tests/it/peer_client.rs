@@ -1,4 +1,4 @@
-//! Peers: what one process has just computed, or computes now, and does not show yet, others are given when they ask.
+//! Peers: rows that one process has just computed, or computes now, and does not list yet, are given to others that ask.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
@@ -105,7 +105,7 @@ fn rows_that_a_peer_gave_and_that_are_damaged_are_computed() {
     let mut refused = 0;
     for n in 0..200 {
         let other = Process::in_memory(0);
-        other.others.lent.lock().expect("not poisoned").extend(first.cache.exports());
+        other.others.exports.lock().expect("not poisoned").extend(first.cache.exports());
         other.others.gives.store(true, Relaxed);
         other.others.damages.store(true, Relaxed);
         // One byte, in each block another.

@@ -1,4 +1,4 @@
-//! What is given to peers has a bound, and so has what is in memory for it: a test of its own, which counts all memory of its process.
+//! An answer to a peer has a bound, and so has the memory that it takes: a test that counts all memory of its process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -63,13 +63,13 @@ fn no_more_is_read_or_copied_for_an_answer_than_it_has_room_for() {
     let folder = folder();
     let keys: Vec<_> = (0..ROWS).map(key).collect();
     for cache in [filled(1 << 30, None), filled(0, Some(folder.path()))] {
-        let lent = cache.exports().expect("it keeps rows");
+        let exports = cache.exports().expect("it keeps rows");
         let before = HELD.load(Relaxed);
         LARGEST.store(before, Relaxed);
-        let asked = PeerRequest { prefix: prefix_key(1), rows: &keys, rank: 0 };
-        let given = lent.rows(&asked, Duration::ZERO).expect("a block").blocks;
+        let request = PeerRequest { prefix: prefix_key(1), rows: &keys, rank: 0 };
+        let blocks = exports.rows(&request, Duration::ZERO).expect("a block").blocks;
         let taken = LARGEST.load(Relaxed) - before;
-        let rows: u64 = given.iter().map(|block| check_block(block).expect("right")).sum();
+        let rows: u64 = blocks.iter().map(|block| check_block(block).expect("right")).sum();
         assert!(taken < BYTES_MAX, "{} MiB for an answer of 8", taken >> 20);
         assert_eq!(rows, (8 << 20) / ROW_BYTES as u64);
     }

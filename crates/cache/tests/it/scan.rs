@@ -1,4 +1,4 @@
-//! Epochs over more than fits: what fits is hit, whatever the order, and prefixes share by what they are worth.
+//! Epochs over more rows than fit: the rows that fit are hits in any order, and prefixes share the room by their value.
 
 use std::sync::Arc;
 

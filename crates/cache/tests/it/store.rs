@@ -1,4 +1,4 @@
-//! The store that machines share: found by others, broken, away, full, read-only, and changed under those who read it.
+//! The store that machines share: its blocks are found by others; it is damaged, away, full, read-only, or changed while it is read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -7,12 +7,12 @@
 //! | `__row` | `uint64`: the row in it |
 //! | `__sum` | `uint64`: xxh3 of the row and of its key (see [`Table::sum`]) |
 //!
-//! The schema's metadata says what it is (`forebay.*`). Nothing is compressed (`bench/compression.py` says what
-//! that would bring), so that a row is read by itself: where its bytes are
-//! follows from [`Layout`], which is a few bytes for each row.
+//! The metadata of the schema describes the block (`forebay.*`). Nothing is compressed (`bench/compression.py` measures
+//! the gain), so that a row is read by itself: [`Layout`], a few bytes for each row, says where its bytes are.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than they justify; what reads back
-//! has the sum that it was written with. The format is [`FORMAT`]: a change of it, or of a sum, is another format.
+//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than they justify. A row that
+//! reads back has the sum that it was written with. The version is [`FORMAT`]: a change of the layout, or of a sum, is
+//! another version.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,18 +31,18 @@ use crate::FORMAT;
 use crate::key::{FileKey, PrefixKey, RowKey};
 use crate::rows::table::{Shape, Table, shapes};
 
-/// The most bytes that a footer or a message's head may have. A thousand columns take a tenth.
+/// The most bytes of a footer, or of the header of a message. A thousand columns take a tenth.
 const HEAD_BYTES_MAX: u64 = 16 << 20;
-/// What ends an Arrow file: the length of its footer and a magic word.
+/// The end of an Arrow file: the length of its footer and a magic word.
 const TAIL_BYTES: u64 = 10;
 /// Blocks need not have it.
 const COST: &str = "forebay.picos_per_byte";
 
-/// Where bytes are read from.
+/// A source of bytes.
 pub(crate) trait ReadAt {
-    /// Fills `to` with what is at `at`.
+    /// Fills `to` with the bytes at `at`.
     fn fill(&self, to: &mut [u8], at: u64) -> io::Result<()>;
-    /// Returns how many bytes there are.
+    /// Returns its length.
     fn len(&self) -> io::Result<u64>;
 }
 
@@ -71,20 +71,20 @@ impl ReadAt for [u8] {
 /// Why a block cannot be read.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// There is no such file: somebody removed it.
+    /// There is no such file: a process deleted it.
     Gone,
-    /// This process lacks something: the block may be read another time.
+    /// A later read may succeed: this process lacks a resource.
     Later(io::Error),
-    /// It was written by a version that we do not read.
+    /// Another version wrote it, which this one does not read.
     OtherFormat(String),
-    /// It is not what was written.
+    /// Its bytes are not those that were written.
     Broken(String),
 }
 
 impl From<io::Error> for Trouble {
     fn from(e: io::Error) -> Self {
         use io::ErrorKind as Io;
-        /// Too many open files, of this process or of all.
+        /// The errors of too many open files, of this process or of the system.
         const NO_DESCRIPTOR: [i32; 2] = [24, 23];
         match e.kind() {
             Io::NotFound => Trouble::Gone,
@@ -101,16 +101,17 @@ fn broken(what: &str) -> Trouble {
     Trouble::Broken(what.to_owned())
 }
 
-/// What a block says of itself.
+/// The header of a block: its prefix, and what its rows are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) prefix: PrefixKey,
     pub(crate) what: String,
     /// The columns of the prefix.
     pub(crate) schema: Schema,
-    /// The rows are those that a filter removed: there are no columns.
+    /// A filter removed the rows: there are no columns.
     pub(crate) filtered_out: bool,
-    /// What it took to compute the prefix's rows, for each byte, where that is known: another process may not have computed any.
+    /// The picoseconds that computing a byte of the prefix took, where known: the process that wrote it may not have
+    /// computed a row.
     pub(crate) picos_per_byte: Option<u64>,
 }
 
@@ -135,7 +136,7 @@ impl BlockHeader {
     }
 }
 
-/// Writes a block. `table` has the rows of `keys`; of rows that a filter removed, it has no parts.
+/// Encodes a block. `table` has the rows of `keys`; for rows that a filter removed, it has no parts.
 ///
 /// # Errors
 /// Exhausted when a column would pass 2^31 numbers; Internal when Arrow refuses.
@@ -157,14 +158,14 @@ pub(crate) fn encode(header: &BlockHeader, table: &Table, keys: &[RowKey]) -> Re
     writer.into_inner().map_err(arrow)
 }
 
-/// Where a part of the rows is in a block.
+/// Where one part of all rows is in a block.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredColumn {
     /// Row `i` has `width` bytes from `at + i * width` on.
     Even { width: usize, at: u64 },
     /// Row `i` has the bytes from `at + starts[i]` to `at + starts[i + 1]`.
     Any { starts: Arc<[i64]>, at: u64 },
-    /// Whether each row is there, read already.
+    /// Whether each row has a value; read already.
     There(Arc<[u8]>),
 }
 
@@ -177,7 +178,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns the bytes of a row, without those that say whether it is there.
+    /// Returns the bytes of a row, without the bytes that say whether it has values.
     pub(crate) fn row_bytes(&self, row: usize) -> usize {
         let part = |part: &StoredColumn| match part {
             StoredColumn::Even { width, .. } => *width,
@@ -204,7 +205,7 @@ impl Layout {
     }
 }
 
-/// Reads what a block says of itself and where its rows are, but not the rows.
+/// Reads the header of a block and the layout of its rows, but not the rows.
 pub(crate) fn open(file: &(impl ReadAt + ?Sized)) -> Result<(BlockHeader, Layout), Trouble> {
     let len = file.len()?;
     let footer = footer(file, len)?;
@@ -216,7 +217,7 @@ pub(crate) fn open(file: &(impl ReadAt + ?Sized)) -> Result<(BlockHeader, Layout
     Ok((header, layout))
 }
 
-/// Reads bytes that are there: `len` is checked against the file's before room is made for them.
+/// Reads bytes, after checking `len` against the file, before memory is taken for them.
 fn bytes(file: &(impl ReadAt + ?Sized), at: u64, len: u64) -> Result<Buffer, Trouble> {
     let mut bytes = MutableBuffer::from_len_zeroed(len as usize);
     file.fill(bytes.as_slice_mut(), at)?;
@@ -253,10 +254,10 @@ fn header(footer: &arrow_ipc::Footer<'_>) -> Result<BlockHeader, Trouble> {
     })
 }
 
-/// A row of a schema from outside has at most this many bytes where that is known.
+/// The most bytes of a row of fixed size, in a schema from an untrusted source.
 const ROW_BYTES_MAX: usize = 1 << 31;
 
-/// The shapes in a schema multiply to numbers that are numbers.
+/// Checks that the products of the shapes in a schema fit into a number.
 fn checked(schema: Schema) -> Result<Schema, Trouble> {
     let sane = |field: &Field| match &field.kind {
         Kind::Tensor { dtype, shape } => {
@@ -273,7 +274,7 @@ fn checked(schema: Schema) -> Result<Schema, Trouble> {
 /// The buffers of a record batch, in order.
 struct Buffers<'a, F: ?Sized> {
     file: &'a F,
-    /// Where each is, and its length; checked to be in the file.
+    /// The offset and the length of each; checked against the file.
     list: std::vec::IntoIter<(u64, u64)>,
     rows: u64,
 }
@@ -294,7 +295,7 @@ fn layout<F: ReadAt + ?Sized>(
     if body.checked_add(body_len).is_none_or(|end| end > len) || head_len < 8 {
         return Err(lies());
     }
-    // Before the message are a marker and its length.
+    // A marker and the length come before the message.
     let message = bytes(file, at + 8, head_len - 8)?;
     let message = arrow_ipc::root_as_message(&message).map_err(|e| Trouble::Broken(e.to_string()))?;
     let batch = message.header_as_record_batch().ok_or_else(|| broken("no record batch"))?;
@@ -302,7 +303,7 @@ fn layout<F: ReadAt + ?Sized>(
         return Err(broken("compressed"));
     }
     let rows = u32::try_from(batch.length()).ok().filter(|&rows| rows > 0).ok_or_else(|| broken("no rows"))?;
-    // Buffers follow each other, so that few bytes do not stand for many columns.
+    // Buffers must not overlap, so that few bytes cannot stand for many columns.
     let mut free = 0;
     let mut place = |buffer: &arrow_ipc::Buffer| {
         let (from, len) = (u64::try_from(buffer.offset()).ok()?, u64::try_from(buffer.length()).ok()?);
@@ -328,7 +329,7 @@ impl<F: ReadAt + ?Sized> Buffers<'_, F> {
         self.list.next().ok_or_else(|| broken("fewer columns than its schema"))
     }
 
-    /// Returns where the next buffer is, which has `width` bytes for each of `rows`.
+    /// Returns the offset of the next buffer, which has `width` bytes for each of `rows`.
     fn numbers(&mut self, rows: u64, width: usize) -> Result<u64, Trouble> {
         let (at, len) = self.next()?;
         let fits = rows.checked_mul(width as u64).is_some_and(|bytes| bytes <= len);
@@ -368,14 +369,14 @@ impl<F: ReadAt + ?Sized> Buffers<'_, F> {
         Ok(())
     }
 
-    /// Reads where each row begins, as numbers of `N` bytes that count `size` bytes each.
+    /// Reads the offset of each row, as numbers of `N` bytes that count `size` bytes each.
     fn offsets<const N: usize>(&mut self, size: usize) -> Result<Arc<[i64]>, Trouble> {
         let at = self.numbers(self.rows + 1, N)?;
         let bytes = bytes(self.file, at, (self.rows + 1) * N as u64)?;
         let number = |piece: &[u8]| {
             let mut word = [0; 8];
             word[..N].copy_from_slice(piece);
-            // A negative number of four bytes becomes one that no buffer is long enough for.
+            // A negative number of four bytes becomes a number that exceeds every buffer.
             i64::from_le_bytes(word).checked_mul(size as i64)
         };
         let starts: Option<Arc<[i64]>> = bytes.chunks_exact(N).map(number).collect();
@@ -389,7 +390,7 @@ impl<F: ReadAt + ?Sized> Buffers<'_, F> {
         fits.then_some(StoredColumn::Any { starts, at }).ok_or_else(|| broken("rows that end behind their column"))
     }
 
-    /// Reads which rows are there. No buffer says that all are.
+    /// Reads which rows have a value. Without a buffer, all have.
     fn there(&mut self, (at, len): (u64, u64)) -> Result<Arc<[u8]>, Trouble> {
         let rows = self.rows as usize;
         if len == 0 {

@@ -24,31 +24,31 @@ use crate::rows::index::Number;
 use crate::tiers::block::format::Layout;
 use crate::tiers::block::name::Name;
 
-/// Rows are gathered until they make a block of so many bytes, or a sixteenth of the quota where that is less.
+/// The bytes of rows that make a block, or a sixteenth of the quota where that is less.
 pub(crate) const BLOCK_BYTES: u64 = 32 << 20;
-/// But at least so many.
+/// The least bytes that make a block.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 4 << 10;
 
-/// A block that a process has read the head of.
+/// A block whose header was read.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) name: Name,
     pub(crate) len: u64,
     pub(crate) layout: Layout,
     pub(crate) numbers: Vec<Number>,
-    /// What finding its rows costs in memory.
+    /// The memory that its rows take in the index.
     pub(crate) index_bytes: u64,
     pub(crate) last_hit: Arc<LastHit>,
-    /// Questions that rows of it were read for, as far as that matters.
+    /// The number of reads of its rows, until it is copied to the disk.
     pub(crate) asked: AtomicU32,
 }
 
-/// A block that is to be read, or was just written.
+/// A block, by its number and name, whose header was not read yet, or that was just written.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockRef {
     pub(crate) id: u32,
     pub(crate) name: Name,
     pub(crate) len: u64,
-    /// When it was last asked for a row.
+    /// When a row of it was last requested.
     pub(crate) last_hit: Arc<LastHit>,
 }

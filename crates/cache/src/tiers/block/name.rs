@@ -1,13 +1,13 @@
-//! The name of a block: its prefix, what is in it, and a part that no two blocks share.
+//! The name of a block: its prefix, its kind, and a part that is unique.
 
 use crate::key::PrefixKey;
 
-/// A block in the folder.
+/// The name of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) prefix: PrefixKey,
     pub(crate) kind: Kind,
-    /// Says nothing but that no two blocks have the same.
+    /// A unique part, without a meaning.
     pub(crate) name: String,
 }
 
@@ -18,7 +18,7 @@ impl Name {
     }
 }
 
-/// What is in a block.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Rows of a prefix.
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Reads a file's name: what is in it, and its name without that.
+    /// Splits the name of a file into its kind and the rest.
     pub(crate) fn of(file: &str) -> Option<(Self, &str)> {
         let (name, extension) = file.rsplit_once('.')?;
         [Kind::Rows, Kind::Pages].into_iter().find(|kind| kind.extension() == extension).map(|kind| (kind, name))

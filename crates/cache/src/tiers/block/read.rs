@@ -1,6 +1,6 @@
-//! Rows of blocks, read by themselves into the place where they are wanted, and checked against their sums.
+//! Reads single rows of blocks, each into its place in a table, and checks their sums.
 //!
-//! Plain reads, never a mapping: a file that somebody cuts short is then an error, not the end of the process.
+//! Reads are plain, never a mapping: a file that is truncated meanwhile is then an error, and does not end the process.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::key::RowKey;
 use crate::rows::table::{Part, Shape, Table};
 use crate::tiers::block::format::{Layout, ReadAt, StoredColumn, Trouble};
 
-/// Rows that are near each other are read at once, with what is between, up to so many bytes.
+/// Rows that are near each other are read at once, with the bytes between them, up to so many bytes.
 const SPAN_BYTES_MAX: u64 = 128 << 10;
 
-/// A row of a block that is wanted.
+/// A wanted row of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
-    /// Its place in what is read.
+    /// Its place in the table.
     pub(crate) slot: usize,
     /// Its place in the block.
     pub(crate) row: usize,
@@ -87,7 +87,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Ends the table. Rows that were not read hold anything.
+    /// Completes the table. Rows that were not read have arbitrary bytes.
     pub(crate) fn finish(self) -> Table {
         let part = |part| match part {
             Filling::Even { width, bytes } => Part::Even { width, bytes: bytes.into() },
@@ -98,14 +98,14 @@ impl Reading {
     }
 }
 
-/// Returns how many bytes rows of a block have.
+/// Returns the bytes of rows of a block.
 pub(crate) fn bytes_of(layout: &Layout, wants: &[Want]) -> u64 {
     wants.iter().map(|want| layout.row_bytes(want.row) as u64).sum()
 }
 
-/// Returns what is to be read of a block for rows that are sorted by their place in it: the fewest ranges, ascending, where no two
-/// have less than `gap` bytes between them. A gap of less than [`SPAN_BYTES_MAX`] is taken for that: [`Reading::read`] reads
-/// such at once.
+/// Returns the ranges to read of a block, for rows that are sorted by their place in it: the fewest ranges, ascending,
+/// with at least `gap` bytes between two of them. A smaller `gap` than [`SPAN_BYTES_MAX`] counts as that, because
+/// [`Reading::read`] reads such a span at once.
 pub(crate) fn ranges(layout: &Layout, wants: &[Want], gap: u64) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for part in &layout.parts {
@@ -134,7 +134,8 @@ pub(crate) fn are_right(table: &Table, layout: &Layout, wants: &[Want]) -> bool 
     wants.iter().all(|want| table.sum(&want.key, want.slot) == layout.sums[want.row])
 }
 
-/// Reads one part of rows: `from` says where each begins in the file and `to` where it goes; both end where the next begins.
+/// Reads one part of rows: `from` returns the offset of each row in the file, and `to` its offset in `bytes`; each row
+/// ends where the next begins.
 fn read_part(
     file: &(impl ReadAt + ?Sized),
     wants: &[Want],
@@ -145,7 +146,7 @@ fn read_part(
 ) -> Result<(), Trouble> {
     let mut rest = wants;
     while let [first, ..] = rest {
-        // Rows that follow each other in both are one read; so are rows that are near each other, through a buffer.
+        // Rows that are consecutive in both are one read; so are rows that are near each other, through a buffer.
         let direct = rest.windows(2).take_while(|w| w[1].row == w[0].row + 1 && w[1].slot == w[0].slot + 1).count() + 1;
         let near = |want: &&Want| from(want.row + 1) - from(first.row) <= SPAN_BYTES_MAX;
         let near = rest.iter().take_while(near).count();

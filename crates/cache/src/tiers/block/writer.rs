@@ -1,8 +1,8 @@
-//! The thread that writes to one level: it gathers the rows of many morsels into blocks, and publishes them.
+//! The thread that writes to one tier: it gathers the rows of many morsels into blocks, and publishes them.
 //!
-//! A block is written when it is large enough, when its first row has waited for [`FLUSH_AFTER`], when the queue is half full,
-//! when no row of the prefix is missing any more, or when somebody asks; so what is lost in a crash is bounded. When a block
-//! appears changes no sample.
+//! A block is written when it is large enough, when its first row has waited for [`FLUSH_AFTER`], when the queue is
+//! half full, when no row of the prefix is missing any more, or on a flush. So a crash loses a bounded number of rows.
+//! The time when a block appears changes no sample.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::tiers::block::BlockRef;
 use crate::tiers::block::format::{encode, open};
 use crate::tiers::block::queue::{Next, QUEUE_BYTES_MAX, Queue};
 
-/// How long rows wait for others to fill their block.
+/// The longest wait of a row for its block to fill.
 const FLUSH_AFTER: Duration = Duration::from_secs(10);
 
-/// What is to be written.
+/// Rows to be written, with their bytes in the queue.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) state: Arc<PrefixState>,
@@ -37,23 +37,23 @@ pub(crate) struct Message {
 /// Rows to be written.
 #[derive(Debug)]
 pub(crate) enum Rows {
-    /// A segment by its number in the index. One that is `passing` leaves that when it is written here.
+    /// A segment by its number in the index. A `passing` segment leaves the index when it is written here.
     Computed { id: u32, segment: Arc<Segment>, passing: bool },
     /// Rows that a filter removed.
     FilteredOut(Vec<Number>),
 }
 
-/// Where blocks are written to.
+/// A tier that blocks are written to.
 pub(crate) trait Sink {
-    /// What waits to be written.
+    /// The queue of rows that wait to be written.
     fn queue(&self) -> &Queue<Message>;
-    /// Which level it is.
+    /// Which tier it is.
     fn tier(&self) -> Tier;
-    /// How many bytes of rows make a block.
+    /// The bytes of rows that make a block.
     fn block_bytes(&self) -> u64;
     /// Says whether nothing is written now.
     fn is_stopped(&self) -> bool;
-    /// Publishes a block, if there is room. What goes wrong is the sink's to say, and fails nobody.
+    /// Publishes a block, if there is room. The sink reports failures; no job fails because of them.
     fn put(&self, cache: &CacheState, state: &PrefixState, block: &Bytes) -> Option<BlockRef>;
 }
 
@@ -64,7 +64,7 @@ struct Gathered {
     segments: Vec<(u32, Arc<Segment>, bool)>,
     filtered_out: Vec<Number>,
     rows: u64,
-    /// Bytes of the rows, and those that the queue counts.
+    /// The bytes of the rows, and the bytes that the queue counts for them.
     bytes: u64,
     queued: u64,
     since: Instant,
@@ -100,7 +100,7 @@ pub(crate) fn run(cache: &CacheState, sink: &impl Sink) {
     }
 }
 
-/// Adds rows to their prefix's; returns the bytes that wait.
+/// Adds rows to those of their prefix; returns the bytes that wait.
 fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64 {
     let Message { state, rows, bytes } = message;
     let new = || Gathered {
@@ -125,7 +125,7 @@ fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64
     waiting.bytes
 }
 
-/// Says whether nothing can follow: with what was gathered, every row of the prefix is there.
+/// Says whether no row can follow, because every row of the prefix is gathered or in the tier.
 fn is_last(gathered: &Gathered, tier: Tier) -> bool {
     let index = read(&gathered.state.index);
     index.rows_on(tier) + index.filtered_out() + gathered.rows >= gathered.state.rows
@@ -143,7 +143,7 @@ fn drain(
     });
 }
 
-/// Writes rows of a prefix, as many blocks as it takes. What is only waiting to be written leaves the memory.
+/// Writes the gathered rows of a prefix, in as many blocks as needed. Rows that only waited to be written leave memory.
 fn write_all(cache: &CacheState, sink: &impl Sink, gathered: Gathered) {
     let state = &gathered.state;
     let places = unwritten(&gathered, sink.tier());
@@ -151,7 +151,7 @@ fn write_all(cache: &CacheState, sink: &impl Sink, gathered: Gathered) {
     let number = |place: &Place| gathered.segments[place.table as usize].1.numbers[place.row as usize];
     for block in cut(&tables, &places, sink.block_bytes()) {
         let numbers = block.iter().map(number).collect();
-        // Room may be gone: then nothing is gathered for nothing.
+        // The rows are copied only if there is still room.
         let table = || Table::gather(&state.shapes, &tables, block, &Memory::default());
         publish(cache, sink, state, numbers, false, table);
     }
@@ -165,7 +165,7 @@ fn write_all(cache: &CacheState, sink: &impl Sink, gathered: Gathered) {
     sink.queue().release(gathered.queued);
 }
 
-/// Returns the gathered rows that are not on the level yet.
+/// Returns the gathered rows that are not in the tier yet.
 fn unwritten(gathered: &Gathered, tier: Tier) -> Vec<Place> {
     let index = read(&gathered.state.index);
     let places = gathered.segments.iter().enumerate().flat_map(|(table, (_, segment, _))| {
@@ -174,7 +174,7 @@ fn unwritten(gathered: &Gathered, tier: Tier) -> Vec<Place> {
     places.filter(|(number, _)| !index.is_on(tier, *number)).map(|(_, place)| place).collect()
 }
 
-/// Cuts rows into runs of about `bytes` each: no more, but for one row.
+/// Cuts rows into runs of about `bytes` each: a run exceeds it by less than one row.
 fn cut<'a>(tables: &[&Table], places: &'a [Place], bytes: u64) -> Vec<&'a [Place]> {
     let (mut blocks, mut first, mut held) = (Vec::new(), 0, 0);
     for (i, place) in places.iter().enumerate() {

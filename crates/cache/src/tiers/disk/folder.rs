@@ -5,7 +5,7 @@
 //! <uuid>.<bytes>.tmp        a block that is being written; locked by its writer as long as that lives
 //! <prefix>/<uuid>.arrow     a block of rows; never changed
 //! <prefix>/<uuid>.pages     pages of remote files (`crate::pages`), appended to by the process that locks it
-//! <prefix>/in-use           locked, shared, by every process with a pipeline that has this prefix, or reads this source
+//! <prefix>/in-use           locked, shared, by every process that uses this prefix, or reads this source
 //! claims/<page>             locked by the process that fetches a page
 //! ```
 //!

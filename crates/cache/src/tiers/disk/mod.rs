@@ -7,8 +7,9 @@
 //! | `mount_guard` | whether the folder is still on the disk where it was opened |
 //! | `backoff` | when a disk that failed is tried again |
 //!
-//! Invariants: a block is published whole and never changed. No job waits for a write, and none fails because of the disk:
-//! a disk that is full, read-only or gone is not written to for a while, and [`DiskTier::stopped`](tier::DiskTier::stopped) says why.
+//! Invariants: a block is published whole and never changed. No job waits for a write, and none fails because of the
+//! disk: a disk that is full, read-only or gone is not written to for a while, and
+//! [`DiskTier::stopped`](tier::DiskTier::stopped) says why.
 
 mod backoff;
 pub(crate) mod folder;

@@ -1,8 +1,9 @@
-//! Who uses what is in the store, and which blocks go when its quota is full: arithmetic over a listing.
+//! Which prefixes are in use in the store, and which blocks are deleted when its quota is full: arithmetic over a
+//! listing.
 //!
-//! Nobody owns a store, so nobody can lock anything there. Whoever uses a prefix makes an object `used` in its folder anew every
-//! [`MARK_EVERY`]; a prefix whose mark, or newest block, is younger than [`USED_FOR`] is in use. The times are the store's: only the
-//! newest of the listing says what is now.
+//! A store has no owner and no locks. A process that uses a prefix rewrites the object `used` in its folder every
+//! [`MARK_EVERY`]. A prefix is in use if its mark, or its newest block, is younger than [`USED_FOR`]. All times are the
+//! store's; the newest of the listing counts as now.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -12,11 +13,11 @@ use crate::tiers::block::name::Name;
 use crate::tiers::store::Object;
 use crate::tiers::store::names::{parse_mark, parse_name};
 
-/// How often whoever uses a prefix says so.
+/// The interval of marks of a prefix in use.
 pub(crate) const MARK_EVERY: Duration = Duration::from_secs(600);
-/// For how long that holds: longer than any network is away.
+/// How long a mark holds: longer than networks usually fail.
 const USED_FOR: Duration = Duration::from_secs(3600);
-/// What is removed at once is at least this part of the quota, so that a store is not listed for each block.
+/// At least this part of the quota is freed at once, so that the store is not listed for each block.
 const REMOVE_PART: u64 = 64;
 
 /// Says whether a prefix that was last used `at` is in use.
@@ -24,7 +25,7 @@ pub(crate) fn is_in_use(at: SystemTime, now: SystemTime) -> bool {
     now.duration_since(at).is_ok_and(|age| age < USED_FOR) || at > now
 }
 
-/// What is in a store.
+/// The content of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     /// The blocks: name, bytes, when they were written.
@@ -34,7 +35,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Sorts a listing. What is none of ours is left out.
+    /// Parses a listing. Other objects are left out.
     pub(crate) fn new(objects: Vec<Object>) -> Self {
         let mut contents = Self::default();
         for Object { name, bytes, modified } in objects {
@@ -52,8 +53,8 @@ impl Contents {
         self.blocks.iter().map(|(_, bytes, _)| bytes).sum()
     }
 
-    /// Returns the blocks to remove so that `bytes` fit into `quota` for a prefix: of the prefix that was used longest ago first,
-    /// its oldest first. None where those that nobody uses do not suffice.
+    /// Returns the blocks to delete so that `bytes` fit into `quota` for a prefix: first those of the prefix that was
+    /// used longest ago, its oldest first. Empty where the blocks that are not in use do not suffice.
     pub(crate) fn victims(mut self, wanting: PrefixKey, bytes: u64, quota: u64) -> Vec<(Name, u64)> {
         let lacking = (self.bytes() + bytes).saturating_sub(quota);
         let Some(now) = self.used.values().max().copied().filter(|_| lacking > 0) else { return Vec::new() };

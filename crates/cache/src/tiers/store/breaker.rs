@@ -1,13 +1,13 @@
-//! When a store that fails is left alone, and when it is tried again: arithmetic, without a clock and without I/O.
+//! The circuit breaker of a store that fails: arithmetic, without a clock and without I/O.
 //!
-//! After [`FAILURES_MAX`] failures in a row, or one that will not mend by itself, nobody asks for a pause, which doubles with each
-//! failure after it. Then one may ask; if that succeeds, all may.
+//! After [`FAILURES_MAX`] failures in a row, or a lasting failure, the store is not asked for a pause, which doubles
+//! with each further failure. After the pause, one request is a trial. If it succeeds, all requests are allowed.
 
-/// Failures in a row until the store is left alone.
+/// Failures in a row that open the breaker.
 const FAILURES_MAX: u32 = 3;
 /// The first pause, in nanoseconds.
 const PAUSE_FIRST: u64 = 5_000_000_000;
-/// The longest.
+/// The longest pause, in nanoseconds.
 const PAUSE_MAX: u64 = 300_000_000_000;
 
 /// See the module's documentation. Times are nanoseconds of one clock.
@@ -19,11 +19,11 @@ pub(crate) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    /// The store is asked; so many failures came in a row.
+    /// Closed: the store is asked; the number of failures in a row.
     Asked(u32),
-    /// It is left alone until then.
+    /// Open: the store is not asked until then.
     Alone(u64),
-    /// One tries it. Had nothing come of that by then, another would.
+    /// Half open: one request is a trial. If its result is not known by then, another one is.
     Tried(u64),
 }
 
@@ -34,7 +34,7 @@ impl Default for State {
 }
 
 impl Breaker {
-    /// Says whether the store may be asked. After a pause, only the first who asks may, until it is known what came of it.
+    /// Says whether the store may be asked. After a pause, only the first caller may, until the result is known.
     pub(crate) fn may_ask(&mut self, now: u64) -> bool {
         match self.state {
             State::Asked(_) => true,
@@ -46,18 +46,17 @@ impl Breaker {
         }
     }
 
-    /// Says whether the store is left alone, without asking it.
+    /// Says whether the store is not asked now. Does not begin a trial.
     pub(crate) fn is_paused(&self, now: u64) -> bool {
         matches!(self.state, State::Alone(until) | State::Tried(until) if now < until)
     }
 
-    /// Notes that the store did what it was asked. Says whether it was left alone before.
+    /// Notes a success. Returns whether the breaker was open before.
     pub(crate) fn succeeded(&mut self) -> bool {
         !matches!(std::mem::take(self).state, State::Asked(_))
     }
 
-    /// Notes that it did not; `lasting` is what will not mend by itself. Says whether it is left alone from here on and was not
-    /// before.
+    /// Notes a failure; a `lasting` one does not mend by itself. Returns whether the breaker opens now.
     pub(crate) fn failed(&mut self, now: u64, lasting: bool) -> bool {
         let begins = match self.state {
             State::Asked(failures) if !lasting && failures + 1 < FAILURES_MAX => {
@@ -65,7 +64,7 @@ impl Breaker {
                 return false;
             }
             State::Asked(_) => true,
-            // Whoever asked before the pause began says nothing new.
+            // A request that began before the pause says nothing new.
             State::Alone(_) => return false,
             State::Tried(_) => false,
         };

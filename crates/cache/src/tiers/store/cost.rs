@@ -1,53 +1,55 @@
-//! What reading from the store takes, and what follows: whether rows are read or computed, how long is waited, what is read at once.
-//! Arithmetic over what was measured, without a clock and without I/O.
+//! What a read from the store takes, and the decisions that follow: whether rows are read or computed, how long a read
+//! may take, and which ranges are read together. Arithmetic over measurements, without a clock and without I/O.
 //!
-//! A read takes a time that does not depend on its size, and a time for each byte; both are averages of what reads took lately.
-//! Rows are read where that takes no longer than computing them, which is what the policy of caching counts on (`policy::caching`). Where
-//! it does not pay, some are read all the same, so that a store that was slow once is not avoided for ever: the fewer the longer it takes,
-//! so that what they take beyond computing is one part of it in [`PROBE_EVERY`].
+//! A read takes a time that does not depend on its size, and a time for each byte; both are averages of recent reads.
+//! Rows are read where that takes no longer than computing them, as the policy of caching assumes (`policy::caching`).
+//! Where reading does not pay, some rows are read all the same, so that a store that was slow once is not avoided for
+//! ever: the fewer, the longer a read takes, so that their cost beyond computing is one part in [`PROBE_EVERY`].
 
 use std::time::Duration;
 
-/// How often what takes twice as long as it may is tried all the same.
+/// A read that takes twice as long as computing is tried once in so many requests.
 const PROBE_EVERY: u32 = 64;
-/// What takes much longer is tried once in so many questions at least.
+/// A read that takes much longer is tried at least once in so many requests.
 const PROBE_EVERY_MAX: f64 = 1024.0;
-/// Of the first reads the least counts: connections are made in them. Until then it is not known what reads take.
+/// Of so many first reads, the least counts, because connections are made in them. Until then the cost is not known.
 const FIRST: u32 = 4;
-/// What took longer than so many times the average is counted as that: of a store that is slow now there will be more.
+/// A read that takes longer than so many times the average counts as that: a store that is slow now shows it again.
 const OUTLIER: f64 = 4.0;
-/// Reads of less say what a request takes; those of more, what a byte takes.
+/// Smaller reads measure the time of a request; larger ones, the time of a byte.
 const SMALL_BYTES: u64 = 64 << 10;
-/// How much the newest read counts.
+/// The weight of the newest read.
 pub(super) const NEWEST: f64 = 0.2;
-/// The same, of one that was tried although it did not pay: there are few of these.
+/// The weight of a read that was tried although it did not pay, because these are few.
 const NEWEST_TRIED: f64 = 0.5;
-/// Rows are waited for so much longer than computing them takes,
+/// The longest wait for rows is so many times the time of computing them, but no less than [`WAIT_MIN`] and no more
+/// than [`WAIT_MAX`].
 const PATIENCE: u64 = 4;
-/// but at least so long,
+/// The least bound of a wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// and no longer than this, after which they are computed.
+/// The greatest bound of a wait. Rows that are later are computed.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
-/// What lies between two rows is read with them where it is no more than this, or than what comes in a request's time …
+/// Bytes between two rows are read with them where they are no more than this, or than what arrives in the time of a
+/// request, which counts up to [`GAP_BYTES_MAX`].
 const GAP_BYTES_MIN: u64 = 128 << 10;
-/// … which is taken to be no more than this.
+/// The most bytes between two rows that are read with them.
 const GAP_BYTES_MAX: u64 = 1 << 20;
 
-/// What reads took. See the module's documentation.
+/// See the module's documentation.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Cost {
     pub(super) request_nanos: Option<f64>,
     pub(super) byte_nanos: Option<f64>,
-    /// How many reads these are averages of.
+    /// The number of reads in these averages.
     pub(super) reads: u32,
-    /// PeerAskPolicy that did not pay since one was tried.
+    /// Requests that did not pay since the last trial.
     declined: u32,
-    /// Whether the read that comes next is one that is tried.
+    /// Whether the next read is a trial.
     tried: bool,
 }
 
 impl Cost {
-    /// Notes a read of some parts, all at once.
+    /// Notes a concurrent read of some parts.
     pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
         let weight = if std::mem::take(&mut self.tried) { NEWEST_TRIED } else { NEWEST };
         self.reads = self.reads.saturating_add(1);
@@ -60,21 +62,21 @@ impl Cost {
         if bytes <= SMALL_BYTES {
             self.request_nanos = average(self.request_nanos, nanos);
         } else {
-            // What is left when a request's time is taken away; a request that was slower than usual leaves something.
+            // The time without that of a request. A request that was slower than usual leaves a part of its time.
             let moved = (nanos - self.request_nanos.unwrap_or(0.0)).max(nanos / 4.0);
             self.byte_nanos = average(self.byte_nanos, moved / bytes as f64);
-            // A request cannot take longer than one that brought more.
+            // A request takes no longer than a read of more bytes.
             self.request_nanos = self.request_nanos.map(|request| request.min(nanos));
         }
     }
 
-    /// Returns how long a read of so many bytes takes, if anything is known of that.
+    /// Returns the expected time of a read of so many bytes, if any was measured.
     fn expected(&self, bytes: u64) -> Option<f64> {
         let known = self.request_nanos.is_some() || self.byte_nanos.is_some();
         known.then(|| self.request_nanos.unwrap_or(0.0) + bytes as f64 * self.byte_nanos.unwrap_or(0.0))
     }
 
-    /// Says whether rows are read that `compute` nanoseconds make. What is not known pays.
+    /// Says whether to read rows that take `compute` nanoseconds to compute. Yes, where either time is not known.
     pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
         let known = self.expected(bytes).filter(|_| self.reads >= FIRST);
         let Some((read, compute)) = known.zip(compute) else { return true };
@@ -88,12 +90,12 @@ impl Cost {
         true
     }
 
-    /// Says whether bytes are worth moving that take `compute` nanoseconds each: requests aside.
+    /// Says whether moving bytes pays that take `compute` nanoseconds each, apart from requests.
     pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
         self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute)
     }
 
-    /// Returns how many bytes between two rows are read with them, rather than a request made for each.
+    /// Returns how many bytes between two rows are read with them, instead of a request for each.
     pub(crate) fn gap(&self) -> u64 {
         let in_request =
             self.request_nanos.zip(self.byte_nanos).map_or(0.0, |(request, byte)| request / byte.max(1e-3));
@@ -101,7 +103,7 @@ impl Cost {
     }
 }
 
-/// Returns how long rows are waited for that `compute` nanoseconds make.
+/// Returns the longest wait for rows that take `compute` nanoseconds to compute.
 pub(crate) fn patience(compute: Option<f64>) -> Duration {
     let times = |nanos: f64| Duration::from_nanos((nanos as u64).saturating_mul(PATIENCE));
     compute.map_or(WAIT_MAX, |nanos| times(nanos).clamp(WAIT_MIN, WAIT_MAX))

@@ -1,4 +1,4 @@
-//! Which blocks there are of a prefix, and what is known of each.
+//! Lists the blocks of a prefix, decides when to list them again, and notes what is known of each block.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,23 +20,24 @@ use crate::tiers::store::names::object_of;
 use crate::tiers::store::read::unanswered;
 use crate::tiers::store::tier::{LIST_WAIT, StoreTier};
 
-/// How long the heads of so many blocks may take that are looked at together.
+/// The time limit of reading the headers of the blocks of one call.
 const HEADS_WAIT: Duration = Duration::from_secs(10);
-/// Heads of so many blocks take about as long as a request does, whatever they hold.
+/// The headers of so many blocks take about as long as one request, whatever the blocks hold.
 const FEW_BLOCKS: usize = 4;
-/// How often a prefix is looked at again while rows of it are computed: another process may have stored them.
+/// The interval of listing a prefix while its rows are computed, in nanoseconds: another process may have stored them.
 const LOOK_EVERY: u64 = 10_000_000_000;
-/// How often peers are asked: they know what they have, ...
+/// The interval of listing peers, in nanoseconds. After a slow answer it is [`REST`] times the time of the answer, up
+/// to [`REST_MAX`].
 const ASK_EVERY: u64 = 500_000_000;
-/// ... and answers that take long leave this many times as long in between, ...
+/// How many times as long as an answer took peers are not listed after it.
 const REST: u64 = 4;
-/// ... up to this.
+/// The most of that, in nanoseconds.
 const REST_MAX: u64 = 5_000_000_000;
 
-/// Peers that had no news are asked so often in a row: they may compute still, or one was just not to be reached.
+/// How often in a row peers without news are listed: they may still compute, or one was not reachable for a moment.
 const QUIET_MAX: u32 = 4;
 
-/// What is found when a prefix is looked at.
+/// The result of listing a prefix.
 pub(super) struct Changes {
     /// Blocks that were not known, and their bytes.
     pub(super) new: Vec<(Name, u64)>,
@@ -45,7 +46,7 @@ pub(super) struct Changes {
 }
 
 impl StoreTier {
-    /// Says whether a prefix is to be looked at again, and notes that it is.
+    /// Says whether a prefix must be listed now, and notes that it is.
     pub(super) fn is_due(&self, prefix: PrefixKey) -> bool {
         let now = self.now();
         if lock(&self.reads).breaker.is_paused(now) {
@@ -59,19 +60,19 @@ impl StoreTier {
         due
     }
 
-    /// Notes whether a prefix is to be looked at once more when that is due; says whether that is news.
+    /// Notes whether a prefix must be listed once more when that is due; returns whether this is a change.
     pub(super) fn wait_for(&self, prefix: PrefixKey, is_waited_for: bool) -> bool {
         let mut views = lock(&self.views);
         let view = views.get_mut(&prefix);
         view.is_some_and(|view| std::mem::replace(&mut view.is_waited_for, is_waited_for) != is_waited_for)
     }
 
-    /// Says whether a prefix is still to be looked at once more.
+    /// Says whether a prefix must still be listed once more.
     pub(super) fn is_waited_for(&self, prefix: PrefixKey) -> bool {
         lock(&self.views).get(&prefix).is_some_and(|view| view.is_waited_for)
     }
 
-    /// Notes whether a look found anything new, or rows were missed; says whether to look once more.
+    /// Notes whether a listing had news, or rows were missed; returns whether to list once more.
     pub(super) fn heard(&self, prefix: PrefixKey, has_news: bool) -> bool {
         let mut views = lock(&self.views);
         let Some(view) = views.get_mut(&prefix) else { return has_news };
@@ -79,14 +80,14 @@ impl StoreTier {
         view.quiet < QUIET_MAX
     }
 
-    /// Notes that a prefix was looked at, and how long that took.
+    /// Notes that a prefix was listed, and how long that took.
     pub(super) fn looked(&self, prefix: PrefixKey, nanos: u64) {
         if let Some(view) = lock(&self.views).get_mut(&prefix) {
             view.rest = nanos.saturating_mul(REST).min(REST_MAX);
         }
     }
 
-    /// Lists the blocks of a prefix: those that are not known, and those that are known and gone.
+    /// Lists the blocks of a prefix: returns the unknown ones, and the known ones that are gone.
     pub(super) fn look(&self, prefix: PrefixKey) -> Option<Changes> {
         if !lock(&self.reads).breaker.may_ask(self.now()) {
             return None;
@@ -102,8 +103,7 @@ impl StoreTier {
         Some(Changes { new: new.map(|(name, len, _)| (name, len)).collect(), gone })
     }
 
-    /// Opens blocks that were listed. What they are is for the caller to see; those that may be opened another time are
-    /// not known.
+    /// Reads the headers of listed blocks. The caller checks them. Blocks that a later read may open stay unknown.
     pub(super) fn read_headers(&self, blocks: &[(Name, u64)]) -> Vec<(u32, OpenedHeader)> {
         let objects: Vec<(String, u64)> = blocks.iter().map(|(name, len)| (object_of(name), *len)).collect();
         let began = self.now();
@@ -121,19 +121,19 @@ impl StoreTier {
         blocks.iter().zip(opened).map(number).collect()
     }
 
-    /// Gives a block a number.
+    /// Numbers a block.
     pub(super) fn know(&self, name: &Name) -> u32 {
         let id = self.next.fetch_add(1, Ordering::Relaxed) % u32::MAX;
         lock(&self.views).entry(name.prefix).or_default().known.insert(name.name.clone(), id);
         id
     }
 
-    /// Forgets all that is known of a prefix.
+    /// Forgets everything about a prefix.
     pub(crate) fn leave(&self, prefix: PrefixKey) {
         lock(&self.views).remove(&prefix);
     }
 
-    /// Notes that a block could not be used. One that seems to be broken is looked at as a whole, by another thread.
+    /// Notes that a block could not be used. The maintenance thread reads a block that seems broken as a whole.
     pub(crate) fn drop_block(&self, state: &Arc<PrefixState>, name: &Name, len: u64, trouble: &Trouble) {
         match trouble {
             Trouble::Later(_) => {}
@@ -152,10 +152,10 @@ impl StoreTier {
         }
     }
 
-    /// Removes a block that is not what was written.
+    /// Deletes a broken block.
     pub(super) fn remove_broken(&self, name: &Name, why: &str) {
         if !self.is_ours() {
-            // Whoever has it finds out when it is read there.
+            // The peer finds out when it reads the block itself.
             return tracing::warn!(block = name.name, why, "a peer's block is broken; its rows are computed again");
         }
         self.corrupt.fetch_add(1, Ordering::Relaxed);

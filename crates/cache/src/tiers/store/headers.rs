@@ -1,7 +1,8 @@
-//! Many blocks are opened at once, without reading their rows.
+//! Reads the headers of many blocks at once, without their rows.
 //!
-//! Where a block says what it has depends on what it says elsewhere, so it is tried with what has been read, and what it
-//! lacked is read next, of all blocks together: three or four round trips, however many blocks there are.
+//! Where the parts of a header are depends on earlier parts. So each header is parsed from the ranges that were read,
+//! and the missing ranges of all blocks are read together next: three or four round trips, however many blocks there
+//! are.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +10,22 @@ use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
 use crate::tiers::store::range_buffer::{RangeBuffer, trouble};
 use crate::tiers::store::{Part, Store};
 
-/// What is read of a block's end at first: its footer, and the keys of its rows if there are few thousand.
+/// The bytes of the end of a block that are read first: its footer, and the keys of its rows if these are a few
+/// thousand. They are at most one part in [`END_PART`] of the block, and at least [`END_BYTES_MIN`].
 const END_BYTES: u64 = 128 << 10;
-/// But no more than this part of a block, ...
+/// The part of a block that its end may be.
 const END_PART: u64 = 64;
-/// ... and no less than its footer has.
+/// At least the bytes of a footer.
 const END_BYTES_MIN: u64 = 8 << 10;
-/// What is read of its beginning: its schema, and what says where its columns are.
+/// The bytes of its beginning that are read first: its schema, and the offsets of its columns.
 const BEGINNING_BYTES: u64 = 16 << 10;
-/// Round trips; each column of rows of any length takes one.
+/// The most round trips; each column of variable length takes one.
 const ROUNDS_MAX: usize = 256;
 
-/// A block that was opened, or why it was not.
+/// The header of a block, or why it cannot be read.
 pub(crate) type OpenedHeader = Result<(BlockHeader, Layout), Trouble>;
 
-/// Opens blocks, by their names and sizes; `limit` is for all of them.
+/// Reads the headers of blocks, by name and size; `limit` is for all of them.
 pub(crate) fn read_headers(store: &dyn Store, blocks: &[(String, u64)], limit: Duration) -> Vec<OpenedHeader> {
     let until = Instant::now() + limit;
     let mut buffer: Vec<RangeBuffer> = blocks.iter().map(|(_, len)| RangeBuffer::new(*len)).collect();

@@ -1,7 +1,7 @@
-//! The thread that looks after the store beside all jobs: finds blocks that others wrote, brings near what is wanted often, looks
-//! closer at what seems broken, and says which prefixes are in use.
+//! The maintenance thread of a remote tier, beside all jobs: it finds blocks that others wrote, copies blocks that are
+//! read often to the disk, inspects blocks that seem broken, and marks the prefixes in use.
 //!
-//! Bounds: [`JOBS_MAX`] things wait to be done; what does not fit is not done, and comes up again when it is wanted again.
+//! Bounds: [`JOBS_MAX`] jobs wait. A job that does not fit is dropped, and comes up again when it is needed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -22,33 +22,33 @@ use crate::tiers::store::account::MARK_EVERY;
 use crate::tiers::store::discovery::Changes;
 use crate::tiers::store::tier::StoreTier;
 
-/// How long a pipeline that begins waits until the blocks of its prefix are known; the others are found while it runs.
+/// How long a pipeline that begins waits for the blocks of its prefix. Later blocks are found while it runs.
 pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
-/// The most that waits to be done.
+/// The most jobs that wait.
 const JOBS_MAX: usize = 64;
-/// Blocks whose heads are read together.
+/// The number of blocks whose headers are read together.
 const HEADS_MAX: usize = 64;
-/// How often it is seen whether a prefix is to be looked at once more.
+/// The interval of checks while a prefix must be listed once more.
 const TICK_WAITING: Duration = Duration::from_millis(100);
-/// How often it is seen what else is due.
+/// The interval of checks otherwise.
 const TICK: Duration = Duration::from_secs(30);
-/// How often the store's blocks are counted, in nanoseconds.
+/// The interval of counting the blocks of the store, in nanoseconds.
 const RECOUNT_EVERY: u64 = 300_000_000_000;
 
-/// What is to be done. Whose prefix nobody uses any more is not.
+/// A job of the thread. It is dropped when its prefix is no longer used.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Look which blocks there are.
+    /// List the blocks of a prefix.
     Look { state: Weak<PrefixState>, done: Arc<Done> },
-    /// Look again when that is due.
+    /// List them again when that is due.
     LookAgain { state: Weak<PrefixState> },
     /// Copy a block to the local disk.
     CopyToDisk { state: Weak<PrefixState>, block: u32 },
-    /// Read a block that seems to be broken as a whole, and remove it if it is.
+    /// Read a block that seems broken as a whole, and delete it if it is.
     Inspect { state: Weak<PrefixState>, name: Name, len: u64 },
 }
 
-/// Says that a job is done.
+/// Signals that a job is done.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     done: Mutex<bool>,
@@ -61,14 +61,14 @@ impl Done {
         self.changed.notify_all();
     }
 
-    /// Waits for it, for `limit` at most.
+    /// Waits until the job is done, `limit` at most.
     fn wait(&self, limit: Duration) {
         let waited = self.changed.wait_timeout_while(lock(&self.done), limit, |done| !*done);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// What waits to be done.
+/// The queue of jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     state: Mutex<(VecDeque<Job>, bool)>,
@@ -76,12 +76,12 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Adds a job; says whether there was room.
+    /// Adds a job; returns whether there was room.
     pub(crate) fn push(&self, job: Job) -> bool {
         let mut state = lock(&self.state);
         let fits = state.0.len() < JOBS_MAX && !state.1;
         if fits {
-            // Somebody may wait for a look.
+            // A pipeline may wait for a listing.
             if matches!(job, Job::Look { .. }) {
                 state.0.push_front(job)
             } else {
@@ -97,7 +97,7 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// Returns the next job, none when there was none by then; nothing at all when no more will come.
+    /// Returns the next job, or `Some(None)` when there is none by `until`; `None` when the queue is closed.
     fn next(&self, until: Instant) -> Option<Option<Job>> {
         let mut state = lock(&self.state);
         loop {
@@ -118,15 +118,16 @@ impl Jobs {
 }
 
 impl StoreTier {
-    /// Looks which blocks there are of a prefix that is about to be used, and waits for that, [`OPEN_WAIT`] at most.
+    /// Lists the blocks of a prefix that is about to be used, and waits for that, [`OPEN_WAIT`] at most.
     pub(crate) fn open(&self, state: &Arc<PrefixState>) {
         if let Some(done) = self.look_at(state) {
             done.wait(OPEN_WAIT);
         }
     }
 
-    /// Notes that rows are computed which others may have stored since somebody looked. Peers are asked at once or a moment
-    /// later, and again until they had no news for a while: what they have when one epoch ends is known in the next.
+    /// Notes that rows are computed, which others may have stored since the last listing. Peers are listed at once or a
+    /// moment later, and again until they had no news for a while, so that their blocks of one epoch are known in the
+    /// next.
     pub(crate) fn missed(&self, state: &Arc<PrefixState>) {
         let is_asked = self.look_at(state).is_some();
         if self.is_ours() {
@@ -144,13 +145,13 @@ impl StoreTier {
         (self.is_due(state.key) && self.jobs.push(job())).then_some(done)
     }
 
-    /// Asks for a block to be copied to the local disk; says whether it will be tried.
+    /// Asks for a copy of a block on the local disk; returns whether it will be tried.
     pub(crate) fn copy_to_disk(&self, state: &Arc<PrefixState>, block: u32) -> bool {
         self.jobs.push(Job::CopyToDisk { state: Arc::downgrade(state), block })
     }
 }
 
-/// Does what is to be done until the cache is closed.
+/// Does the jobs until the cache is closed.
 pub(crate) fn run(cache: &CacheState, remote: &StoreTier) {
     let mut marked: HashMap<PrefixKey, u64> = HashMap::new();
     let (mut counted, mut tidied) = (remote.now(), false);
@@ -187,12 +188,12 @@ pub(crate) fn run(cache: &CacheState, remote: &StoreTier) {
                 continue;
             }
         }
-        // When nothing is to be done, the rest is seen to.
+        // Without a job, the periodic work is done.
         until = deadline(Duration::ZERO);
     }
 }
 
-/// Says of each prefix that this process uses that it is used, if it has not been said lately.
+/// Marks each prefix in use, if it was not marked recently.
 fn mark(cache: &CacheState, remote: &StoreTier, marked: &mut HashMap<PrefixKey, u64>) {
     let used = cache.used();
     marked.retain(|prefix, _| used.contains(prefix));
@@ -205,7 +206,7 @@ fn mark(cache: &CacheState, remote: &StoreTier, marked: &mut HashMap<PrefixKey, 
     }
 }
 
-/// Looks once more, if that is due. Says whether nobody has to any more.
+/// Lists a prefix once more, if that is due. Returns whether that is done with.
 fn look_again(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
     if !remote.is_waited_for(state.key) {
         return true;
@@ -217,7 +218,7 @@ fn look_again(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) 
     !(is_on && remote.wait_for(state.key, true))
 }
 
-/// Looks at a prefix; says whether there may soon be more.
+/// Lists a prefix; returns whether there may soon be more.
 fn look(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
     let began = remote.now();
     remote.wait_for(state.key, false);
@@ -226,7 +227,7 @@ fn look(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> boo
     remote.heard(state.key, has_news)
 }
 
-/// Takes in the blocks of a prefix that are new, and forgets those that are gone. Says whether any are new.
+/// Adds the new blocks of a prefix, and forgets those that are gone. Returns whether any are new.
 fn take_in_changes(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
     let Some(Changes { new, gone }) = remote.look(state.key) else { return false };
     for id in gone {
@@ -251,7 +252,7 @@ fn take_in_changes(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixSta
     !new.is_empty()
 }
 
-/// Copies a block to the local disk, where rows of its prefix are wanted there.
+/// Copies a block to the local disk, if the disk wants rows of its prefix.
 fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>, id: u32) {
     let block = read(&state.index).block(Tier::Store, id).cloned();
     let Some((disk, block)) = cache.disk().zip(block) else { return };
@@ -283,7 +284,7 @@ fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>
     }
 }
 
-/// Reads a block that seemed to be broken once more, and removes it if it is: what came over the network may have been.
+/// Reads a block that seemed broken once more, and deletes it if it is: only the transfer may have been damaged.
 fn inspect(remote: &StoreTier, name: &Name, len: u64) {
     let checked = remote.whole(name, len).and_then(|bytes| {
         let (header, layout) = open(&bytes[..])?;

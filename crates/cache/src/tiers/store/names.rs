@@ -1,4 +1,4 @@
-//! What objects are called. A block's name says its format and its prefix, so that what is of no use is not looked at.
+//! The names of objects. The name of a block has its version and its prefix, so that other objects are not read.
 
 use crate::FORMAT;
 use crate::key::PrefixKey;
@@ -11,14 +11,14 @@ pub(crate) fn mark_of(prefix: PrefixKey) -> String {
     format!("{FORMAT}/{prefix}/{MARK}")
 }
 
-/// Reads what [`mark_of`] writes.
+/// Parses the name of [`mark_of`].
 pub(super) fn parse_mark(name: &str) -> Option<PrefixKey> {
     let (format, rest) = name.split_once('/')?;
     let (prefix, mark) = rest.split_once('/')?;
     PrefixKey::parse(prefix).ok().filter(|_| format == FORMAT.to_string() && mark == MARK)
 }
 
-/// Reads the name of a block. What has another form, or is of another format, is none.
+/// Parses the name of a block. `None` for a name of another form or version.
 pub(crate) fn parse_name(name: &str) -> Option<Name> {
     let (format, rest) = name.split_once('/')?;
     let (prefix, file) = rest.split_once('/')?;

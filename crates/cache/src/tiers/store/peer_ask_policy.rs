@@ -1,46 +1,48 @@
-//! What it takes to ask peers for rows that nobody shows, what that brings, and what follows: whether they are asked. Arithmetic over what
-//! was measured, without a clock and without I/O.
+//! Whether peers are asked for rows that they do not list: decided by what requests take and what they yield.
+//! Arithmetic over measurements, without a clock and without I/O.
 //!
-//! Mostly nobody has such rows: what is read by one job is computed once, by one worker. So peers are asked where that takes no more of
-//! computing the rows than the share of rows that questions brought lately, or than [`FUTILE_PART`], which is what may be lost. Else
-//! one claim in [`VAIN_EVERY`] is asked for, by which a second job on the same data is noticed.
+//! Mostly no peer has such rows: the rows of one job are computed once, by one worker. So peers are asked where a
+//! request takes no more than a part of computing the rows: the share of rows that recent requests yielded, or at least
+//! [`FUTILE_PART`], which is the most that may be lost. Otherwise one claim in [`VAIN_EVERY`] is asked for, which finds
+//! a second job on the same data.
 //!
-//! Invariant: nothing here is known of reads, nor there of this: a question carries no row, or many, and a peer that hangs is no slow disk.
+//! Invariant: requests and reads are measured apart. A request yields no row or many, and a peer that hangs is not a
+//! slow disk.
 
 use crate::tiers::store::cost::NEWEST;
 
-/// How often is asked where it does not pay.
+/// One claim in so many is asked for where asking does not pay.
 const VAIN_EVERY: u32 = 32;
-/// What asking in vain may take, of computing.
+/// The most that futile requests may take, as a part of computing.
 const FUTILE_PART: f64 = 1.0 / 64.0;
 
 /// See the module's documentation.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerAskPolicy {
-    /// What one takes, without what anybody waited for rows.
+    /// The time of a request, without its wait for rows.
     nanos: Option<f64>,
-    /// Which part of the rows one brings.
+    /// The share of the requested rows that a request yields.
     share: f64,
-    /// Claims that were not asked for since one was.
+    /// Claims that were not asked for since the last request.
     declined: u32,
 }
 
 impl Default for PeerAskPolicy {
-    /// Until it is known, everything may be there.
+    /// Until it is measured, peers may have every row.
     fn default() -> Self {
         Self { nanos: None, share: 1.0, declined: 0 }
     }
 }
 
 impl PeerAskPolicy {
-    /// Notes what a question took, and which part of the rows it brought.
+    /// Notes the time of a request, and the share of rows that it yielded.
     pub(crate) fn note(&mut self, nanos: u64, share: f64) {
         let nanos = nanos as f64;
         self.nanos = Some(self.nanos.map_or(nanos, |old| old + (nanos - old) * NEWEST));
         self.share += (share - self.share) * NEWEST;
     }
 
-    /// Says whether it pays to ask for rows that `compute` nanoseconds make. What is not known pays.
+    /// Says whether to ask for rows that take `compute` nanoseconds to compute. Yes, where either time is not known.
     pub(crate) fn pays(&mut self, compute: Option<f64>) -> bool {
         let Some((nanos, compute)) = self.nanos.zip(compute) else { return true };
         if nanos <= compute * self.share.max(FUTILE_PART) {

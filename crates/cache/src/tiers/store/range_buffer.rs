@@ -1,4 +1,4 @@
-//! Parts of a block that were read by range, as the file that the block is.
+//! Ranges of a block that were read, presented as the file of the block.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,17 +19,17 @@ pub(crate) struct RangeBuffer {
 }
 
 impl RangeBuffer {
-    /// Begins without any, of a block of so many bytes.
+    /// Begins without a range, for a block of so many bytes.
     pub(crate) fn new(len: u64) -> Self {
         Self { len, buffer: BTreeMap::new(), lacking: RefCell::new(None) }
     }
 
-    /// Adds one.
+    /// Adds a range.
     pub(crate) fn add(&mut self, at: u64, piece: Bytes) {
         self.buffer.insert(at, piece);
     }
 
-    /// Returns what was asked for last and is not there.
+    /// Returns the range that the last read lacked.
     pub(crate) fn take_lacking(&self) -> Option<Range<u64>> {
         self.lacking.take()
     }
@@ -60,7 +60,7 @@ impl ReadAt for RangeBuffer {
     }
 }
 
-/// Says what an answer of the store means for a block.
+/// Converts an error of the store to that of a block.
 pub(crate) fn trouble(e: &Error) -> Trouble {
     match e.kind() {
         ErrorKind::NotFound => Trouble::Gone,

@@ -1,4 +1,4 @@
-//! Rows of blocks, read by range, many blocks at once.
+//! Reads rows of many blocks at once, by range.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::tiers::store::names::object_of;
 use crate::tiers::store::range_buffer::{RangeBuffer, trouble};
 use crate::tiers::store::tier::{BLOCK_WAIT, StoreTier};
 
-/// The most that one request reads or one piece of a block is.
+/// The most bytes of one request.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
-/// What parts of a block are wanted.
+/// The wanted ranges of a block.
 pub(crate) struct BlockRanges<'a> {
     pub(crate) name: &'a Name,
     pub(crate) len: u64,
     pub(crate) ranges: Vec<Range<u64>>,
 }
 
-/// Cuts a range into as many as one request each may read.
+/// Cuts a range into ranges of at most one request each.
 fn cut(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let Range { start, end } = *range;
     (start..end).step_by(READ_BYTES_MAX as usize).map(move |at| at..end.min(at + READ_BYTES_MAX))
@@ -37,17 +37,18 @@ impl StoreTier {
         !lock(&self.reads).breaker.is_paused(self.now())
     }
 
-    /// Says whether rows are read that `compute` nanoseconds make, if that is known.
+    /// Says whether to read rows that take `compute` nanoseconds to compute, if that is known.
     pub(crate) fn pays(&self, bytes: u64, compute: Option<f64>) -> bool {
         lock(&self.cost).pays(bytes, compute)
     }
 
-    /// Says whether it pays to ask for rows that `compute` nanoseconds make, if that is known, and that nobody shows.
+    /// Says whether to ask peers for rows that they do not list, and that take `compute` nanoseconds to compute, if
+    /// that is known.
     pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
         self.is_read() && lock(&self.peer_ask_policy).pays(compute)
     }
 
-    /// Notes what a question took, and which part of the rows it brought.
+    /// Notes the time of a request to peers, and the share of rows that it yielded.
     pub(crate) fn note_request(&self, nanos: u64, share: f64) {
         lock(&self.peer_ask_policy).note(nanos, share);
     }
@@ -57,16 +58,16 @@ impl StoreTier {
         lock(&self.cost).gap()
     }
 
-    /// Reads parts of blocks, all at once. `compute` is what computing the rows takes: what comes too late for that is not
-    /// there.
+    /// Reads ranges of blocks, all at once. `compute` is the time of computing the rows, which bounds the wait. Ranges
+    /// that are late are missing.
     pub(crate) fn fetch(&self, blocks: &[BlockRanges<'_>], compute: Option<f64>) -> Vec<Result<RangeBuffer, Trouble>> {
         self.fetch_within(blocks, patience(compute))
     }
 
     fn fetch_within(&self, blocks: &[BlockRanges<'_>], limit: Duration) -> Vec<Result<RangeBuffer, Trouble>> {
         if !lock(&self.reads).breaker.may_ask(self.now()) {
-            let left_alone = || Trouble::Later(std::io::ErrorKind::NotConnected.into());
-            return blocks.iter().map(|_| Err(left_alone())).collect();
+            let paused = || Trouble::Later(std::io::ErrorKind::NotConnected.into());
+            return blocks.iter().map(|_| Err(paused())).collect();
         }
         let part = |block: &BlockRanges<'_>| {
             let name = object_of(block.name);
@@ -107,7 +108,7 @@ impl StoreTier {
     }
 }
 
-/// Returns what the store said, where it was no answer.
+/// Returns the error of the store, if it did not answer.
 pub(super) fn unanswered(trouble: &Trouble) -> Option<Error> {
     match trouble {
         Trouble::Later(e) => Some(Error::unavailable(e.to_string())),

@@ -1,7 +1,7 @@
-//! The tier as a whole: what it is made of, and what becomes of answers.
+//! A remote tier, which is the store or the peers: its parts, and the results of its requests.
 //!
-//! Reads and writes fail apart from each other, as credentials do: each has its [`Breaker`]. Locks: each by itself, none held
-//! while the store is asked.
+//! Reads and writes fail apart from each other, for example by their permissions, so each has its [`Breaker`]. Each
+//! lock is taken by itself, and none is held while the store is asked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,23 +24,23 @@ use crate::tiers::store::maintenance::Jobs;
 use crate::tiers::store::peer_ask_policy::PeerAskPolicy;
 use crate::tiers::store::{Elsewhere, SharedStore, Store};
 
-/// How long a block may take to be written, or read whole.
+/// The time limit of writing a block, or of reading it as a whole.
 pub(super) const BLOCK_WAIT: Duration = Duration::from_secs(60);
-/// How long the store may take to list what is in it, or to remove or touch an object.
+/// The time limit of listing objects, or of deleting or touching one.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(30);
 
-/// What is in the store of a prefix, as far as this process knows.
+/// The blocks of a prefix in the tier, as far as this process knows.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// The blocks that were looked at, of use or not, by name.
+    /// The numbers of the blocks whose header was read, whether they are used or not, by name.
     pub(super) known: HashMap<String, u32>,
-    /// When it was looked at last.
+    /// When it was last listed.
     pub(super) looked: Option<u64>,
-    /// How long after that it is not looked at again, where that is longer than for any.
+    /// The least interval until the next listing, if it is longer than the usual one.
     pub(super) rest: u64,
-    /// It will be looked at again.
+    /// It will be listed again.
     pub(super) is_waited_for: bool,
-    /// Looks in a row that found nothing new, since rows were missed.
+    /// The number of listings without news since rows were missed.
     pub(super) quiet: u32,
 }
 
@@ -59,22 +59,22 @@ pub(crate) struct StoreTier {
     pub(super) peer_ask_policy: Mutex<PeerAskPolicy>,
     pub(super) views: Mutex<HashMap<PrefixKey, View>>,
     pub(super) next: AtomicU32,
-    /// The bytes of all blocks, whoever wrote them, once somebody counted.
+    /// The bytes of all blocks, of all processes, once they were counted.
     pub(super) used: Mutex<Option<u64>>,
     pub(super) full: AtomicBool,
     pub(super) corrupt: AtomicU64,
     pub(super) other_format: AtomicU64,
 }
 
-/// One of the two ways of using the store.
+/// Reading or writing: whether it works now.
 #[derive(Debug)]
 pub(super) struct Access {
-    /// What it is called in warnings.
+    /// Its name in warnings.
     what: &'static str,
     pub(super) breaker: Breaker,
     /// Why it is not used now.
     why: Option<String>,
-    /// What failed last, since something succeeded.
+    /// The last failure since a success.
     failure: Option<String>,
     warned: bool,
 }
@@ -118,7 +118,7 @@ impl StoreTier {
         Self::at(Tier::Store, cache.store.clone(), cache.bytes, cache.watch.clone())
     }
 
-    /// What others keep: it is read, and nothing else.
+    /// The tier of peers, which is only read.
     pub(crate) fn of_peers(peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Self {
         Self::at(Tier::Peers, peers, 0, watch)
     }
@@ -145,7 +145,7 @@ impl StoreTier {
         }
     }
 
-    /// Says whether it is for us to write there, and to look after it.
+    /// Says whether this process writes to the tier and maintains it.
     pub(super) fn is_ours(&self) -> bool {
         self.tier == Tier::Store
     }
@@ -172,7 +172,7 @@ impl StoreTier {
         }
     }
 
-    /// Returns what is known of it, where each peer has room for `own` bytes, as this process has.
+    /// Returns the figures of the tier. Each peer is taken to have room for `own` bytes, as this process has.
     pub(crate) fn elsewhere(&self, own: u64) -> Elsewhere {
         let cost = lock(&self.cost).clone();
         let room = match self.tier {
@@ -183,7 +183,7 @@ impl StoreTier {
         Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos, reads: cost.reads }
     }
 
-    /// Notes what came of reading.
+    /// Notes the results of a read.
     pub(super) fn note_read<'a>(&self, answers: impl IntoIterator<Item = Option<&'a Error>>) {
         let mut reads = lock(&self.reads);
         let unanswered = |e: &&Error| !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Data);
@@ -207,7 +207,7 @@ impl StoreTier {
         }
     }
 
-    /// Takes no more rows, and waits at most until then for what is to be written.
+    /// Closes the queue, and waits until `until` for the queued rows to be written.
     pub(crate) fn close(&self, until: Instant) {
         self.jobs.close();
         if !self.is_ours() {

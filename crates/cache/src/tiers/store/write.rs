@@ -1,4 +1,4 @@
-//! Blocks that are written, room that is made for them, and what is said of their use.
+//! Writes blocks to the store, makes room for them, and marks prefixes in use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,11 +20,12 @@ use crate::tiers::store::account::Contents;
 use crate::tiers::store::names::{mark_of, object_of};
 use crate::tiers::store::tier::{BLOCK_WAIT, LIST_WAIT, StoreTier};
 
-/// A block that has more bytes, with a row of more than most stores take at once, is not kept there.
+/// A larger block is not kept there: its one row exceeds what most stores accept at once.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
 impl StoreTier {
-    /// Says whether rows would be written now that `compute` nanoseconds make for each byte, if that is known.
+    /// Says whether rows would be written now that take `compute` nanoseconds to compute for each byte, if that is
+    /// known.
     pub(crate) fn wants(&self, bytes: u64, compute: Option<f64>) -> bool {
         !self.full.load(Ordering::Relaxed)
             && self.is_written()
@@ -37,14 +38,14 @@ impl StoreTier {
         !lock(&self.writes).breaker.is_paused(self.now())
     }
 
-    /// Sees to it that a block fits, as far as this process can know; says whether it does. Others write meanwhile, so the
-    /// quota may be passed by what they write at once.
+    /// Makes room for a block, as far as this process can know; returns whether it fits. Others write meanwhile, so
+    /// concurrent writes may exceed the quota.
     fn make_room(&self, prefix: PrefixKey, bytes: u64) -> bool {
         let fits = |used: u64| used.checked_add(bytes).is_some_and(|sum| sum <= self.quota);
         if lock(&self.used).is_some_and(fits) {
             return true;
         }
-        // That it lists says nothing of whether it takes what is written.
+        // A listing that succeeds does not close the breaker of writes.
         let contents = match self.store.list(&FORMAT.to_string(), LIST_WAIT) {
             Ok(contents) => Contents::new(contents),
             Err(error) => return self.note_write::<()>(Err(error)).is_some(),
@@ -65,13 +66,13 @@ impl StoreTier {
         *lock(&self.used) = Some(used);
         self.full.store(!fits(used), Ordering::Relaxed);
         if !fits(used) {
-            // Nothing is written, and nothing failed.
+            // The block is not written, but nothing failed.
             self.note_write(Ok(()));
         }
         fits(used)
     }
 
-    /// Counts what is in the store, if this process writes to it: others do, too.
+    /// Counts the bytes in the store, if this process writes to it, because others write, too.
     pub(super) fn recount(&self) {
         if lock(&self.used).is_none() || !self.is_read() {
             return;
@@ -80,12 +81,12 @@ impl StoreTier {
         self.note_read([listed.as_ref().err()]);
         if let Ok(listed) = listed {
             *lock(&self.used) = Some(Contents::new(listed).bytes());
-            // Whether anybody would make room shows when it is tried.
+            // The next write finds out whether room can be made.
             self.full.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Says that a prefix is used; returns whether that was said.
+    /// Marks a prefix as in use; returns whether that succeeded.
     pub(super) fn mark(&self, prefix: PrefixKey) -> bool {
         if !lock(&self.writes).breaker.may_ask(self.now()) {
             return false;
