@@ -82,7 +82,7 @@ fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
     }
     assert!(b.stats().prefixes[0].disk_rows > 0);
     assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "nobody took what is in use");
-    // Whoever ends leaves its blocks to those who want the room.
+    // A process that ends leaves its blocks to be evicted by others.
     drop((of_a, a));
     let of_a = folder.path().join(prefix_key(1).to_string());
     unlocked(|| {
@@ -278,7 +278,7 @@ fn what_the_dead_leave_is_removed_and_what_the_living_write_is_not() {
     }
     let held = std::fs::File::open(&living).expect("there");
     rustix::fs::flock(held.as_fd(), rustix::fs::FlockOperation::LockExclusive).expect("locked");
-    // What the living one writes is room that nobody else has.
+    // The bytes that the living process is writing are reserved.
     let cache = open(0, Some((folder.path(), 900)));
     assert_eq!([&dead, &living, &foreign].map(|path| path.exists()), [false, true, true]);
     ask(&prefix(&cache, 1), &all()[..2]);

@@ -18,7 +18,7 @@ fn each_row_is_computed_once_however_many_ask() {
         let prefix = cache.prefix(prefix_key(1), &schema(), ROWS, "test");
         let counts: Vec<AtomicUsize> = (0..ROWS).map(|_| AtomicUsize::new(0)).collect();
         let all: Vec<u64> = (0..ROWS).collect();
-        // All ask before anybody answers: with no memory, too, rows are handed over.
+        // All threads ask before one computes: rows are handed over without memory, too.
         let (asked, ready) = (std::sync::Barrier::new(8), Memory::default());
         std::thread::scope(|scope| {
             for thread in 0..8u64 {

@@ -194,7 +194,7 @@ fn flip(path: &Path, at: impl Fn(usize) -> usize) {
     std::fs::write(path, bytes).expect("written");
 }
 
-/// What is done to a file; whether whoever knows where its pages are notices, and whether it is counted by who opens it later.
+/// The damage of a file; whether a process that knows its pages notices, and whether one that opens it later counts it.
 type Harm = (&'static str, fn(&Path), bool, bool);
 
 const HARM: [Harm; 6] = [
@@ -351,7 +351,7 @@ fn rows_and_bytes_share_one_quota_by_what_they_are_worth() {
     }
     let taken = || pages(folder.path()).iter().map(|path| path.metadata().expect("there").len()).sum::<u64>();
     assert!(taken() > 24 << 20, "{}", taken());
-    // Rows that are dear and used over and over; nobody reads the files any more.
+    // Costly rows that are used over and over; the files are no longer read.
     let schema = Arc::new(
         forebay_data::Schema::new(vec![forebay_data::Field::new("x", forebay_data::Kind::Bytes)]).expect("valid"),
     );

@@ -21,7 +21,7 @@ fn neighbours(memory: u64) -> [Process; 2] {
 #[test]
 fn what_a_peer_computed_a_moment_ago_is_given_before_it_is_shown() {
     let [first, second] = neighbours(1 << 20);
-    // Both have looked at each other; nobody looks again for a while.
+    // Both have listed each other, and list again only after a while.
     let prefixes = [first.prefix(), second.prefix()];
     assert_eq!(ask(&prefixes[0], &all()).len() as u64, ROWS);
     assert_eq!(second.cache.stats().prefixes[0].peer_rows, 0, "nothing is shown yet");
@@ -68,7 +68,7 @@ fn what_a_peer_computes_now_is_waited_for() {
         claim.fulfil(&given);
         assert_eq!(waits.join().expect("no panic"), [0; 0]);
     });
-    // One that gives up holds nobody up for ever.
+    // A claim that is given up blocks no peer for ever.
     let more: Vec<_> = (ROWS..ROWS + 20).filter(|&row| !is_without(row)).collect();
     let keys: Vec<_> = more.iter().map(|&row| key(row)).collect();
     let claim = prefixes[0].look(&keys, &Memory::default()).claim;

@@ -355,7 +355,7 @@ fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
     assert!(pail.blocks().iter().map(|(_, bytes)| bytes).sum::<u64>() <= quota);
     drop((prefix, second));
 
-    // A day later nobody uses it.
+    // A day later no process uses it.
     pail.pass(Duration::from_secs(86_400));
     let third = process();
     let prefix = third.prefix(2);

@@ -270,8 +270,8 @@ fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>
     });
     match checked {
         Ok(bytes) => {
-            let Some(unread) = disk.put(cache, state, &bytes) else { return };
-            cache.add_block(Tier::Disk, state, &unread, block.layout.clone(), block.numbers.clone());
+            let Some(copied) = disk.put(cache, state, &bytes) else { return };
+            cache.add_block(Tier::Disk, state, &copied, block.layout.clone(), block.numbers.clone());
             cache.shrink();
             add(&state.counters.brought, block.numbers.len());
         }
