@@ -32,7 +32,7 @@ fn measure(name: &str, cache: &Cache, width: usize, rows: u64, morsel: usize) {
         let claimed: Vec<u32> = (0..keys.len() as u32).collect();
         let began = Instant::now();
         let look = prefix.look(&keys, &memory);
-        look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], without: &[], nanos: 1 });
+        look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], filtered_out: &[], nanos: 1 });
         filled.push(began.elapsed());
         // Nothing is computed here, so the disk would be too slow.
         assert!(cache.flush(Duration::from_secs(60)));

@@ -1,8 +1,8 @@
-//! A folder of blocks and of pages of remote files, or a store of blocks, looked at from outside, whether or not a service uses it:
+//! Lists, verifies and evicts blocks of a folder or a store, and pages in a folder, whether or not a service uses them:
 //! `forebay cache ls|stats|verify|evict`.
 //!
-//! Invariants: nothing is done to a folder that is no cache, or to an object that is no block; only [`evict`] changes
-//! anything, and it removes blocks alone.
+//! Invariants: a folder that is not a cache, and an object that is not a block, are left alone. Only [`evict`] changes
+//! anything, and it deletes only blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,91 +14,98 @@ use std::time::{Duration, SystemTime};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
-use crate::PrefixKey;
-use crate::disk::{Folder, Head, Kind, Layout, Locked, Name, ReadAt, Reading, Trouble, Want, are_right, open};
-use crate::source;
-use crate::store::{Contents, Part, Store, heads, is_in_use, mark_of, object_of, trouble};
-use crate::table::{Shape, shapes};
+use crate::key::PrefixKey;
+use crate::pages::format;
+use crate::rows::table::{Shape, shapes};
+use crate::tiers::block::format::{BlockHeader, Layout, ReadAt, Trouble, open};
+use crate::tiers::block::name::{Kind, Name};
+use crate::tiers::block::read::{Reading, Want, are_right};
+use crate::tiers::disk::folder::{Folder, Locked};
+use crate::tiers::store::account::{Contents, is_in_use};
+use crate::tiers::store::headers::read_headers;
+use crate::tiers::store::names::{mark_of, object_of};
+use crate::tiers::store::range_buffer::trouble;
+use crate::tiers::store::{Part, Store};
 
-/// What is kept of a prefix, or of a source of remote files.
+/// The stored blocks of a prefix, or of a source of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// What it is found by.
+pub struct PrefixListing {
+    /// Its key.
     pub key: PrefixKey,
-    /// Whether it is a source: there are pages of its files, and no rows.
+    /// Whether it is a source: it has pages of files, and no rows.
     pub is_source: bool,
-    /// What it is, for people; empty when no block could be read.
+    /// Its description, for messages; empty when no block could be read.
     pub what: String,
-    /// Blocks, those that could not be read too.
+    /// The number of blocks, with those that could not be read.
     pub blocks: u64,
     /// Bytes of the blocks.
     pub bytes: u64,
     /// Rows.
     pub rows: u64,
     /// Rows that a filter removed.
-    pub without: u64,
+    pub filtered_out: u64,
     /// Pages of remote files.
     pub pages: u64,
     /// Blocks that could not be read.
     pub unreadable: u64,
     /// Blocks of another version, which are left alone.
     pub others: u64,
-    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read. In a store,
-    /// whether one did within the last hour.
+    /// Whether a process uses it now; `None` where this is not known, in a folder that cannot be written to. In a
+    /// store, whether a process used it within the last hour.
     pub in_use: Option<bool>,
 }
 
-/// What is wrong with a block.
+/// A block that is not used, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct BadBlock {
     /// The file, or the object.
     pub block: String,
     /// Why it is not used.
     pub why: String,
-    /// It is not what was written: it is removed when somebody reads it.
+    /// Its bytes are not those that were written: it is deleted when a process reads it.
     pub broken: bool,
 }
 
 /// What [`verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
-    /// Blocks whose every row is right.
+pub struct VerifyReport {
+    /// Blocks without a wrong row.
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
     /// Their pages of remote files.
     pub pages: u64,
-    /// The other blocks.
-    pub bad: Vec<Verdict>,
+    /// The blocks that are not used.
+    pub bad: Vec<BadBlock>,
 }
 
-/// The rows that are checked at once hold about so many bytes.
+/// The rows that are checked together have about so many bytes.
 const STEP_BYTES: usize = 16 << 20;
 
 /// Where rows are kept.
 #[derive(Debug, Clone)]
-pub enum Kept {
+pub enum CacheLocation {
     /// A folder on a disk of this machine.
     Folder(PathBuf),
     /// A store that machines share.
     Store(Arc<dyn Store>),
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for CacheLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kept::Folder(folder) => write!(f, "{}", folder.display()),
-            Kept::Store(store) => f.write_str(store.uri()),
+            CacheLocation::Folder(folder) => write!(f, "{}", folder.display()),
+            CacheLocation::Store(store) => f.write_str(store.uri()),
         }
     }
 }
 
-/// How long a store may take for one answer.
+/// The time limit of one call to a store.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Blocks of a store whose heads are read together.
+/// The number of blocks of a store whose headers are read together.
 const HEADS_MAX: usize = 64;
 
-/// What there is, listed.
+/// The place that was listed.
 enum Blocks<'a> {
     Folder { folder: Folder, locked: Option<Locked> },
     Store { store: &'a dyn Store, used: HashMap<PrefixKey, SystemTime> },
@@ -106,9 +113,9 @@ enum Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// Lists the blocks and their bytes.
-    fn of(kept: &'a Kept) -> Result<(Self, Vec<(Name, u64)>)> {
+    fn of(kept: &'a CacheLocation) -> Result<(Self, Vec<(Name, u64)>)> {
         match kept {
-            Kept::Folder(root) => {
+            CacheLocation::Folder(root) => {
                 let at = |e: std::io::Error| {
                     let message = format!("cannot read the cache in {kept}: {e}");
                     Error::new(Error::from(e).kind(), message).hint("name the folder that `--cache` names")
@@ -122,7 +129,7 @@ impl<'a> Blocks<'a> {
                 let locked = folder.lock().ok();
                 Ok((Self::Folder { folder, locked }, blocks))
             }
-            Kept::Store(store) => {
+            CacheLocation::Store(store) => {
                 let contents = Contents::new(store.list(&crate::FORMAT.to_string(), ANSWER_MAX)?);
                 let mut blocks = contents.blocks;
                 blocks.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
@@ -133,42 +140,43 @@ impl<'a> Blocks<'a> {
     }
 
     /// Opens blocks.
-    fn heads(&self, blocks: &[(Name, u64)]) -> Vec<Result<Opened, Trouble>> {
+    fn read_headers(&self, blocks: &[(Name, u64)]) -> Vec<Result<Opened, Trouble>> {
         match self {
             Self::Folder { folder, .. } => blocks.iter().map(|(name, _)| opened_in(folder, name)).collect(),
             Self::Store { store, .. } => {
                 let objects: Vec<_> = blocks.iter().map(|(name, bytes)| (object_of(name), *bytes)).collect();
-                let heads = objects.chunks(HEADS_MAX).flat_map(|objects| heads(*store, objects, ANSWER_MAX));
-                let of_prefix = |((name, _), head): (&(Name, u64), Result<_, _>)| of_prefix(name, head?);
-                blocks.iter().zip(heads).map(of_prefix).map(|head| head.map(Opened::of_rows)).collect()
+                let read_headers =
+                    objects.chunks(HEADS_MAX).flat_map(|objects| read_headers(*store, objects, ANSWER_MAX));
+                let of_prefix = |((name, _), header): (&(Name, u64), Result<_, _>)| of_prefix(name, header?);
+                blocks.iter().zip(read_headers).map(of_prefix).map(|header| header.map(Opened::of_rows)).collect()
             }
         }
     }
 
-    /// Reads every row of a block, or every page; returns how many there are of both.
+    /// Reads every row of a block, or every page; returns the number of both.
     fn check(&self, name: &Name, bytes: u64) -> Result<(u64, u64), Trouble> {
         let rows = match self {
             Self::Folder { folder, .. } if name.kind == Kind::Pages => {
                 let (file, _) = source_head(folder, name)?;
-                return Ok((0, source::check(&file)?));
+                return Ok((0, format::check(&file)?));
             }
             Self::Folder { folder, .. } => {
                 let file = File::open(folder.path(name))?;
-                let (head, layout) = of_prefix(name, open(&file)?)?;
-                check(&file, &head, &layout)
+                let (header, layout) = of_prefix(name, open(&file)?)?;
+                check(&file, &header, &layout)
             }
             Self::Store { store, .. } => {
                 let whole = Part { name: object_of(name), range: 0..bytes };
                 let read = store.read(&[whole], ANSWER_MAX).pop().unwrap_or_else(|| Err(Error::internal("no answer")));
                 let bytes = read.map_err(|e| trouble(&e))?;
-                let (head, layout) = of_prefix(name, open(&bytes[..])?)?;
-                check(&bytes[..], &head, &layout)
+                let (header, layout) = of_prefix(name, open(&bytes[..])?)?;
+                check(&bytes[..], &header, &layout)
             }
         };
         Ok((rows?, 0))
     }
 
-    /// Says whether a prefix is used, where that can be found out.
+    /// Says whether a prefix is in use, where this is known.
     fn is_in_use(&self, prefix: PrefixKey) -> Option<bool> {
         match self {
             Self::Folder { folder, locked } => {
@@ -185,7 +193,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Says where a block is.
+    /// Returns the path, or the object, of a block.
     fn place(&self, name: &Name) -> String {
         match self {
             Self::Folder { folder, .. } => folder.path(name).display().to_string(),
@@ -194,19 +202,19 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// What the head of a block, or of a file of pages, says.
+/// The content of the header of a block, or of a file of pages.
 struct Opened {
     what: String,
     rows: u64,
-    without: u64,
+    filtered_out: u64,
     pages: u64,
 }
 
 impl Opened {
-    fn of_rows((head, layout): (Head, Layout)) -> Self {
+    fn of_rows((header, layout): (BlockHeader, Layout)) -> Self {
         let count = layout.keys.len() as u64;
-        let (rows, without) = if head.without { (0, count) } else { (count, 0) };
-        Self { what: head.what, rows, without, pages: 0 }
+        let (rows, filtered_out) = if header.filtered_out { (0, count) } else { (count, 0) };
+        Self { what: header.what, rows, filtered_out, pages: 0 }
     }
 }
 
@@ -214,49 +222,62 @@ fn opened_in(folder: &Folder, name: &Name) -> Result<Opened, Trouble> {
     match name.kind {
         Kind::Rows => Ok(Opened::of_rows(of_prefix(name, open(&File::open(folder.path(name))?)?)?)),
         Kind::Pages => {
-            let (file, head) = source_head(folder, name)?;
-            Ok(Opened { what: head.what, rows: 0, without: 0, pages: source::count(&file)? })
+            let (file, header) = source_head(folder, name)?;
+            Ok(Opened { what: header.what, rows: 0, filtered_out: 0, pages: format::count(&file)? })
         }
     }
 }
 
-/// Reads the head of a file of pages.
-fn source_head(folder: &Folder, name: &Name) -> Result<(File, source::Head), Trouble> {
+/// Reads the header of a file of pages.
+fn source_head(folder: &Folder, name: &Name) -> Result<(File, format::FileHeader), Trouble> {
     let file = File::open(folder.path(name))?;
-    let head = source::Head::read(&file)?;
-    if head.source != name.prefix {
+    let header = format::FileHeader::read(&file)?;
+    if header.source != name.prefix {
         return Err(Trouble::Broken("it is not of its folder's source".to_owned()));
     }
-    Ok((file, head))
+    Ok((file, header))
 }
 
-fn of_prefix(name: &Name, (head, layout): (Head, Layout)) -> Result<(Head, Layout), Trouble> {
-    match head.prefix == name.prefix {
-        true => Ok((head, layout)),
+fn of_prefix(name: &Name, (header, layout): (BlockHeader, Layout)) -> Result<(BlockHeader, Layout), Trouble> {
+    match header.prefix == name.prefix {
+        true => Ok((header, layout)),
         false => Err(Trouble::Broken("it is not of its folder's prefix".to_owned())),
     }
 }
 
-/// Lists the prefixes and the sources that are kept, by key.
+/// Lists the stored prefixes and sources, by key.
 ///
 /// # Errors
-/// What the system or the store says when there is no such folder, or it cannot be read; not found when it is no cache.
-pub fn list(kept: &Kept) -> Result<Vec<Listed>> {
+/// The error of the system or the store where there is no such folder, or it cannot be read; NotFound where the folder
+/// is not a cache.
+pub fn list(kept: &CacheLocation) -> Result<Vec<PrefixListing>> {
     let (place, blocks) = Blocks::of(kept)?;
-    let mut prefixes: BTreeMap<PrefixKey, Listed> = BTreeMap::new();
-    for ((name, bytes), opened) in blocks.iter().zip(place.heads(&blocks)) {
+    let mut prefixes: BTreeMap<PrefixKey, PrefixListing> = BTreeMap::new();
+    for ((name, bytes), opened) in blocks.iter().zip(place.read_headers(&blocks)) {
         let key = name.prefix;
         let new = || {
             let (is_source, what, in_use) = (name.kind == Kind::Pages, String::new(), place.is_in_use(key));
-            let (rows, without, pages, unreadable, others) = (0, 0, 0, 0, 0);
-            Listed { key, is_source, what, blocks: 0, bytes: 0, rows, without, pages, unreadable, others, in_use }
+            let (rows, filtered_out, pages, unreadable, others) = (0, 0, 0, 0, 0);
+            PrefixListing {
+                key,
+                is_source,
+                what,
+                blocks: 0,
+                bytes: 0,
+                rows,
+                filtered_out,
+                pages,
+                unreadable,
+                others,
+                in_use,
+            }
         };
         let listed = prefixes.entry(key).or_insert_with(new);
         (listed.blocks, listed.bytes) = (listed.blocks + 1, listed.bytes + bytes);
         match opened {
             Ok(opened) => {
                 listed.rows += opened.rows;
-                listed.without += opened.without;
+                listed.filtered_out += opened.filtered_out;
                 listed.pages += opened.pages;
                 listed.what = opened.what;
             }
@@ -268,14 +289,14 @@ pub fn list(kept: &Kept) -> Result<Vec<Listed>> {
     Ok(prefixes.into_values().collect())
 }
 
-/// Reads every row of every block, and every page, and checks its sum. Changes nothing. `progress` is told the bytes of the blocks
-/// that are done, and of all.
+/// Reads every row of every block, and every page, and checks its sum. Changes nothing. Calls `progress` with the bytes
+/// of the blocks that are done, and of all blocks.
 ///
 /// # Errors
 /// As [`list`].
-pub fn verify(kept: &Kept, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+pub fn verify(kept: &CacheLocation, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     let (place, blocks) = Blocks::of(kept)?;
-    let mut verified = Verified::default();
+    let mut verified = VerifyReport::default();
     let (mut done, all) = (0, blocks.iter().map(|(_, bytes)| bytes).sum());
     for (name, bytes) in blocks {
         progress(done, all);
@@ -291,14 +312,14 @@ pub fn verify(kept: &Kept, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
             Err(Trouble::OtherFormat(format)) => (format!("it has format {format}, not {}", crate::FORMAT), false),
             Err(Trouble::Broken(why)) => (why, true),
         };
-        verified.bad.push(Verdict { block: place.place(&name), why, broken });
+        verified.bad.push(BadBlock { block: place.place(&name), why, broken });
     }
     Ok(verified)
 }
 
-/// Checks every row of a block; returns how many there are.
-pub(crate) fn check(file: &(impl ReadAt + ?Sized), head: &Head, layout: &Layout) -> Result<u64, Trouble> {
-    let fields = if head.without { &[] } else { head.schema.fields() };
+/// Checks every row of a block; returns the number of rows.
+pub(crate) fn check(file: &(impl ReadAt + ?Sized), header: &BlockHeader, layout: &Layout) -> Result<u64, Trouble> {
+    let fields = if header.filtered_out { &[] } else { header.schema.fields() };
     let shapes: Vec<Shape> = fields.iter().flat_map(shapes).collect();
     let mut rows = 0;
     while rows < layout.keys.len() {
@@ -315,12 +336,12 @@ pub(crate) fn check(file: &(impl ReadAt + ?Sized), head: &Head, layout: &Layout)
     Ok(rows as u64)
 }
 
-/// Removes the blocks of a prefix or the pages of a source, or all. Whoever uses them computes or fetches them again. Returns the
-/// bytes that are free now.
+/// Deletes the blocks of a prefix, or the pages of a source, or all. A process that uses them computes or fetches them
+/// again. Returns the bytes that were freed.
 ///
 /// # Errors
-/// As [`list`], and what the system or the store says when a block cannot be removed.
-pub fn evict(kept: &Kept, prefix: Option<PrefixKey>) -> Result<u64> {
+/// As [`list`], and the error of the system or the store where a block cannot be deleted.
+pub fn evict(kept: &CacheLocation, prefix: Option<PrefixKey>) -> Result<u64> {
     let (place, blocks) = Blocks::of(kept)?;
     let mut freed = 0;
     for (name, bytes) in blocks.iter().filter(|(name, _)| prefix.is_none_or(|prefix| name.prefix == prefix)) {

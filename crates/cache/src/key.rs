@@ -1,6 +1,6 @@
-//! What is kept is found by content: what was computed ([`PrefixKey`]) of which row of which version of a file
-//! ([`RowKey`]). So a file that is added invalidates nothing else, one that changed is another file, and pipelines that begin
-//! the same way share what is kept.
+//! Rows are found by content: by what was computed ([`PrefixKey`]), and by the row of a version of a file ([`RowKey`]).
+//! So an added file invalidates no other, a changed file is another file, and pipelines with the same beginning share
+//! rows.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use forebay_core::{Error, Result, Seed};
 
 use crate::FORMAT;
 
-/// The hash of what is computed: a pipeline's prefix.
+/// The hash of a pipeline's prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixKey(pub [u8; 32]);
 
 impl PrefixKey {
-    /// Hashes a prefix: its canonical graph, without the ops that only say which rows come when, and the seed where a
-    /// random op was frozen.
+    /// Hashes a prefix: its canonical graph, without the ops that only order rows, and the seed where a random op was
+    /// frozen.
     pub fn of(graph: &[u8], frozen: Option<Seed>) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(b"forebay prefix").update(&FORMAT.to_le_bytes());
@@ -25,17 +25,17 @@ impl PrefixKey {
         Self(hash.update(graph).finalize().into())
     }
 
-    /// Names a source of remote files, which is kept like a prefix.
+    /// The key of a source of remote files, whose pages are kept like the rows of a prefix.
     pub(crate) fn of_source(what: &str) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(b"forebay source").update(&FORMAT.to_le_bytes());
         Self(hash.update(what.as_bytes()).finalize().into())
     }
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the text of [`fmt::Display`].
     ///
     /// # Errors
-    /// Invalid when it is no such text.
+    /// Invalid when it is not such a text.
     pub fn parse(text: &str) -> Result<Self> {
         let hash = blake3::Hash::from_hex(text).ok().filter(|h| h.to_hex().as_str() == text);
         hash.map(|h| Self(h.into())).ok_or_else(|| {
@@ -57,12 +57,13 @@ impl fmt::Debug for PrefixKey {
     }
 }
 
-/// One version of a file, or whatever else rows are read from.
+/// One version of a file, or of another place that rows are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub [u8; 16]);
 
 impl FileKey {
-    /// Names what is at `uri` as long as it has this size and identity: an etag, a time of change, the hash of a blob.
+    /// The key of the content at `uri` with this size and identity, which is an etag, a time of change, or the hash of
+    /// a blob.
     pub fn of(uri: &str, size: u64, identity: &str) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(&size.to_le_bytes());
@@ -75,7 +76,7 @@ impl FileKey {
     }
 }
 
-/// A row of a file. Rows of one file should follow each other where that is all the same: it saves looking the file up.
+/// A row of a file. Requests should list rows of one file together, which saves lookups of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey {
     /// The file.

@@ -1,16 +1,27 @@
-//! The cache: rows that a pipeline's deterministic prefix gave, kept in memory, on a local disk and in a store that machines
-//! share, found by row.
+//! The cache: rows of a pipeline's deterministic prefix, kept in memory, on a local disk, at peers, and in a store that
+//! machines share. Rows are found one by one.
 //!
-//! A shuffled epoch asks for rows from everywhere, so rows are what is found ([`RowKey`]) and blocks of rows are what is
-//! stored. Whoever needs rows asks a [`Prefix`] for them, computes what nobody has, and gives that back:
+//! | module | |
+//! |---|---|
+//! | `cache` | [`Cache`]: the cache of a process, and its options |
+//! | `rows` | lookup, claims and single flight of rows, the index, and the rows in memory |
+//! | `tiers` | the places below memory: the local disk, peers, the store |
+//! | `quota` | which rows a tier with a quota keeps |
+//! | `state` | the state that all prefixes share |
+//! | `pages` | the bytes of remote files, in the same folder: [`PageCache`] |
+//! | `commands` | `forebay cache ls`, `stats`, `verify` and `evict` |
+//! | `key`, `stats`, `lock` | names of rows and prefixes; counters; locks and deadlines |
+//!
+//! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are
+//! stored. A caller asks a [`Prefix`] for rows, computes the rows that are missing, and hands them to the cache:
 //!
 //! ```text
-//! let mut look = prefix.look(&keys, &memory);              // what is there, and what is to be computed
+//! let mut look = prefix.look(&keys, &memory);              // rows that are there, and rows to compute
 //! let mut found = look.found;
 //! loop {
-//!     let computed = compute(look.claim.rows())?;          // an error drops the claim: others go on with it
+//!     let computed = compute(look.claim.rows())?;          // an error drops the claim; others compute it
 //!     found.add(computed.rows, computed.columns)?;
-//!     let pending = look.claim.fulfil(&computed);          // only then wait for what others are at
+//!     let pending = look.claim.fulfil(&computed);          // only then wait for rows that others compute
 //!     if pending.is_empty() { break }
 //!     look = pending.wait(limit, &memory);
 //!     found.merge(look.found);
@@ -18,64 +29,51 @@
 //! let columns = found.columns(&memory)?;                   // one copy
 //! ```
 //!
-//! Invariants: what is found has the bits that were computed, or it is not found; nothing here fails a job that could run
-//! without a cache: what cannot be kept or read is missing, and counted ([`Stats`]); no row is computed by two at once, also not by two
-//! processes that are peers, but for one whose first computer is late; memory, disk, queues and waits have bounds.
+//! Invariants: a row that is found has the bits that were computed. A job that can run without a cache never fails
+//! because of it: rows that cannot be kept or read are missing, and counted ([`Stats`]). No two callers compute the
+//! same row at the same time, not even in two processes that are peers, unless the first is late. Memory, disk, queues
+//! and waits have bounds.
 //!
-//! Whether and when a row is found changes only when it comes, never what it is.
+//! The cache changes when a row is ready, never its bits.
 //!
-//! Processes that keep rows elsewhere, in memory or on another disk, are peers: each reads the others' blocks as it would a store's
-//! ([`Cache::meet`]), and shows its own ([`Lent`]): those on its disk, and snapshots of what is in its memory alone.
-//!
-//! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
+//! Processes that keep rows elsewhere, in memory or on another disk, are peers. Each reads the blocks of the others as
+//! it reads those of a store ([`Cache::meet`]), and exports its own ([`PeerExports`]): blocks on its disk, and
+//! snapshots of rows that are only in its memory.
 
-mod admit;
-mod ask;
 mod cache;
-mod claim;
 mod commands;
-mod disk;
-mod flight;
-mod found;
-mod give;
-mod index;
 mod key;
-mod lent;
 mod lock;
-mod prefix;
-mod shared;
-mod shown;
-mod snapshot;
-mod source;
-mod space;
+mod pages;
+mod quota;
+mod rows;
+mod state;
 mod stats;
-mod store;
-mod stored;
-mod table;
-mod value;
+mod tiers;
 
-pub use ask::{Answers, Peers};
 pub use cache::{Cache, Disk, Options};
-pub use claim::{Claim, Computed, Pending};
-pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
-pub use found::Found;
-pub use give::{Asked, Given};
+pub use commands::{BadBlock, CacheLocation, PrefixListing, VerifyReport, evict, list, verify};
 pub use key::{FileKey, PrefixKey, RowKey};
-pub use lent::{Lent, PART_BYTES_MAX};
-pub use prefix::{Look, Prefix};
-pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
+pub use pages::request::Request;
+pub use pages::{Done, Fetch, PAGE_BYTES, PageCache, PagedFile};
+pub use rows::claim::{Claim, Computed, Pending};
+pub use rows::found::Found;
+pub use rows::prefix::{Look, Prefix};
 pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};
-pub use store::{Elsewhere, Object, Part, Shared as SharedStore, Store};
+pub use tiers::peers::client::{PeerReplies, Peers};
+pub use tiers::peers::exports::peer_exports::{PART_BYTES_MAX, PeerExports};
+pub use tiers::peers::server::{PeerReply, PeerRequest};
+pub use tiers::store::{Elsewhere, Object, Part, SharedStore, Store};
 
-/// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
+/// Reads every row of a block from an untrusted source, for the fuzzer. Returns how many rows are right.
 ///
 /// # Errors
-/// Data, saying what is wrong.
+/// Data, with the reason.
 #[doc(hidden)]
 pub fn check_block(bytes: &[u8]) -> forebay_core::Result<u64> {
-    let rows = disk::open(bytes).and_then(|(head, layout)| commands::check(bytes, &head, &layout));
+    let rows = tiers::block::format::open(bytes).and_then(|(header, layout)| commands::check(bytes, &header, &layout));
     rows.map_err(|trouble| forebay_core::Error::data(format!("{trouble:?}")))
 }
 
-/// The version of what is kept. Blocks of another are left alone; keys of another are other keys.
+/// The version of the stored format. Blocks of another version are left alone; keys of another version differ.
 pub const FORMAT: u32 = 1;

@@ -1,4 +1,4 @@
-//! Locks that outlive a panic: what they guard is plain data, consistent between statements. And when waiting ends.
+//! Locks that survive a panic, because their data is plain and consistent between statements; and deadlines of waits.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until something is there, `until` at most; whoever puts it tells `changed`.
+/// Waits for a value until `until`. The thread that sets it notifies `changed`.
 pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, until: Instant) -> Option<T> {
     let mut there = lock(there);
     loop {
@@ -27,10 +27,10 @@ pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, un
     }
 }
 
-/// As long as anybody waits.
+/// The longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Returns when a wait of `limit` ends.
+/// Returns the end of a wait of `limit`.
 pub(crate) fn deadline(limit: Duration) -> Instant {
     Instant::now() + limit.min(WAIT_MAX)
 }

@@ -1,16 +1,16 @@
-//! What the cache says of itself. For people and for the policy of a job; never for a sample.
+//! Statistics of the cache, for people and for the policy of a job. They never change a sample.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::PrefixKey;
-use crate::index::Level;
+use crate::key::PrefixKey;
+use crate::tiers::Tier;
 
-/// A cache as it is now.
+/// The state of a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The memory that rows take, with what is needed to find them.
+    /// The memory of rows and of the index.
     pub memory: TierStats,
-    /// Of it, what finds rows on disk and rows that filters removed.
+    /// The part of it that the index of tiers and of filtered-out rows takes.
     pub index_bytes: u64,
     /// The folder on the local disk, if there is one.
     pub disk: Option<DiskStats>,
@@ -25,20 +25,21 @@ pub struct Stats {
 /// How full a tier is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierStats {
-    /// Bytes that are taken.
+    /// Bytes in use.
     pub bytes: u64,
-    /// The most that may be.
+    /// The most bytes.
     pub quota: u64,
 }
 
 /// The folder on the local disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    /// The bytes of all blocks, whoever wrote them.
+    /// The bytes of all blocks, of all processes.
     pub tier: TierStats,
-    /// Why nothing is written now: the disk is full, or the folder cannot be written to, or is gone. It is tried again after a while.
+    /// Why nothing is written now: the disk is full, or the folder cannot be written to, or is gone. Writing is tried
+    /// again after a pause.
     pub stopped: Option<String>,
-    /// Whether that while goes on: after it, the next block is a try.
+    /// Whether that pause goes on. After it, the next block is a trial.
     pub left_alone: bool,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,
@@ -49,17 +50,17 @@ pub struct DiskStats {
 /// The store that machines share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Its url.
+    /// Its URL.
     pub uri: String,
-    /// The bytes of all blocks, whoever wrote them, as far as this process counted: 0 until it writes.
+    /// The bytes of all blocks, of all processes, as far as this process counted: 0 until it writes.
     pub tier: TierStats,
-    /// Why it is not read now, if it is not: it is left alone for a while.
+    /// Why it is not read now, while reads pause.
     pub unread: Option<String>,
-    /// Why it is not written to now, if it is not.
+    /// Why it is not written to now, while writes pause.
     pub unwritten: Option<String>,
-    /// What it said to the last rows that it did not take, if it has taken none since. Once is no reason to leave it alone.
+    /// The error of the last write, if no write succeeded since. One failure does not pause writes.
     pub refused: Option<String>,
-    /// The quota is full, of what others use.
+    /// The quota is full of blocks that others use.
     pub full: bool,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,
@@ -67,12 +68,12 @@ pub struct StoreStats {
     pub other_blocks: u64,
 }
 
-/// A prefix: what is kept now, and what happened since the cache was opened.
+/// A prefix: what is kept of it now, and the events since the cache was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixStats {
-    /// What it is found by.
+    /// Its key.
     pub key: PrefixKey,
-    /// What it is, for people.
+    /// Its description, for messages.
     pub what: String,
     /// The rows of its source.
     pub rows: u64,
@@ -80,30 +81,30 @@ pub struct PrefixStats {
     pub memory_rows: u64,
     /// Bytes of these rows.
     pub memory_bytes: u64,
-    /// Rows on disk, as far as they were looked at.
+    /// Rows on disk, as far as this process knows.
     pub disk_rows: u64,
-    /// Rows that peers have, as far as they were looked at.
+    /// Rows at peers, as far as this process knows.
     pub peer_rows: u64,
-    /// Rows in the store, as far as they were looked at.
+    /// Rows in the store, as far as this process knows.
     pub store_rows: u64,
-    /// Rows that a filter removed, and are known to be.
-    pub without: u64,
-    /// What was asked for and what became of it.
+    /// Rows that are known to be removed by a filter.
+    pub filtered_out: u64,
+    /// The requested rows and what happened to them.
     pub counts: Counts,
 }
 
-/// Remote files that are read through the folder: what is kept now, and what happened since the cache was opened.
+/// Remote files that are read through the folder: what is kept of them now, and the events since the cache was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceStats {
-    /// What it is found by.
+    /// Its key.
     pub key: PrefixKey,
-    /// Where the files are, for people.
+    /// The place of the files, for messages.
     pub what: String,
-    /// Bytes of the files; 0 where that is not known.
+    /// Bytes of the files; 0 where this is not known.
     pub bytes: u64,
-    /// Pages of it on disk, as far as they were looked at.
+    /// Pages of it on disk, as far as this process knows.
     pub pages: u64,
-    /// What was asked for and what became of it.
+    /// The requested bytes and what happened to them.
     pub counts: SourceCounts,
 }
 
@@ -136,59 +137,59 @@ counters! {
     /// Rows that were found in the store.
     store_hits,
     /// Rows that were known to be removed by a filter.
-    without_hits,
-    /// Rows that somebody else was computing, and handed over.
+    filtered_out_hits,
+    /// Rows that another caller was computing, and handed over.
     shared,
-    /// Rows that were to be computed.
+    /// Rows that had to be computed.
     misses,
     /// Rows that were computed and not kept in memory: it was full.
     memory_refused,
-    /// Rows that made room for others in memory.
+    /// Rows that were evicted from memory.
     memory_evicted,
     /// Rows that were computed and not kept on disk: it was full, stopped or too slow.
     disk_refused,
-    /// Rows whose blocks on disk were removed, by us or by others.
+    /// Rows whose blocks on disk were deleted, by this process or by others.
     disk_evicted,
-    /// Rows that were computed and not kept in the store: it was full, left alone or too slow, or moving them took longer than
-    /// computing them.
+    /// Rows that were computed and not kept in the store: it was full, paused or too slow, or moving them took longer
+    /// than computing them.
     store_refused,
-    /// Rows whose blocks in the store were removed by others.
+    /// Rows whose blocks in the store were deleted by others.
     store_evicted,
-    /// Rows that peers or the store have and that were not read there: they came too late, or nobody was asked.
+    /// Rows that peers or the store have and that were not read there: they were late, or the tier was paused.
     late,
     /// Rows that peers or the store have and that were not read there, because computing them costs less.
     cheaper,
     /// Rows of blocks that were copied from the store to the disk.
     brought,
-    /// Rows of blocks that are not found: what finds rows had no memory left.
+    /// Rows of blocks that cannot be found, because the index had no memory left.
     unindexed,
-    /// Rows that were asked for in a block that could not be read.
+    /// Requested rows of a block that could not be read.
     unreadable,
-    /// Rows that could not be kept for what they were: internal errors.
+    /// Rows that could not be kept because of an internal error.
     unfit,
 }
 
 counters! {
     "the bytes of a source", SourceCounts, SourceCounters:
-    /// Bytes that were asked for.
+    /// Requested bytes.
     asked,
-    /// Of them, those that were read from disk.
+    /// The part of them that was read from disk.
     from_disk,
-    /// Bytes that came from the store: whole pages, where they are kept.
+    /// Bytes that were fetched from the store: whole pages, where they are kept.
     fetched,
-    /// Pages on disk that were not what was written, and were fetched again.
+    /// Pages on disk with a wrong sum, which were fetched again.
     corrupt,
     /// Pages that were fetched and not kept: the disk was full, stopped or too slow.
     not_kept,
 }
 
 impl Counters {
-    /// Counts rows that are found on a level.
-    pub(crate) fn hits(&self, level: Level) -> &AtomicU64 {
-        match level {
-            Level::Disk => &self.disk_hits,
-            Level::Peers => &self.peer_hits,
-            Level::Store => &self.store_hits,
+    /// Returns the counter of rows that are found in a tier.
+    pub(crate) fn hits(&self, tier: Tier) -> &AtomicU64 {
+        match tier {
+            Tier::Disk => &self.disk_hits,
+            Tier::Peers => &self.peer_hits,
+            Tier::Store => &self.store_hits,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_cache::{Cache, Disk, Kept, Options};
+use forebay_cache::{Cache, CacheLocation, Disk, Options};
 use forebay_core::{Error, Result};
 use forebay_worker::{MemoryBudget, StorePrices};
 
@@ -102,10 +102,10 @@ impl CachePlaces {
     ///
     /// # Errors
     /// Invalid when there are two, or none, or the url is none.
-    pub fn kept(&self) -> Result<Kept> {
+    pub fn kept(&self) -> Result<CacheLocation> {
         match (&self.folder, &self.store) {
-            (Some(folder), None) => Ok(Kept::Folder(folder.clone())),
-            (None, Some(url)) => Ok(Kept::Store(crate::shared_store::open(url)?)),
+            (Some(folder), None) => Ok(CacheLocation::Folder(folder.clone())),
+            (None, Some(url)) => Ok(CacheLocation::Store(crate::shared_store::open(url)?)),
             (Some(_), Some(_)) => Err(Error::invalid("a folder and a store are named").hint("name the one to look at")),
             (None, None) => Err(Error::invalid("no folder and no store is named")
                 .hint("name one: `forebay cache ls FOLDER`, or the url of a store; or set FOREBAY_CACHE")),

@@ -106,7 +106,7 @@ impl Worker {
         let watch: Arc<dyn Stopwatch> = Arc::new(SystemClock::default());
         let peers = PeerStore::new(membership.clone(), tls, watch.clone())?;
         cache.meet(Arc::new(peers), watch)?;
-        Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
+        Ok(cache.exports().map_or_else(String::new, |exports| exports.place()))
     }
 
     /// Returns a view of its state, for as long as it runs.

@@ -1,4 +1,4 @@
-//! The folder on disk: kept over restarts, shared by processes, broken, full, and left behind by those who died.
+//! The folder on disk: kept over restarts, shared by processes, damaged, full, and left by processes that were killed.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use forebay_cache::{Cache, Kept, Prefix, PrefixKey};
+use forebay_cache::{Cache, CacheLocation, Prefix, PrefixKey};
 
 const ROWS: u64 = 300;
 
@@ -16,8 +16,8 @@ fn prefix(cache: &Cache, n: u8) -> Arc<Prefix> {
     cache.prefix(prefix_key(n), &schema(), ROWS, "test of the folder")
 }
 
-fn kept(folder: &Path) -> Kept {
-    Kept::Folder(folder.to_owned())
+fn kept(folder: &Path) -> CacheLocation {
+    CacheLocation::Folder(folder.to_owned())
 }
 
 fn all() -> Vec<u64> {
@@ -82,7 +82,7 @@ fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
     }
     assert!(b.stats().prefixes[0].disk_rows > 0);
     assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "nobody took what is in use");
-    // Whoever ends leaves its blocks to those who want the room.
+    // A process that ends leaves its blocks to be evicted by others.
     drop((of_a, a));
     let of_a = folder.path().join(prefix_key(1).to_string());
     unlocked(|| {
@@ -278,7 +278,7 @@ fn what_the_dead_leave_is_removed_and_what_the_living_write_is_not() {
     }
     let held = std::fs::File::open(&living).expect("there");
     rustix::fs::flock(held.as_fd(), rustix::fs::FlockOperation::LockExclusive).expect("locked");
-    // What the living one writes is room that nobody else has.
+    // The bytes that the living process is writing are reserved.
     let cache = open(0, Some((folder.path(), 900)));
     assert_eq!([&dead, &living, &foreign].map(|path| path.exists()), [false, true, true]);
     ask(&prefix(&cache, 1), &all()[..2]);
@@ -314,7 +314,7 @@ fn the_command_line_sees_what_is_there() {
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
-        (one.key, &*one.what, one.rows, one.without),
+        (one.key, &*one.what, one.rows, one.filtered_out),
         (prefix_key(1), "test of the folder", ROWS - without, without)
     );
     let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");

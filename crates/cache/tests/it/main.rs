@@ -1,12 +1,12 @@
 //! The tests of crate `cache` from outside, in one binary, which is linked once.
 
-mod asked;
 mod common;
-mod flight;
 mod folder;
-mod given;
+mod in_flight;
 mod model;
+mod pages;
+mod peer_client;
+mod peer_server;
 mod peers;
 mod scan;
-mod source;
 mod store;

@@ -1,4 +1,4 @@
-//! Any sequence of questions, answers, crashes and damage: never a wrong row, and never more than the quotas.
+//! Any sequence of lookups, results, crashes and damage: never a wrong row, and never more than the quotas.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn half(prefix: &Arc<Prefix>, rows: &[u64], of: Option<u64>) {
     let wanted = |i: &u32| rows[*i as usize].is_multiple_of(of) && !is_without(rows[*i as usize]);
     let there: Vec<u32> = look.claim.rows().iter().copied().filter(wanted).collect();
     let columns = columns(&there.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
-    assert!(look.claim.fulfil(&Computed { rows: &there, columns: &columns, without: &[], nanos: 1 }).is_empty());
+    assert!(look.claim.fulfil(&Computed { rows: &there, columns: &columns, filtered_out: &[], nanos: 1 }).is_empty());
 }
 
 fn check_quotas(cache: &Cache, folder: &std::path::Path) {

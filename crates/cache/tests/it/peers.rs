@@ -1,5 +1,5 @@
-//! Peers: what one process shows of its disk or its memory, others read, before they ask a store or compute; whatever becomes of it
-//! meanwhile.
+//! Peers: rows that one process exports from its disk or its memory are read by others before they ask a store or compute,
+//! whatever happens to the rows meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ fn what_a_peer_has_in_memory_alone_is_not_computed_again() {
     assert_eq!(ask(&prefix, &backwards), [0; 0]);
     let (rows, without) = (kept().len() as u64, ROWS - kept().len() as u64);
     let counts = second.counts();
-    assert_eq!((counts.peer_hits, counts.without_hits, counts.misses), (rows, without, 0));
+    assert_eq!((counts.peer_hits, counts.filtered_out_hits, counts.misses), (rows, without, 0));
     let reads = second.others.reads.load(Relaxed);
     assert_eq!(ask(&prefix, &all()), [0; 0]);
     assert_eq!(second.others.reads.load(Relaxed), reads, "there is room for a copy");
@@ -146,18 +146,18 @@ fn what_a_peer_has_in_memory_alone_is_not_computed_again() {
 #[test]
 fn what_a_snapshot_has_is_a_block() {
     let first = Process::in_memory(1 << 20).filled();
-    let lent = first.cache.lent().expect("memory");
-    let blocks = lent.blocks(prefix_key(1));
-    let whole = |block: &Object| lent.read(&Part { name: block.name.clone(), range: 0..block.bytes }).expect("read");
+    let exports = first.cache.exports().expect("memory");
+    let blocks = exports.blocks(prefix_key(1));
+    let whole = |block: &Object| exports.read(&Part { name: block.name.clone(), range: 0..block.bytes }).expect("read");
     let rows = blocks.iter().map(|block| forebay_cache::check_block(&whole(block)).expect("a block"));
     assert_eq!(rows.sum::<u64>(), ROWS);
     for block in &blocks {
         let bytes = whole(block);
         for range in (0..block.bytes).step_by(37).map(|at| at..block.bytes.min(at + 61)) {
             let part = Part { name: block.name.clone(), range: range.clone() };
-            assert_eq!(lent.read(&part).expect("read"), bytes[range.start as usize..range.end as usize]);
+            assert_eq!(exports.read(&part).expect("read"), bytes[range.start as usize..range.end as usize]);
         }
-        let read = |range| lent.read(&Part { name: block.name.clone(), range }).map_err(|e| e.kind());
+        let read = |range| exports.read(&Part { name: block.name.clone(), range }).map_err(|e| e.kind());
         assert_eq!(read(block.bytes - 1..block.bytes + 1), Err(ErrorKind::Data));
         assert_eq!(read(0..PART_BYTES_MAX + 1), Err(ErrorKind::Invalid));
     }
@@ -244,9 +244,9 @@ fn copies_of_what_peers_have_make_room_for_what_nobody_has() {
 fn nothing_but_blocks_is_shown() {
     let folder = folder();
     let first = Process::new(0, Some(folder.path()), None).filled();
-    let lent = first.cache.lent().expect("a folder");
-    let block = &lent.blocks(prefix_key(1))[0];
-    let read = |name: &str, range| lent.read(&Part { name: name.to_owned(), range }).map_err(|e| e.kind());
+    let exports = first.cache.exports().expect("a folder");
+    let block = &exports.blocks(prefix_key(1))[0];
+    let read = |name: &str, range| exports.read(&Part { name: name.to_owned(), range }).map_err(|e| e.kind());
     assert_eq!(read(&block.name, 0..8).map(|bytes| bytes.len()), Ok(8));
     std::fs::write(folder.path().join("secret.arrow"), "secret").expect("written");
     let within =
@@ -257,14 +257,14 @@ fn nothing_but_blocks_is_shown() {
     }
     assert_eq!(read(&block.name, block.bytes - 1..block.bytes + 1), Err(ErrorKind::Data));
     assert_eq!(read(&block.name, 0..PART_BYTES_MAX + 1), Err(ErrorKind::Invalid));
-    assert!(lent.blocks(prefix_key(2)).is_empty());
-    assert!(Process::new(0, None, None).cache.lent().is_none());
+    assert!(exports.blocks(prefix_key(2)).is_empty());
+    assert!(Process::new(0, None, None).cache.exports().is_none());
 }
 
 #[test]
 fn processes_with_one_folder_say_the_same_place_and_others_do_not() {
     let folders = [folder(), folder()];
-    let place = |folder: &Path| open(0, Some((folder, 1 << 20))).lent().expect("a folder").place();
+    let place = |folder: &Path| open(0, Some((folder, 1 << 20))).exports().expect("a folder").place();
     let [one, same] = [0, 1].map(|_| place(folders[0].path()));
     assert!(one == same && !one.is_empty());
     assert_ne!(one, place(folders[1].path()));

@@ -1,4 +1,4 @@
-//! Epochs over more than fits: what fits is hit, whatever the order, and prefixes share by what they are worth.
+//! Epochs over more rows than fit: the rows that fit are hits in any order, and prefixes share the room by their value.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn epoch(prefix: &Arc<Prefix>, rows: u64, morsel: usize, order: u64, nanos: u64)
         let column = wide_rows(&claimed.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
         found.add(&claimed, std::slice::from_ref(&column)).expect("of the schema");
         let nanos = nanos * claimed.len() as u64;
-        look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], without: &[], nanos });
+        look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], filtered_out: &[], nanos });
         assert_eq!(found.columns(&memory).expect("columns")[0].as_ref(), wide_rows(rows).as_ref());
     }
     hits
@@ -116,7 +116,7 @@ fn rows_of_files_that_changed_make_room_for_those_that_are_there() {
             hits += look.found.rows().len() as u64;
             let claimed = look.claim.rows().to_vec();
             let column = wide_rows(&claimed.iter().map(|&i| wanted[i as usize]).collect::<Vec<_>>());
-            look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], without: &[], nanos: 1000 });
+            look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], filtered_out: &[], nanos: 1000 });
         }
     }
     assert!(hits > 60, "{hits}");

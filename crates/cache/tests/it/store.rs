@@ -1,4 +1,4 @@
-//! The store that machines share: found by others, broken, away, full, read-only, and changed under those who read it.
+//! The store that machines share: its blocks are found by others; it is damaged, away, full, read-only, or changed while it is read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::pail::{Fault, Hand, Pail};
 use crate::common::*;
-use forebay_cache::{Cache, Counts, Disk, Kept, Options, Prefix, SharedStore, StoreStats};
+use forebay_cache::{Cache, CacheLocation, Counts, Disk, Options, Prefix, SharedStore, StoreStats};
 
 const ROWS: u64 = 300;
 /// Longer than any pause, and than a prefix is left unlooked at.
@@ -76,7 +76,7 @@ fn another_machine_computes_nothing_of_what_is_there() {
     let backwards: Vec<u64> = all().into_iter().rev().collect();
     assert_eq!(ask(&second.prefix(1), &backwards), [0; 0]);
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
-    assert_eq!((second.counts().store_hits, second.counts().without_hits), (ROWS - without, without));
+    assert_eq!((second.counts().store_hits, second.counts().filtered_out_hits), (ROWS - without, without));
     assert_eq!(ask(&second.prefix(2), &[1, 2]), [1, 2], "another prefix");
 
     let with_memory = Process::new(&pail, 1 << 20, None, 1 << 30);
@@ -355,7 +355,7 @@ fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
     assert!(pail.blocks().iter().map(|(_, bytes)| bytes).sum::<u64>() <= quota);
     drop((prefix, second));
 
-    // A day later nobody uses it.
+    // A day later no process uses it.
     pail.pass(Duration::from_secs(86_400));
     let third = process();
     let prefix = third.prefix(2);
@@ -391,12 +391,12 @@ fn blocks_of_another_version_are_left_alone() {
 #[test]
 fn the_command_line_sees_what_is_there() {
     let pail = stored();
-    let kept = Kept::Store(pail.clone());
+    let kept = CacheLocation::Store(pail.clone());
     let listed = forebay_cache::list(&kept).expect("listed");
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
-        (one.key, &*one.what, one.rows, one.without),
+        (one.key, &*one.what, one.rows, one.filtered_out),
         (prefix_key(1), "test of the store", ROWS - without, without)
     );
     assert_eq!((one.in_use, one.bytes), (Some(false), pail.blocks().iter().map(|(_, bytes)| bytes).sum()));

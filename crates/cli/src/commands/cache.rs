@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_cache::{Cache, Kept, Listed, PrefixKey};
+use forebay_cache::{Cache, CacheLocation, PrefixKey, PrefixListing};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_server::CacheConfig;
 use serde::Serialize;
@@ -164,8 +164,8 @@ fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
 fn list(of: &KeptIn) -> Result<()> {
     let kept = of.place.kept()?;
     let listed = forebay_cache::list(&kept)?;
-    let rows = |p: &Listed| if p.is_source { "-".to_owned() } else { p.rows.to_string() };
-    let prefix = |p: &Listed| [short(p.key), rows(p), output::bytes(p.bytes), used(p).to_owned(), what(p)];
+    let rows = |p: &PrefixListing| if p.is_source { "-".to_owned() } else { p.rows.to_string() };
+    let prefix = |p: &PrefixListing| [short(p.key), rows(p), output::bytes(p.bytes), used(p).to_owned(), what(p)];
     if of.json {
         return output::json(&listed.iter().map(row).collect::<Vec<_>>());
     }
@@ -176,13 +176,13 @@ fn list(of: &KeptIn) -> Result<()> {
     output::table(["PREFIX", "ROWS", "SIZE", "IN USE", "WHAT"], &listed.iter().map(prefix).collect::<Vec<_>>())
 }
 
-fn row(of: &Listed) -> Prefix<'_> {
+fn row(of: &PrefixListing) -> Prefix<'_> {
     Prefix {
         kind: if of.is_source { "source" } else { "rows" },
         prefix: of.key.to_string(),
         what: &of.what,
         rows: of.rows,
-        filtered: of.without,
+        filtered: of.filtered_out,
         pages: of.pages,
         bytes: of.bytes,
         blocks: of.blocks,
@@ -196,7 +196,7 @@ fn short(key: PrefixKey) -> String {
     key.to_string().chars().take(DIGITS).collect()
 }
 
-fn used(of: &Listed) -> &'static str {
+fn used(of: &PrefixListing) -> &'static str {
     match of.in_use {
         Some(true) => "yes",
         Some(false) => "no",
@@ -205,7 +205,7 @@ fn used(of: &Listed) -> &'static str {
 }
 
 /// What it is, and what of it cannot be used.
-fn what(of: &Listed) -> String {
+fn what(of: &PrefixListing) -> String {
     let blocks = |n: u64, which: &str| (n > 0).then(|| format!("{n} {which}"));
     let not_used = [blocks(of.others, "of another version"), blocks(of.unreadable, "unreadable")];
     let not_used: Vec<_> = not_used.into_iter().flatten().collect();
@@ -224,7 +224,7 @@ fn stats(of: &KeptIn) -> Result<()> {
         sum.pages += listed.pages;
         sum.in_use += usize::from(listed.in_use == Some(true));
         sum.rows += listed.rows;
-        sum.filtered += listed.without;
+        sum.filtered += listed.filtered_out;
         sum.bytes += listed.bytes;
         sum.blocks += listed.blocks;
         sum.unreadable_blocks += listed.unreadable;
@@ -289,7 +289,7 @@ fn evict(of: &Evict) -> Result<()> {
 }
 
 /// Returns the only key that begins with some digits.
-fn find(keys: &[PrefixKey], digits: &str, kept: &Kept) -> Result<PrefixKey> {
+fn find(keys: &[PrefixKey], digits: &str, kept: &CacheLocation) -> Result<PrefixKey> {
     let mut found = keys.iter().filter(|key| !digits.is_empty() && key.to_string().starts_with(digits));
     match (found.next(), found.next()) {
         (Some(key), None) => Ok(*key),
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_prefix_is_found_by_its_first_digits_and_never_guessed() {
         let keys = [PrefixKey([0x11; 32]), PrefixKey([0x12; 32])];
-        let find = |digits: &str| find(&keys, digits, &Kept::Folder("kept".into()));
+        let find = |digits: &str| find(&keys, digits, &CacheLocation::Folder("kept".into()));
         assert_eq!(find("12"), Ok(keys[1]));
         assert_eq!(find(&keys[0].to_string()), Ok(keys[0]));
         assert!(find("1").expect_err("two").message().contains("several"));

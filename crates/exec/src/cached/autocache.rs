@@ -224,7 +224,7 @@ impl AutoCache {
             let known = stats.prefixes.iter().find(|known| known.key == prefix.key());
             let kept = known.map_or(0, |known| {
                 let elsewhere = known.peer_rows.max(known.store_rows);
-                known.memory_rows.max(known.disk_rows).max(elsewhere) + known.without
+                known.memory_rows.max(known.disk_rows).max(elsewhere) + known.filtered_out
             });
             places.push(caching::Place {
                 name: name.clone(),
@@ -272,7 +272,7 @@ impl AutoCache {
         };
         let present: Vec<u32> = (0..rows.len() as u32).filter(is_there).collect();
         let Look { claim, .. } = kept.look(&keys, &self.memory);
-        let computed = Computed { rows: &present, columns: chunk.columns(), without: &[], nanos: 0 };
+        let computed = Computed { rows: &present, columns: chunk.columns(), filtered_out: &[], nanos: 0 };
         let (_, written) = self.timed(|| claim.fulfil(&computed));
         let (found, nanos) = self.timed(|| {
             let keys = sample.rows.keys(&rows);

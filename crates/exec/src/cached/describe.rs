@@ -11,8 +11,9 @@ impl Prefix {
     pub(crate) fn describe(&self, context: &CacheContext) -> Value {
         let stats = context.cache.stats();
         let Some(own) = stats.prefixes.iter().find(|prefix| prefix.key == self.key()) else { return Value::Null };
-        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, peer_rows, store_rows, without, counts, .. } =
-            own;
+        let PrefixStats {
+            rows, memory_rows, memory_bytes, disk_rows, peer_rows, store_rows, filtered_out, counts, ..
+        } = own;
         json!({
             "all": rows,
             "in_memory": memory_rows,
@@ -20,12 +21,12 @@ impl Prefix {
             "on_disk": disk_rows,
             "at_peers": peer_rows,
             "in_store": store_rows,
-            "filtered": without,
+            "filtered": filtered_out,
             "found_in_memory": counts.memory_hits,
             "found_on_disk": counts.disk_hits,
             "found_at_peers": counts.peer_hits,
             "found_in_store": counts.store_hits,
-            "found_filtered": counts.without_hits,
+            "found_filtered": counts.filtered_out_hits,
             "shared": counts.shared,
             "computed": counts.misses,
             "computed_cheaper": counts.cheaper,

@@ -5,20 +5,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_cache::{Cache, FileKey, Source as PagedFiles, SourceFile, SourceStats};
+use forebay_cache::{Cache, FileKey, PageCache, PagedFile, SourceStats};
 use forebay_io::{Arriving, Fetch, NearFile, ReadThrough, RemoteFile, is_remote};
 use forebay_plan::Source;
 use serde_json::{Value, json};
 
 /// The remote files of a source, read through the page cache. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct PageCachedSource(Arc<PagedFiles>);
+pub struct PageCachedSource(Arc<PageCache>);
 
 impl PageCachedSource {
     /// Opens the remote files of a source; `bytes` is their total size, or 0 where it is not known. `None` where the
     /// source has no remote file, or the cache keeps no pages.
     pub fn open(source: &Source, bytes: u64, cache: &Cache) -> Option<Self> {
-        cache.source(&folder(source)?, bytes).map(Self)
+        cache.page_cache(&folder(source)?, bytes).map(Self)
     }
 
     /// Returns how many bytes came from where since this process opened the source.
@@ -50,7 +50,7 @@ impl ReadThrough for PageCachedSource {
 }
 
 #[derive(Debug)]
-struct File(SourceFile);
+struct File(PagedFile);
 
 impl NearFile for File {
     fn request(&self, range: Range<u64>) -> Arriving {

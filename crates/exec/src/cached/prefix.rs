@@ -199,8 +199,7 @@ impl Prefix {
             let nanos = cache.watch.nanos() - began;
             let ComputedRows { rows, columns, filtered_out } = &computed;
             computed_here += (rows.len() + filtered_out.len()) as u64;
-            let pending =
-                self.timed(scratch, || claim.fulfil(&Computed { rows, columns, without: filtered_out, nanos }));
+            let pending = self.timed(scratch, || claim.fulfil(&Computed { rows, columns, filtered_out, nanos }));
             if !rows.is_empty() {
                 found.add(rows, columns)?;
             }

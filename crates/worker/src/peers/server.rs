@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_cache::{Asked, Cache, FileKey, Given, Lent, Part, PrefixKey, RowKey};
+use forebay_cache::{Cache, FileKey, Part, PeerExports, PeerReply, PeerRequest, PrefixKey, RowKey};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, ROWS_MAX, send_column, to_json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -19,16 +19,16 @@ const BLOCKS_MAX: usize = 50_000;
 
 /// See the module's documentation.
 pub(crate) struct BlockServer {
-    exports: Option<Lent>,
+    exports: Option<PeerExports>,
     membership: Arc<Membership>,
 }
 
 impl BlockServer {
     pub(crate) fn new(cache: Option<&Arc<Cache>>, membership: Arc<Membership>) -> Self {
-        Self { exports: cache.and_then(|cache| cache.lent()), membership }
+        Self { exports: cache.and_then(|cache| cache.exports()), membership }
     }
 
-    fn exports(&self, key: &JobKey) -> Result<Lent> {
+    fn exports(&self, key: &JobKey) -> Result<PeerExports> {
         if !self.membership.admits(key) {
             let message = "cached rows are served to workers of the same service only";
             return Err(Error::new(ErrorKind::PermissionDenied, message));
@@ -96,9 +96,9 @@ impl BlockServer {
         }
         rows.truncate(ROWS_MAX);
         let (rank, limit) = (request.rank, Duration::from_millis(request.wait_ms));
-        let given =
-            tokio::task::spawn_blocking(move || exports.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
-        let Given { blocks, waited } = given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))??;
+        let reply =
+            tokio::task::spawn_blocking(move || exports.rows(&PeerRequest { prefix, rows: &rows, rank }, limit)).await;
+        let PeerReply { blocks, waited } = reply.map_err(|e| Error::internal(format!("giving rows ended: {e}")))??;
         for block in blocks {
             send_part(to, &block).await?;
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Answers, Asked, Object, Part, Peers as AskPeers, RowKey, Store};
+use forebay_cache::{Object, Part, PeerReplies, PeerRequest, Peers as AskPeers, RowKey, Store};
 use forebay_core::rng::mix64;
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 use forebay_proto::{Block, BlockPart, ClientTls, JobKey, Request};
@@ -139,25 +139,25 @@ impl Store for PeerStore {
 }
 
 impl AskPeers for PeerStore {
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers {
+    fn rows(&self, request: &PeerRequest<'_>, limit: Duration) -> PeerReplies {
         let (peers, key) = self.members();
         let of_file = |rows: &[RowKey]| {
             let file = format!("{:032x}", u128::from_be_bytes(rows[0].file.0));
             (file, rows.iter().map(|row| row.row).collect())
         };
-        let rows = asked.rows.chunk_by(|a, b| a.file == b.file).map(of_file).collect();
-        let (prefix, rank, wait_ms) = (asked.prefix.to_string(), asked.rank, limit.as_millis() as u64);
-        let request = Request::Rows { prefix, rows, rank, wait_ms, key };
+        let rows = request.rows.chunk_by(|a, b| a.file == b.file).map(of_file).collect();
+        let (prefix, rank, wait_ms) = (request.prefix.to_string(), request.rank, limit.as_millis() as u64);
+        let question = Request::Rows { prefix, rows, rank, wait_ms, key };
         let ask = async |address: String| {
             let began = self.watch.nanos();
-            let given = peers.get(&address)?.rows(&request, limit).await?;
+            let reply = peers.get(&address)?.rows(&question, limit).await?;
             let nanos = self.watch.nanos().saturating_sub(began);
-            Some((given.blocks, nanos.saturating_sub(given.waited)))
+            Some((reply.blocks, nanos.saturating_sub(reply.waited)))
         };
-        let chosen = choose_peers(peers.keys().cloned().collect(), asked.rows);
+        let chosen = choose_peers(peers.keys().cloned().collect(), request.rows);
         let answered = self.runtime.block_on(join_all(chosen.into_iter().map(ask)));
         let (blocks, nanos): (Vec<_>, Vec<u64>) = answered.into_iter().flatten().unzip();
-        Answers { blocks: blocks.concat(), nanos: nanos.into_iter().max() }
+        PeerReplies { blocks: blocks.concat(), nanos: nanos.into_iter().max() }
     }
 }
 

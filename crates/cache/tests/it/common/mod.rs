@@ -101,8 +101,9 @@ pub(crate) fn ask(prefix: &Arc<Prefix>, rows: &[u64]) -> Vec<u64> {
         let (without, there): (Vec<u32>, Vec<u32>) = claimed.into_iter().partition(|&i| is_without(rows[i as usize]));
         let columns = columns(&there.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
         found.add(&there, &columns).expect("of the schema");
-        found.add_without(&without);
-        let given = Computed { rows: &there, columns: &columns, without: &without, nanos: 1000 * there.len() as u64 };
+        found.add_filtered_out(&without);
+        let given =
+            Computed { rows: &there, columns: &columns, filtered_out: &without, nanos: 1000 * there.len() as u64 };
         let pending = look.claim.fulfil(&given);
         if pending.is_empty() {
             break;
@@ -117,7 +118,7 @@ pub(crate) fn ask(prefix: &Arc<Prefix>, rows: &[u64]) -> Vec<u64> {
 /// Checks an answer that has every row.
 pub(crate) fn check(found: &mut forebay_cache::Found, rows: &[u64], memory: &Memory) {
     let (without, there): (Vec<u32>, Vec<u32>) = (0..rows.len() as u32).partition(|&i| is_without(rows[i as usize]));
-    assert_eq!(found.without(), without);
+    assert_eq!(found.filtered_out(), without);
     assert_eq!(found.rows(), there);
     let expected = columns(&there.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
     assert!(same(&found.columns(memory).expect("columns"), &expected), "wrong rows");

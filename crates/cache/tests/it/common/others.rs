@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_cache::{
-    Answers, Asked, Cache, Counts, Disk, Lent, Object, Options, Part, Peers, Prefix, SharedStore, Store,
+    Cache, Counts, Disk, Object, Options, Part, PeerExports, PeerReplies, PeerRequest, Peers, Prefix, SharedStore,
+    Store,
 };
 use forebay_core::{Error, ErrorKind, Result};
 
@@ -21,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(3);
 /// What other processes show, without the network between them.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    pub(crate) lent: Mutex<Vec<Lent>>,
+    pub(crate) exports: Mutex<Vec<PeerExports>>,
     pub(crate) is_away: AtomicBool,
     /// Bytes of each answer are others.
     pub(crate) damages: AtomicBool,
@@ -38,8 +39,8 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) fn are(&self) -> Vec<Lent> {
-        if self.is_away.load(Relaxed) { Vec::new() } else { self.lent.lock().expect("not poisoned").clone() }
+    pub(crate) fn are(&self) -> Vec<PeerExports> {
+        if self.is_away.load(Relaxed) { Vec::new() } else { self.exports.lock().expect("not poisoned").clone() }
     }
 }
 
@@ -54,13 +55,14 @@ impl Store for Others {
         }
         let prefix = below.rsplit('/').next().and_then(|prefix| forebay_cache::PrefixKey::parse(prefix).ok());
         let prefix = prefix.expect("peers are asked for a prefix");
-        Ok(self.are().iter().flat_map(|lent| lent.blocks(prefix)).collect())
+        Ok(self.are().iter().flat_map(|exports| exports.blocks(prefix)).collect())
     }
 
     fn read(&self, parts: &[Part], _: Duration) -> Vec<Result<Bytes>> {
         self.reads.fetch_add(1, Relaxed);
         let gone = || Err(Error::new(ErrorKind::NotFound, "nobody has it"));
-        let read = |part: &Part| self.are().iter().map(|lent| lent.read(part)).find(Result::is_ok).unwrap_or_else(gone);
+        let read =
+            |part: &Part| self.are().iter().map(|exports| exports.read(part)).find(Result::is_ok).unwrap_or_else(gone);
         let damaged = |bytes: Bytes| {
             let mut bytes = bytes.to_vec();
             bytes.iter_mut().step_by(50).for_each(|byte| *byte ^= 1);
@@ -88,14 +90,15 @@ impl Store for Others {
 }
 
 impl Peers for Others {
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers {
+    fn rows(&self, request: &PeerRequest<'_>, limit: Duration) -> PeerReplies {
         if !self.gives.load(Relaxed) {
-            return Answers::default();
+            return PeerReplies::default();
         }
         self.asked.fetch_add(1, Relaxed);
         let gate = self.gate.lock().expect("not poisoned").take();
         gate.into_iter().for_each(|gate| _ = gate.wait());
-        let given = self.are().into_iter().flat_map(|lent| lent.give(asked, limit).unwrap_or_default().blocks);
+        let replies =
+            self.are().into_iter().flat_map(|exports| exports.rows(request, limit).unwrap_or_default().blocks);
         let damages = self.damages.load(Relaxed);
         let damaged = |bytes: Bytes| {
             let mut bytes = bytes.to_vec();
@@ -103,9 +106,9 @@ impl Peers for Others {
             bytes[at] ^= 1;
             bytes.into()
         };
-        let blocks = given.map(|bytes| if damages { damaged(bytes) } else { bytes }).collect();
+        let blocks = replies.map(|bytes| if damages { damaged(bytes) } else { bytes }).collect();
         let nanos = (!self.is_deaf.load(Relaxed)).then(|| self.takes.load(Relaxed));
-        Answers { blocks, nanos }
+        PeerReplies { blocks, nanos }
     }
 }
 
@@ -128,7 +131,7 @@ impl Process {
     }
 
     pub(crate) fn meets(self, other: &Self) -> Self {
-        self.others.lent.lock().expect("not poisoned").extend(other.cache.lent());
+        self.others.exports.lock().expect("not poisoned").extend(other.cache.exports());
         self
     }
 

@@ -1,0 +1,21 @@
+//! Rows of prefixes: looking them up, claiming those that are missing, and keeping those that were computed.
+//!
+//! | module | |
+//! |---|---|
+//! | `prefix` | a lookup: the rows that are there, those that the caller computes, those that others compute |
+//! | `claim` | rows that a caller computes, and its wait for rows that others compute |
+//! | `in_flight` | rows that are being computed, and that others wait for (single flight) |
+//! | `found` | the rows of one lookup, until their columns are copied together |
+//! | `index` | where each row of a prefix is |
+//! | `table` | rows as plain buffers |
+//! | `admit` | which computed rows are kept in memory, and which are sent to the tiers below |
+//! | `tier_read` | reads the rows of one lookup from a tier below memory |
+
+pub(crate) mod admit;
+pub(crate) mod claim;
+pub(crate) mod found;
+pub(crate) mod in_flight;
+pub(crate) mod index;
+pub(crate) mod prefix;
+pub(crate) mod table;
+pub(crate) mod tier_read;

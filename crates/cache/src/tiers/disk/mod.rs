@@ -1,0 +1,17 @@
+//! The local disk: blocks in a folder, written by one thread, read row by row.
+//!
+//! | module | |
+//! |---|---|
+//! | `folder` | the folder, its locks, and how a block appears in it whole or not at all |
+//! | `tier` | the accounts of the folder: which blocks there are, and which are evicted |
+//! | `mount_guard` | whether the folder is still on the disk where it was opened |
+//! | `backoff` | when a disk that failed is tried again |
+//!
+//! Invariants: a block is published whole and never changed. No job waits for a write, and none fails because of the
+//! disk: a disk that is full, read-only or gone is not written to for a while, and
+//! [`DiskTier::stopped`](tier::DiskTier::stopped) says why.
+
+mod backoff;
+pub(crate) mod folder;
+mod mount_guard;
+pub(crate) mod tier;

@@ -1,0 +1,11 @@
+//! The rows of this process that peers may list and read.
+//!
+//! | module | |
+//! |---|---|
+//! | `peer_exports` | lists and reads: blocks on the disk, and snapshots of rows in memory |
+//! | `export_index` | which rows in memory are in which snapshot |
+//! | `snapshot` | rows in memory, with the bytes that a block of them has |
+
+pub(crate) mod export_index;
+pub(crate) mod peer_exports;
+pub(crate) mod snapshot;

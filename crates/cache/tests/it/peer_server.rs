@@ -1,0 +1,76 @@
+//! An answer to a peer has a bound, and so has the memory that it takes: a test that counts all memory of its process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::common::*;
+use arrow_array::{ArrayRef, LargeBinaryArray};
+use forebay_cache::{Cache, Computed, PeerRequest, check_block};
+use forebay_data::{Field, Kind, Memory, Schema};
+
+/// The system's allocator, which counts what is held.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: all is passed on to the system's allocator unchanged, and counting neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
+        LARGEST.fetch_max(held, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROWS: u64 = 100;
+const ROW_BYTES: usize = 1 << 20;
+/// Rows of one answer, read, copied, and as a block.
+const BYTES_MAX: usize = 40 << 20;
+
+/// A cache with all rows.
+fn filled(memory: u64, folder: Option<&std::path::Path>) -> Arc<Cache> {
+    let cache = open(memory, folder.map(|folder| (folder, 1 << 30)));
+    let schema = Arc::new(Schema::new(vec![Field::new("bytes", Kind::Bytes)]).expect("a schema"));
+    let prefix = cache.prefix(prefix_key(1), &schema, ROWS, "large rows");
+    for rows in (0..ROWS).collect::<Vec<_>>().chunks(10) {
+        let keys: Vec<_> = rows.iter().map(|&row| key(row)).collect();
+        let large: ArrayRef =
+            Arc::new(LargeBinaryArray::from_iter_values(rows.iter().map(|&row| vec![row as u8; ROW_BYTES])));
+        let there: Vec<u32> = (0..rows.len() as u32).collect();
+        let computed =
+            Computed { rows: &there, columns: std::slice::from_ref(&large), filtered_out: &[], nanos: 1 << 40 };
+        prefix.look(&keys, &Memory::default()).claim.fulfil(&computed);
+        assert!(cache.flush(LIMIT));
+    }
+    cache
+}
+
+#[test]
+fn no_more_is_read_or_copied_for_an_answer_than_it_has_room_for() {
+    let folder = folder();
+    let keys: Vec<_> = (0..ROWS).map(key).collect();
+    for cache in [filled(1 << 30, None), filled(0, Some(folder.path()))] {
+        let exports = cache.exports().expect("it keeps rows");
+        let before = HELD.load(Relaxed);
+        LARGEST.store(before, Relaxed);
+        let request = PeerRequest { prefix: prefix_key(1), rows: &keys, rank: 0 };
+        let blocks = exports.rows(&request, Duration::ZERO).expect("a block").blocks;
+        let taken = LARGEST.load(Relaxed) - before;
+        let rows: u64 = blocks.iter().map(|block| check_block(block).expect("right")).sum();
+        assert!(taken < BYTES_MAX, "{} MiB for an answer of 8", taken >> 20);
+        assert_eq!(rows, (8 << 20) / ROW_BYTES as u64);
+    }
+}
