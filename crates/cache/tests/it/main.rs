@@ -6,7 +6,6 @@ mod in_flight;
 mod model;
 mod pages;
 mod peer_client;
-mod peer_server;
 mod peers;
 mod scan;
 mod store;

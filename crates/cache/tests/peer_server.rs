@@ -1,12 +1,16 @@
-//! An answer to a peer has a bound, and so has the memory that it takes: a test that counts all memory of its process.
+//! An answer to a peer has a bound, and so has the memory that it takes: a test that counts all memory of its process,
+//! so it has a process of its own.
+
+#[path = "it/common/mod.rs"]
+mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::common::*;
 use arrow_array::{ArrayRef, LargeBinaryArray};
+use common::*;
 use forebay_cache::{Cache, Computed, PeerRequest, check_block};
 use forebay_data::{Field, Kind, Memory, Schema};
 
