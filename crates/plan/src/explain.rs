@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use forebay_core::ConsumerIndex;
 
-use crate::bucket::PadTo;
-use crate::epoch::EpochPlan;
-use crate::op::{Direction, Interpolation, Op};
-use crate::stages::{Stages, TailStep, Work};
-use crate::text::Packing;
+use crate::epoch::epoch_plan::EpochPlan;
+use crate::ops::arguments::{Direction, Interpolation};
+use crate::ops::bucket::PadTo;
+use crate::ops::op::Op;
+use crate::ops::text::Packing;
+use crate::physical::stages::{Stages, TailStep, Work};
 
 /// Of the columns that are not read, no more are named.
 const COLUMNS_SHOWN: usize = 8;

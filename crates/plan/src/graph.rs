@@ -9,7 +9,7 @@ use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
 use crate::on_error::OnError;
-use crate::op::{Class, Op};
+use crate::ops::op::{Class, Op};
 use crate::reorder::{self, Chosen, Reorder, RunOrder};
 use crate::source::Source;
 

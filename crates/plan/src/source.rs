@@ -9,7 +9,7 @@ use forebay_core::Error;
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Expr;
+use crate::ops::expr::Expr;
 
 /// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

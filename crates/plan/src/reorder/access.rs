@@ -6,9 +6,9 @@
 
 use forebay_data::{Kind, Schema};
 
-use crate::expr::{Binary, Expr, cast_may_fail};
 use crate::graph::Node;
-use crate::op::Op;
+use crate::ops::expr::{Binary, Expr, cast_may_fail};
+use crate::ops::op::Op;
 
 /// What an op does to a row, as far as its place among other ops is concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -10,8 +10,8 @@ use forebay_core::Result;
 use forebay_data::Schema;
 
 use super::Access;
-use crate::op::Op;
-use crate::stages::{Stages, Step, Work};
+use crate::ops::op::Op;
+use crate::physical::stages::{Stages, Step, Work};
 
 impl Stages {
     /// Returns the output columns of a split that may have other bits than in the order as written; none where the

@@ -10,9 +10,10 @@
 use forebay_data::{Field, Kind, Schema};
 
 use super::legal::{Item, Segment};
-use crate::cut::may_run_at_reader;
-use crate::expr::Expr;
-use crate::op::{Direction, Op};
+use crate::ops::arguments::Direction;
+use crate::ops::expr::Expr;
+use crate::ops::op::Op;
+use crate::physical::boundary::may_run_at_reader;
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);

@@ -14,7 +14,8 @@ use forebay_data::{Kind, Schema};
 use super::Reorder;
 use super::access::Access;
 use crate::graph::{Graph, Node};
-use crate::op::{Direction, Op};
+use crate::ops::arguments::Direction;
+use crate::ops::op::Op;
 
 /// The most ops that are ordered together. A longer run is cut; its parts stay in order.
 pub(super) const OPS_MAX: usize = 24;

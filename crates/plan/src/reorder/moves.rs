@@ -2,7 +2,7 @@
 
 use super::{Move, Reorder, RunOrder};
 use crate::graph::{Graph, Node};
-use crate::op::{Class, Op};
+use crate::ops::op::{Class, Op};
 
 /// Returns the fewest moves that explain an order: of all ops but a longest run that is still in the order as written.
 /// `exact` says whether an op may run before an earlier one without changing a byte.

@@ -2,7 +2,7 @@ use forebay_data::{DType, Field, Kind};
 
 use super::choose::Free;
 use super::*;
-use crate::op::{ImageMode, Layout};
+use crate::ops::arguments::{ImageMode, Layout};
 use crate::source::{BlobId, Source};
 use crate::{Binary, Expr, Function, Node, OnError, Op, Site, Stages, Work, explain};
 

@@ -1,0 +1,381 @@
+//! What `cache()` keeps: the row ops before it, as the first works of a split, and the name of what they make. And the places
+//! that `autocache()` may keep: each as if `cache()` were written there.
+//!
+//! The name is that of a computation on one row of a source, wherever that row is: which files there are, in which order
+//! their rows come and what follows the cache are no part of it, so all pipelines that begin alike share what is kept.
+//!
+//! Invariants: what is kept of a row depends on that row, on the ops and, where random ones were frozen, on the seed; two
+//! prefixes that may give different bytes have different names, and one that another version of Forebay computed
+//! is none of ours.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result, VERSION};
+use forebay_data::Schema;
+use serde::Serialize;
+
+use crate::graph::{Graph, Node};
+use crate::ops::op::{Class, Op};
+use crate::physical::stages::{Stages, Work};
+use crate::source::Source;
+
+/// The part of a split whose output is kept.
+#[derive(Debug, Clone)]
+pub struct Cached {
+    /// How many of the split's works it is: the first ones.
+    pub works: usize,
+    /// Whether random ops in it draw once and for all, as in epoch 0.
+    pub freeze: bool,
+    /// The columns that are kept.
+    pub schema: Arc<Schema>,
+}
+
+/// A place that `autocache()` may keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// How many row ops come before it.
+    pub steps: usize,
+    /// What is kept there, for people.
+    pub name: String,
+}
+
+/// What the name of a prefix is the hash of.
+#[derive(Serialize)]
+struct Canonical<'a> {
+    forebay: &'a str,
+    source: Source,
+    /// Each op; for a random one, also the number of its stream.
+    ops: Vec<(Op, Option<u64>)>,
+}
+
+impl Stages {
+    /// Returns the works whose output is kept; none without `cache()`.
+    pub fn prefix(&self) -> &[Work] {
+        self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.works])
+    }
+
+    /// Returns the same pipeline with a place kept, as if `cache()` were written there.
+    ///
+    /// # Errors
+    /// Internal when the graph is not what it was checked to be.
+    pub fn keeping(&self, candidate: &Candidate) -> Result<Self> {
+        let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
+        let mut steps = 0;
+        let is_before = |work: &&Work| {
+            steps += work.steps().len();
+            steps <= candidate.steps
+        };
+        let works = stages.split.iter().take_while(is_before).count();
+        let last = stages.split[..works].last().and_then(|work| work.steps().last());
+        let schema = match last {
+            Some(step) => step.schema.clone(),
+            None => Arc::new(stages.source.schema()?),
+        };
+        stages.cached = Some(Cached { works, freeze: false, schema });
+        Ok(stages)
+    }
+
+    /// Returns what the name of the prefix is the hash of: the source's kind, the ops before `cache()` with their
+    /// arguments, and this version; where [`Stages::frozen`] is not empty, the seed belongs to it, too. `None` without
+    /// `cache()`.
+    pub fn prefix_graph(&self) -> Option<Vec<u8>> {
+        self.cached.as_ref()?;
+        let mut steps: Vec<_> = self.prefix().iter().flat_map(Work::steps).collect();
+        if self.run_order.is_exact() {
+            // Another order of the same bytes is no other prefix.
+            steps.sort_by_key(|step| step.place);
+        }
+        let canonical = Canonical {
+            forebay: VERSION,
+            source: self.source.without_paths().named(),
+            ops: steps.iter().map(|s| (s.node.op.named(), s.node.op.is_random().then_some(s.random))).collect(),
+        };
+        serde_json::to_vec(&canonical).ok()
+    }
+
+    /// Returns the names of the ops that draw the same random numbers in every epoch.
+    pub fn frozen(&self) -> Vec<&'static str> {
+        let steps = self.prefix().iter().flat_map(Work::steps);
+        steps.filter(|s| s.node.op.is_random()).map(|s| s.node.op.name()).collect()
+    }
+}
+
+impl Graph {
+    /// Returns a pipeline that computes what `cache()` keeps of each row of the source, once; `None` without one. It names its rows
+    /// as this one does.
+    ///
+    /// # Errors
+    /// Internal when the graph is not what it was checked to be.
+    pub fn kept(&self) -> Result<Option<Self>> {
+        let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache { .. })) else {
+            return Ok(None);
+        };
+        // A shuffle stays: random ops that are frozen draw by their number among all random ops.
+        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle { .. });
+        let mut nodes = self.nodes()[..=place].iter().filter(|node| stays(&node.op));
+        let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
+        nodes.try_fold(all, |graph, node| graph.then((**node).clone())).map(Some)
+    }
+}
+
+/// Notes a place that may be kept, and before the first one the rows as they are read.
+pub(crate) fn mark(stages: &mut Stages, steps: usize) {
+    for steps in [0, steps] {
+        if stages.candidates.last().is_none_or(|last| last.steps < steps) {
+            let names: Vec<_> = stages.split.iter().flat_map(Work::steps).map(|step| step.node.op.name()).collect();
+            let name = if steps == 0 { "rows as read".to_owned() } else { names.join(" -> ") };
+            stages.candidates.push(Candidate { steps, name });
+        }
+    }
+}
+
+/// Refuses an op that could not keep rows, saying what is before it. `merged` is the first op that sees the merged stream.
+pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
+    let (name, freeze) = (op.name(), matches!(op, Op::Cache { freeze: true }));
+    let before = &stages.graph.nodes()[..place];
+    if matches!(stages.graph.source(), Source::Generator { .. }) {
+        return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
+            .hint("use from_map_dataset, or write the samples to files first"));
+    }
+    let earlier = before.iter().find(|n| n.op.is_cache_point());
+    if let Some(earlier) = earlier.filter(|n| !matches!((&n.op, op), (Op::Autocache {}, Op::Autocache {}))) {
+        let hint = match (&earlier.op, op) {
+            (Op::Cache { .. }, Op::Cache { .. }) => "the last one is enough: it keeps what all ops before it made",
+            _ => {
+                "leave one of the two out: cache keeps its place always, autocache keeps the one of its places that pays"
+            }
+        };
+        let message = format!("{name} comes after {}{}", earlier.op.name(), written(Some(earlier)));
+        return Err(Error::invalid(message).hint(hint));
+    }
+    if let Some(node) = merged {
+        return Err(Error::invalid(format!(
+            "{name} comes after {}{}, which works on the merged stream: what it gives of a sample depends on others",
+            node.op.name(),
+            written(Some(node))
+        ))
+        .hint(format!("put {name} before {}", node.op.name())));
+    }
+    let whole = stages.split.iter().flat_map(Work::steps).find(|s| s.per_batch);
+    if let Some(step) = whole {
+        return Err(Error::invalid(format!(
+            "{name} comes after {}{}, which sees whole batches",
+            step.node.op.name(),
+            written(Some(&step.node))
+        ))
+        .hint(format!("put {name} before batch, where it keeps samples")));
+    }
+    let random = before.iter().find(|n| n.op.is_random() && n.op.class() != Class::Order);
+    match random {
+        Some(node) if !freeze => Err(Error::invalid(format!(
+            "{name} comes after {}{}, which draws other random numbers in each epoch",
+            node.op.name(),
+            written(Some(node))
+        ))
+        .hint(match op {
+            Op::Autocache {} => "put autocache before it; or use cache(freeze=True), where it draws once for each sample",
+            _ => {
+                "put cache before it; or give freeze=True: then it draws once for each sample, and all epochs see the same \
+                 augmentation"
+            }
+        })),
+        _ => Ok(()),
+    }
+}
+
+/// Where an op was written, to be said behind its name.
+fn written(node: Option<&Arc<Node>>) -> String {
+    node.and_then(|n| n.site.as_ref()).map_or(String::new(), |site| format!(" ({site})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::arguments::{ImageMode, Layout};
+    use crate::ops::text::{Pack, Packing};
+    use crate::{Expr, Site};
+
+    fn files(paths: &[&str]) -> Source {
+        Source::Files { paths: paths.iter().map(|p| (*p).to_owned()).collect() }
+    }
+
+    fn decode() -> Op {
+        Op::DecodeImage { column: "bytes".to_owned(), mode: ImageMode::Rgb }
+    }
+
+    fn crop(side: usize) -> Op {
+        Op::CenterCrop { column: "bytes".to_owned(), height: side, width: side }
+    }
+
+    fn flip() -> Op {
+        Op::RandomFlip { column: "bytes".to_owned(), probability: 0.5, direction: Default::default() }
+    }
+
+    fn normalize() -> Op {
+        Op::Normalize { column: "bytes".to_owned(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw }
+    }
+
+    const CACHE: Op = Op::Cache { freeze: false };
+    const FREEZE: Op = Op::Cache { freeze: true };
+
+    fn keep_some() -> Op {
+        Op::FilterExpr { predicate: Expr::Bool { value: true } }
+    }
+
+    /// Stages of ops that are written from line 1 on.
+    fn stages(source: Source, ops: &[Op]) -> Result<Stages> {
+        let node = |(line, op): (u32, &Op)| Node {
+            label: (line % 2 == 0).then(|| format!("step {line}")),
+            site: Some(Site { file: "train.py".to_owned(), line }),
+            ..Node::new(op.clone())
+        };
+        let graph = (1..).zip(ops).map(node).try_fold(Graph::new(source, None)?, |graph, node| graph.then(node))?;
+        Stages::new(&graph)
+    }
+
+    fn key(source: Source, ops: &[Op]) -> Vec<u8> {
+        stages(source, ops).expect("legal").prefix_graph().expect("there is a cache")
+    }
+
+    #[test]
+    fn images_are_fused_on_both_sides_of_a_cache_and_random_streams_keep_their_numbers() {
+        let ops = [Op::SHUFFLE, decode(), crop(8), CACHE, flip(), crop(4), normalize()];
+        let stages = stages(files(&["a"]), &ops).expect("legal");
+        let names = |works: &[Work]| -> Vec<Vec<_>> {
+            works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
+        };
+        assert_eq!(
+            names(&stages.split),
+            [vec!["decode_image", "center_crop"], vec!["random_flip", "center_crop", "normalize"]]
+        );
+        assert_eq!(names(stages.prefix()), [["decode_image", "center_crop"]]);
+        assert_eq!(stages.split[1].steps()[0].random, 1, "behind shuffle");
+        assert!(stages.counted && stages.frozen().is_empty());
+        assert_eq!(
+            Stages::new(&stages.graph).expect("legal").cached.expect("kept").schema,
+            stages.split[0].steps()[1].schema
+        );
+    }
+
+    #[test]
+    fn a_reader_does_nothing_that_comes_before_the_cache() {
+        let cut = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal").cut().expect("a cut");
+        assert_eq!(cut(&[decode(), crop(224), normalize()]).reader.len(), 1);
+        assert_eq!(cut(&[decode(), crop(224), CACHE, normalize()]).reader.len(), 1);
+        assert_eq!(cut(&[decode(), crop(224), normalize(), CACHE]).reader.len(), 0);
+    }
+
+    #[test]
+    fn a_prefix_is_named_by_what_it_computes_and_by_nothing_else() {
+        let same = key(files(&["a"]), &[decode(), crop(8), CACHE]);
+        assert_eq!(key(files(&["b", "c"]), &[decode(), crop(8), CACHE]), same, "files are named by themselves");
+        assert_eq!(key(files(&["a"]), &[Op::SHUFFLE, decode(), Op::Take { count: 3 }, crop(8), CACHE]), same);
+        assert_eq!(key(files(&["a"]), &[decode(), crop(8), Op::Batch { size: 2, drop_remainder: false }, CACHE]), same);
+        assert_eq!(key(files(&["a"]), &[decode(), crop(8), FREEZE, flip()]), same, "there is nothing to freeze");
+        assert_ne!(key(files(&["a"]), &[decode(), crop(9), CACHE]), same);
+        assert_ne!(key(files(&["a"]), &[decode(), CACHE, crop(8)]), same);
+        let text = |columns: bool| match columns {
+            true => Source::Jsonl { paths: vec![], fields: vec![] },
+            false => Source::Tfrecord { paths: vec![], features: Some(vec![]), verify: true },
+        };
+        assert_ne!(key(text(true), &[CACHE]), key(text(false), &[CACHE]));
+    }
+
+    #[test]
+    fn where_random_ops_are_frozen_their_streams_are_part_of_the_name() {
+        let frozen = [decode(), flip(), FREEZE];
+        assert_eq!(stages(files(&["a"]), &frozen).expect("legal").frozen(), ["random_flip"]);
+        assert_eq!(stages(files(&["a"]), &[decode(), CACHE, flip()]).expect("legal").frozen(), [""; 0]);
+        let later = [Op::SHUFFLE, decode(), flip(), FREEZE];
+        assert_ne!(key(files(&["a"]), &later), key(files(&["a"]), &frozen), "the flip draws from another stream");
+    }
+
+    #[test]
+    fn a_place_that_may_be_kept_is_a_cache_there_when_it_is_chosen_and_nothing_before() {
+        const MAY: Op = Op::Autocache {};
+        let plain = [Op::SHUFFLE, decode(), crop(8), flip(), crop(4)];
+        let marked = [Op::SHUFFLE, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
+        let names = |works: &[Work]| -> Vec<Vec<_>> {
+            works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
+        };
+        let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
+        let (whole, auto) = (of(&plain), of(&marked));
+        assert_eq!(names(&auto.split), names(&whole.split), "fused as if it were not there");
+        assert!(auto.counted && auto.cached.is_none());
+        let found: Vec<_> = auto.candidates.iter().map(|c| (c.steps, c.name.as_str())).collect();
+        assert_eq!(found, [(0, "rows as read"), (1, "decode_image"), (2, "decode_image -> center_crop")]);
+        for candidate in &auto.candidates {
+            let chosen = auto.keeping(candidate).expect("legal");
+            let mut written = plain[1..].to_vec();
+            written.insert(candidate.steps, CACHE);
+            let cached = of(&written);
+            assert_eq!(chosen.prefix_graph(), cached.prefix_graph(), "{}", candidate.name);
+            assert_eq!(names(&chosen.split), names(&cached.split), "{}", candidate.name);
+            let (a, b) = (chosen.cached.expect("kept"), cached.cached.expect("kept"));
+            assert_eq!((a.works, a.schema), (b.works, b.schema));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_alone_is_the_same_rows_under_the_same_name() {
+        let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
+        let written =
+            [Op::SHUFFLE, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
+        let alone = of(&written).graph.kept().expect("legal").expect("there is a cache");
+        let names: Vec<_> = alone.nodes().iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["shuffle", "decode_image", "random_flip", "cache"]);
+        assert_eq!(Stages::new(&alone).expect("legal").prefix_graph(), of(&written).prefix_graph());
+        assert!(of(&[decode()]).graph.kept().expect("legal").is_none());
+    }
+
+    #[test]
+    fn whatever_is_chosen_a_worker_does_the_same_ops() {
+        let ops = [decode(), crop(224), Op::Autocache {}, normalize()];
+        let auto = stages(files(&["a"]), &ops).expect("legal");
+        let ops = |works: &[Work]| works.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect::<Vec<_>>();
+        let cuts: Vec<_> = std::iter::once(auto.clone())
+            .chain(auto.candidates.iter().map(|c| auto.keeping(c).expect("legal")))
+            .map(|stages| stages.cut().expect("a cut"))
+            .map(|cut| (ops(&cut.worker), ops(&cut.reader), cut.schema))
+            .collect();
+        assert_eq!(cuts[0].1, ["normalize"]);
+        assert!(cuts.iter().all(|cut| *cut == cuts[0]), "{cuts:?}");
+        let late = stages(files(&["a"]), &[decode(), crop(224), normalize(), Op::Autocache {}]).expect("legal");
+        assert_eq!(late.cut().expect("a cut").reader.len(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_with_what_is_in_the_way() {
+        let refused = |source: Source, ops: &[Op]| {
+            let error = stages(source, ops).expect_err("refused");
+            assert_eq!(error.get("op").map(|op| op.contains("cache")), Some(true), "{error}");
+            assert_eq!(error.get("line"), Some(&*format!("train.py:{}", ops.len())), "{error}");
+            assert!(error.get("hint").is_some(), "{error}");
+            error.message().to_owned()
+        };
+        let generator = Source::Generator { blob: crate::BlobId("x".to_owned()), code: String::new(), fields: vec![] };
+        assert!(refused(generator, &[CACHE]).contains("generator"));
+        let twice = refused(files(&["a"]), &[CACHE, decode(), CACHE]);
+        assert_eq!(twice, "cache comes after cache (train.py:1)");
+        assert!(refused(files(&["a"]), &[decode(), flip(), CACHE]).contains("random_flip (train.py:2)"));
+        const MAY: Op = Op::Autocache {};
+        assert_eq!(refused(files(&["a"]), &[MAY, decode(), CACHE]), "cache comes after autocache (train.py:1)");
+        assert_eq!(refused(files(&["a"]), &[CACHE, decode(), MAY]), "autocache comes after cache (train.py:1)");
+        assert!(refused(files(&["a"]), &[decode(), flip(), MAY]).contains("random_flip (train.py:2)"));
+        let taken = refused(files(&["a"]), &[keep_some(), Op::Take { count: 3 }, CACHE]);
+        assert!(taken.contains("after take (train.py:2)"), "{taken}");
+        let batched = refused(files(&["a"]), &[keep_some(), Op::Batch { size: 2, drop_remainder: false }, CACHE]);
+        assert!(batched.contains("after batch (train.py:2)"), "{batched}");
+        let ids = Source::Jsonl {
+            paths: vec![],
+            fields: vec![forebay_data::Field::new(
+                "ids",
+                forebay_data::Kind::Tensor { dtype: forebay_data::DType::Int32, shape: vec![None] },
+            )],
+        };
+        let packing = Packing::Concat { segments: false, drop_remainder: false };
+        let pack = Op::Pack(Pack { column: "ids".to_owned(), length: 8, packing, eos_id: None, pad_id: 0 });
+        assert!(refused(ids, &[pack, CACHE]).contains("after pack (train.py:1)"));
+        stages(files(&["a"]), &[Op::SHUFFLE, keep_some(), decode(), CACHE]).expect("a filter is part of the prefix");
+    }
+}

@@ -1,0 +1,272 @@
+//! The head of a chunk's message: what its reader has, and that it is whole.
+//!
+//! A message is one Arrow record batch; its `app_metadata` is this head, which a stranger's Arrow client does not need:
+//!
+//! ```text
+//! bytes 0..8   the chunk's index in its split
+//! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart;
+//!              bit 3: rows were left out
+//! bytes 13..17 how many of the pipeline's row ops have run on its rows
+//! bytes 17..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
+//! bytes ..     if lent: the loan's number (8 bytes), whether others read the same memory (1), then for each such column its place in the schema (4), and where
+//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
+//!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
+//! ```
+//!
+//! All little endian. Columns that are lent or apart are missing from the record batch; only Forebay's own readers get
+//! such messages (see `transfer` and `shm`). Invariant: nothing is used before the checksum was right.
+
+use arrow_flight::FlightData;
+use bytes::{Buf, BufMut, Bytes};
+use forebay_core::{Error, Result};
+
+/// Up to the flags, and up to what they are about.
+const FLAGGED_BYTES: usize = 13;
+const FIXED_BYTES: usize = FLAGGED_BYTES + 4;
+const MORE: u8 = 1;
+const LENT: u8 = 2;
+const APART: u8 = 4;
+const LOST: u8 = 8;
+
+/// What a message says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChunkHead {
+    /// The chunk's index in its split.
+    pub index: u64,
+    /// Whether more parts of the chunk follow.
+    pub more: bool,
+    /// How many of the pipeline's row ops have run on its rows: its reader runs the others.
+    pub ops: u32,
+    /// Where the large columns are.
+    pub large: Large,
+    /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
+    pub losses: Bytes,
+}
+
+/// Where the large columns of a chunk are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Large {
+    /// In the record batch, as the others.
+    #[default]
+    Inside,
+    /// In the worker's memory, which the reader maps.
+    Lent(Lent),
+    /// After the message, as bytes.
+    Apart(Vec<ApartColumn>),
+}
+
+/// A column whose numbers follow the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApartColumn {
+    /// Its place in the schema.
+    pub column: u32,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Columns that stay in the worker's arena.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lent {
+    /// What the reader gives back when it needs them no more.
+    pub loan: u64,
+    /// Whether readers of other jobs are lent the same memory: then this one may only read it.
+    pub shared: bool,
+    /// The columns, in the schema's order.
+    pub columns: Vec<LentColumn>,
+}
+
+/// Where the numbers of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LentColumn {
+    /// Its place in the schema.
+    pub column: u32,
+    /// Bytes from the start of the arena.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl ChunkHead {
+    /// Puts the head on a message.
+    #[must_use]
+    pub fn seal(&self, data: FlightData) -> FlightData {
+        let (large_flag, large) = self.large.to_bytes();
+        let mut rest = Vec::with_capacity(12 + self.losses.len() + large.len());
+        rest.put_u32_le(self.ops);
+        if !self.losses.is_empty() {
+            rest.put_u64_le(self.losses.len() as u64);
+            rest.put_slice(&self.losses);
+        }
+        rest.put_slice(&large);
+        let lost_flag = u8::from(!self.losses.is_empty()) * LOST;
+        let mut head = Vec::with_capacity(FLAGGED_BYTES + rest.len());
+        head.put_u64_le(self.index);
+        head.put_u32_le(checksum(&data, &rest));
+        head.put_u8(u8::from(self.more) * MORE + large_flag + lost_flag);
+        head.put_slice(&rest);
+        data.with_app_metadata(head)
+    }
+
+    /// Checks a message and reads its head.
+    ///
+    /// # Errors
+    /// Data when it is not what the worker sent.
+    pub fn open(data: &FlightData) -> Result<Self> {
+        let mut head: &[u8] = &data.app_metadata;
+        if head.len() < FIXED_BYTES {
+            return Err(Error::data("a chunk came without its head"));
+        }
+        let (index, crc, flags) = (head.get_u64_le(), head.get_u32_le(), head.get_u8());
+        if crc != checksum(data, head) {
+            return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
+        }
+        let ops = head.get_u32_le();
+        let losses = if flags & LOST != 0 { losses(&mut head)? } else { Bytes::new() };
+        let large = match flags & !(MORE | LOST) {
+            0 => Large::Inside,
+            LENT => Large::Lent(Lent::from_bytes(head)?),
+            APART => Large::Apart(ApartColumn::all_from_bytes(head)?),
+            _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
+        };
+        Ok(Self { index, more: flags & MORE != 0, ops, large, losses })
+    }
+}
+
+impl Large {
+    /// Says whether readers of other jobs are lent the same memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Lent(lent) if lent.shared)
+    }
+
+    /// Returns the bytes that follow the message.
+    pub fn apart(&self) -> usize {
+        if let Self::Apart(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
+    }
+
+    /// Returns the flag, and the bytes that follow it.
+    fn to_bytes(&self) -> (u8, Bytes) {
+        match self {
+            Large::Inside => (0, Bytes::new()),
+            Large::Lent(lent) => (LENT, lent.to_bytes()),
+            Large::Apart(columns) => {
+                let mut bytes = Vec::with_capacity(columns.len() * ApartColumn::BYTES);
+                for column in columns {
+                    bytes.put_u32_le(column.column);
+                    bytes.put_u64_le(column.len);
+                }
+                (APART, bytes.into())
+            }
+        }
+    }
+}
+
+impl ApartColumn {
+    const BYTES: usize = 12;
+
+    fn all_from_bytes(bytes: &[u8]) -> Result<Vec<Self>> {
+        let (columns, []) = bytes.as_chunks::<{ Self::BYTES }>() else {
+            return Err(Error::data("a chunk's list of columns is cut off"));
+        };
+        let column = |bytes: &[u8; Self::BYTES]| {
+            let mut bytes = &bytes[..];
+            Self { column: bytes.get_u32_le(), len: bytes.get_u64_le() }
+        };
+        Ok(columns.iter().map(column).collect())
+    }
+}
+
+impl Lent {
+    fn to_bytes(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(9 + self.columns.len() * LentColumn::BYTES);
+        bytes.put_u64_le(self.loan);
+        bytes.put_u8(u8::from(self.shared));
+        for column in &self.columns {
+            bytes.put_u32_le(column.column);
+            bytes.put_u64_le(column.offset);
+            bytes.put_u64_le(column.len);
+        }
+        bytes.into()
+    }
+
+    fn from_bytes(mut bytes: &[u8]) -> Result<Self> {
+        let loan = bytes.try_get_u64_le().map_err(|_| Error::data("a chunk's loan has no number"))?;
+        let shared = bytes.try_get_u8().map_err(|_| Error::data("a chunk's loan is cut off"))? != 0;
+        let (columns, []) = bytes.as_chunks::<{ LentColumn::BYTES }>() else {
+            return Err(Error::data("a chunk's loan is cut off"));
+        };
+        Ok(Self { loan, shared, columns: columns.iter().map(LentColumn::from_bytes).collect() })
+    }
+}
+
+impl LentColumn {
+    const BYTES: usize = 20;
+
+    fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut bytes = &bytes[..];
+        Self { column: bytes.get_u32_le(), offset: bytes.get_u64_le(), len: bytes.get_u64_le() }
+    }
+}
+
+fn losses(head: &mut &[u8]) -> Result<Bytes> {
+    let cut = || Error::data("what a chunk says of rows that were left out is cut off");
+    let len = head.try_get_u64_le().map_err(|_| cut())? as usize;
+    if head.len() < len {
+        return Err(cut());
+    }
+    Ok(head.copy_to_bytes(len))
+}
+
+fn checksum(data: &FlightData, rest: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
+    crc32c::crc32c_append(crc, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> FlightData {
+        FlightData::new().with_data_header(&b"header"[..]).with_data_body(&b"body"[..])
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let columns = vec![
+            LentColumn { column: 1, offset: 1 << 33, len: 4096 },
+            LentColumn { column: 3, offset: 0, len: u64::MAX },
+        ];
+        let plain = ChunkHead { index: 0x0102, ops: 0x0304, ..ChunkHead::default() };
+        let large = Large::Lent(Lent { loan: 9, shared: true, columns });
+        let lent = ChunkHead { index: 7, more: true, ops: u32::MAX, large, losses: Bytes::new() };
+        let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
+        let apart = ChunkHead { index: 8, large: Large::Apart(columns), ..ChunkHead::default() };
+        let losing = |head: &ChunkHead| ChunkHead { losses: Bytes::from_static(b"what was lost"), ..head.clone() };
+        for head in [losing(&plain), losing(&lent), losing(&apart), plain, lent, apart] {
+            assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
+        }
+    }
+
+    #[test]
+    fn any_damage_is_seen() {
+        let lent = Lent { loan: 9, shared: false, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
+        let losses = Bytes::from_static(b"lost");
+        let whole = ChunkHead { index: 7, more: false, ops: 3, large: Large::Lent(lent), losses }.seal(message());
+        let mut damaged = vec![
+            whole.clone().with_data_body(&b"bodY"[..]),
+            whole.clone().with_data_header(&b"hEader"[..]),
+            whole.clone().with_app_metadata(&b""[..]),
+        ];
+        for at in 8..whole.app_metadata.len() {
+            if at == FLAGGED_BYTES - 1 {
+                continue; // the flags: what they say is checked against what follows
+            }
+            let mut head = whole.app_metadata.to_vec();
+            head[at] ^= 1;
+            damaged.push(whole.clone().with_app_metadata(head));
+        }
+        for data in damaged {
+            assert!(ChunkHead::open(&data).is_err(), "{:?}", data.app_metadata);
+        }
+    }
+}
