@@ -45,12 +45,12 @@ pub use ops::expr::{
 pub use ops::image::image_layout;
 pub use ops::op::{Class, Op};
 pub use ops::text::{Pack, Packing, Tokenize};
-pub use physical::boundary::{Cut, usual as usual_cut};
+pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
 pub use physical::cache_point::{Cached, Candidate};
 pub use physical::op_counters::{OpCounters, OpReport};
 pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
-pub use physical::stages::{Batching, Stages, Step, TailStep, Work};
+pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
 pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};

@@ -18,9 +18,9 @@ mod generated {
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
-pub use messages::head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
+pub use messages::chunk_head::{ChunkHead, Lent, LentColumn, Payload, TrailingColumn};
 pub use messages::key::JobKey;
-pub use messages::sample_stream_key::Stream;
+pub use messages::sample_stream_key::SampleStreamKey;
 pub use messages::secret::WorkerSecret;
 pub use messages::shm::{Return, is_same_user, receive_arena, send_arena};
 pub use messages::status::{NO_JOB, UNREACHED, to_error, to_json, to_status};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_plan::{EpochPlan, Figures, OpFigures, Reorder, Stages, Work};
+use forebay_plan::{EpochPlan, Figures, FusedOp, OpFigures, Reorder, Stages};
 
 use crate::executable::Executable;
 use crate::executable::environment::Environment;
@@ -41,8 +41,8 @@ pub fn measure(
     let (mut chunk, mut scratch) = (rows.clone(), Scratch::default());
     let batch = stages.aligned.map(|batching| batching.size);
     let meter = OpMeter::new(environment.watch.clone());
-    for step in stages.split.iter().flat_map(Work::steps) {
-        let op = CompiledOp::new(&Work::of(step.clone()), chunk.schema(), plan.seed(), environment, &meter)?;
+    for step in stages.split.iter().flat_map(FusedOp::steps) {
+        let op = CompiledOp::new(&FusedOp::of(step.clone()), chunk.schema(), plan.seed(), environment, &meter)?;
         // One row first: the one-time costs of an op (tables, unpickling) are not a cost per row.
         op.run(&chunk.slice(0, chunk.num_rows().min(1)), batch, &mut scratch)?;
         let start = now();

@@ -56,7 +56,7 @@ impl Ending {
         if sharding.consumers < 2 || sharding.coordinated || is_endless {
             return Self::Apart;
         }
-        let is_known = stages.dealt && !graph.on_error().is_tolerant();
+        let is_known = stages.counts_known && !graph.on_error().is_tolerant();
         match asked {
             None if even == Some(false) => Self::Apart,
             None | Some(Self::Drop) if is_known => Self::Apart,

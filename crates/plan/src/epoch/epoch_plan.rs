@@ -106,7 +106,7 @@ pub struct EpochPlan {
     extent: Extent,
     sharding: Sharding,
     /// Whether the plan knows all that consumers get.
-    dealt: bool,
+    counts_known: bool,
     /// Whether a sample may be left out, so that what a consumer passed does not say how many units those were.
     tolerant: bool,
     batched: bool,
@@ -150,11 +150,12 @@ impl EpochPlan {
             0 => None,
             bytes => LaneOrder::new(stages, extent, bytes),
         };
-        let dealt = stages.dealt && order.is_some();
+        let counts_known = stages.counts_known && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
         let batched = stages.unit.is_some();
         let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
-        let plan = Self { order, lane_order, extent, sharding, dealt, tolerant, batched, short, sizing, seed, places };
+        let plan =
+            Self { order, lane_order, extent, sharding, counts_known, tolerant, batched, short, sizing, seed, places };
         if sharding.even {
             plan.check_even(stages)?;
         }
@@ -169,7 +170,7 @@ impl EpochPlan {
 
     /// Even shares need counts, and at least one unit for each consumer.
     fn check_even(&self, stages: &Stages) -> Result<()> {
-        if !self.dealt {
+        if !self.counts_known {
             let error = Error::invalid("even=True, and how much each consumer gets is known only when it has run")
                 .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
             return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
@@ -237,14 +238,14 @@ impl EpochPlan {
     }
 
     /// Says whether the plan knows all that consumers get, but for what fails: then a unit is what one takes at a time.
-    pub fn is_dealt(&self) -> bool {
-        self.dealt
+    pub fn knows_counts(&self) -> bool {
+        self.counts_known
     }
 
     /// Says whether another number of consumers can resume within an epoch: a position then names the units that were
     /// taken.
     pub fn can_reshard(&self) -> bool {
-        self.dealt && !self.tolerant
+        self.counts_known && !self.tolerant
     }
 
     /// Returns the rows that an epoch gives before any filter; `None` when endless or not known.

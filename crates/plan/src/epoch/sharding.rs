@@ -46,7 +46,7 @@ impl Sharding {
         let sharding = Self { consumers, even: false, coordinated };
         let stages = Stages::in_parts(graph, sharding.parts())?;
         // Coordinated shares are always even.
-        let even = !coordinated && even.unwrap_or(consumers > 1 && stages.dealt);
+        let even = !coordinated && even.unwrap_or(consumers > 1 && stages.counts_known);
         Ok((stages, Self { even, ..sharding }))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use forebay_data::Schema;
 
-use crate::physical::stages::{Stages, Step, Work};
+use crate::physical::stages::{FusedOp, Stages, Step};
 use crate::reorder::Access;
 
 /// The ops of a row that bypasses the cache. See the module's documentation.
@@ -19,9 +19,9 @@ use crate::reorder::Access;
 pub struct CacheBypass {
     /// The ops before the image op: the prefix without its last op, and then the ops
     /// [between](CacheBypass::between), which concern other columns.
-    pub before: Vec<Work>,
+    pub before: Vec<FusedOp>,
     /// The last op of the prefix and the first later op on the same column, fused.
-    pub image: Work,
+    pub image: FusedOp,
     /// The number of fused ops from the cache point to the next image op on the same column.
     pub between: usize,
 }
@@ -29,29 +29,29 @@ pub struct CacheBypass {
 impl Stages {
     /// Returns the bypass for `works`, which begin with the prefix; `None` where no image op would be fused across the
     /// cache point, or where random ops were frozen.
-    pub fn cache_bypass(&self, works: &[Work]) -> Option<CacheBypass> {
-        let (prefix, behind) = works.split_at(self.prefix().len());
-        let (Work::Image { column, steps }, before) = prefix.split_last()? else { return None };
+    pub fn cache_bypass(&self, fused_ops: &[FusedOp]) -> Option<CacheBypass> {
+        let (prefix, behind) = fused_ops.split_at(self.prefix().len());
+        let (FusedOp::Image { column, steps }, before) = prefix.split_last()? else { return None };
         if !self.frozen().is_empty() {
             return None;
         }
-        let is_next = |work: &Work| matches!(work, Work::Image { column: own, .. } if own == column);
+        let is_next = |fused: &FusedOp| matches!(fused, FusedOp::Image { column: own, .. } if own == column);
         let between = behind.iter().position(is_next)?;
-        let mut schema = match before.last().and_then(|work| work.steps().last()) {
+        let mut schema = match before.last().and_then(|fused| fused.steps().last()) {
             Some(step) => step.schema.clone(),
             None => Arc::new(self.source.schema().ok()?),
         };
-        let mut works = before.to_vec();
-        for work in &behind[..between] {
-            let Work::Table(step) = work else { return None };
+        let mut fused_ops = before.to_vec();
+        for fused in &behind[..between] {
+            let FusedOp::Table(step) = fused else { return None };
             if !is_beside(step, column, &schema) {
                 return None;
             }
-            works.push(Work::Table(over(&mut schema, step)?));
+            fused_ops.push(FusedOp::Table(over(&mut schema, step)?));
         }
         let steps = steps.iter().chain(behind[between].steps());
         let steps = steps.map(|step| over(&mut schema, step)).collect::<Option<_>>()?;
-        Some(CacheBypass { before: works, image: Work::Image { column: column.clone(), steps }, between })
+        Some(CacheBypass { before: fused_ops, image: FusedOp::Image { column: column.clone(), steps }, between })
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
 
     const CACHE: Op = Op::Cache { freeze: false };
 
-    fn names<'a>(works: impl IntoIterator<Item = &'a Work>) -> Vec<&'static str> {
-        works.into_iter().flat_map(Work::steps).map(|step| step.node.op.name()).collect()
+    fn names<'a>(fused_ops: impl IntoIterator<Item = &'a FusedOp>) -> Vec<&'static str> {
+        fused_ops.into_iter().flat_map(FusedOp::steps).map(|step| step.node.op.name()).collect()
     }
 
     #[test]

@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::graph::{Graph, Node};
 use crate::ops::op::{Class, Op};
-use crate::physical::stages::{Stages, Work};
+use crate::physical::stages::{FusedOp, Stages};
 use crate::source::Source;
 
 /// The part of a split whose output is kept.
 #[derive(Debug, Clone)]
 pub struct Cached {
     /// How many of the split's works it is: the first ones.
-    pub works: usize,
+    pub fused_ops: usize,
     /// Whether random ops in it draw once and for all, as in epoch 0.
     pub freeze: bool,
     /// The columns that are kept.
@@ -50,8 +50,8 @@ struct Canonical<'a> {
 
 impl Stages {
     /// Returns the works whose output is kept; none without `cache()`.
-    pub fn prefix(&self) -> &[Work] {
-        self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.works])
+    pub fn prefix(&self) -> &[FusedOp] {
+        self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.fused_ops])
     }
 
     /// Returns the same pipeline with a place kept, as if `cache()` were written there.
@@ -61,17 +61,17 @@ impl Stages {
     pub fn keeping(&self, candidate: &Candidate) -> Result<Self> {
         let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
         let mut steps = 0;
-        let is_before = |work: &&Work| {
-            steps += work.steps().len();
+        let is_before = |fused: &&FusedOp| {
+            steps += fused.steps().len();
             steps <= candidate.steps
         };
-        let works = stages.split.iter().take_while(is_before).count();
-        let last = stages.split[..works].last().and_then(|work| work.steps().last());
+        let fused_ops = stages.split.iter().take_while(is_before).count();
+        let last = stages.split[..fused_ops].last().and_then(|fused| fused.steps().last());
         let schema = match last {
             Some(step) => step.schema.clone(),
             None => Arc::new(stages.source.schema()?),
         };
-        stages.cached = Some(Cached { works, freeze: false, schema });
+        stages.cached = Some(Cached { fused_ops, freeze: false, schema });
         Ok(stages)
     }
 
@@ -80,7 +80,7 @@ impl Stages {
     /// `cache()`.
     pub fn prefix_graph(&self) -> Option<Vec<u8>> {
         self.cached.as_ref()?;
-        let mut steps: Vec<_> = self.prefix().iter().flat_map(Work::steps).collect();
+        let mut steps: Vec<_> = self.prefix().iter().flat_map(FusedOp::steps).collect();
         if self.run_order.is_exact() {
             // Another order of the same bytes is no other prefix.
             steps.sort_by_key(|step| step.place);
@@ -95,7 +95,7 @@ impl Stages {
 
     /// Returns the names of the ops that draw the same random numbers in every epoch.
     pub fn frozen(&self) -> Vec<&'static str> {
-        let steps = self.prefix().iter().flat_map(Work::steps);
+        let steps = self.prefix().iter().flat_map(FusedOp::steps);
         steps.filter(|s| s.node.op.is_random()).map(|s| s.node.op.name()).collect()
     }
 }
@@ -122,7 +122,7 @@ impl Graph {
 pub(crate) fn mark(stages: &mut Stages, steps: usize) {
     for steps in [0, steps] {
         if stages.candidates.last().is_none_or(|last| last.steps < steps) {
-            let names: Vec<_> = stages.split.iter().flat_map(Work::steps).map(|step| step.node.op.name()).collect();
+            let names: Vec<_> = stages.split.iter().flat_map(FusedOp::steps).map(|step| step.node.op.name()).collect();
             let name = if steps == 0 { "rows as read".to_owned() } else { names.join(" -> ") };
             stages.candidates.push(Candidate { steps, name });
         }
@@ -156,7 +156,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
         ))
         .hint(format!("put {name} before {}", node.op.name())));
     }
-    let whole = stages.split.iter().flat_map(Work::steps).find(|s| s.per_batch);
+    let whole = stages.split.iter().flat_map(FusedOp::steps).find(|s| s.per_batch);
     if let Some(step) = whole {
         return Err(Error::invalid(format!(
             "{name} comes after {}{}, which sees whole batches",
@@ -241,8 +241,8 @@ mod tests {
     fn images_are_fused_on_both_sides_of_a_cache_and_random_streams_keep_their_numbers() {
         let ops = [Op::SHUFFLE, decode(), crop(8), CACHE, flip(), crop(4), normalize()];
         let stages = stages(files(&["a"]), &ops).expect("legal");
-        let names = |works: &[Work]| -> Vec<Vec<_>> {
-            works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
+        let names = |fused_ops: &[FusedOp]| -> Vec<Vec<_>> {
+            fused_ops.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
         };
         assert_eq!(
             names(&stages.split),
@@ -258,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_does_nothing_that_comes_before_the_cache() {
-        let cut = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal").cut().expect("a cut");
-        assert_eq!(cut(&[decode(), crop(224), normalize()]).reader.len(), 1);
-        assert_eq!(cut(&[decode(), crop(224), CACHE, normalize()]).reader.len(), 1);
-        assert_eq!(cut(&[decode(), crop(224), normalize(), CACHE]).reader.len(), 0);
+    fn a_consumer_runs_no_op_before_the_cache_point() {
+        let boundary = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal").default_boundary().expect("a boundary");
+        assert_eq!(boundary(&[decode(), crop(224), normalize()]).consumer.len(), 1);
+        assert_eq!(boundary(&[decode(), crop(224), CACHE, normalize()]).consumer.len(), 1);
+        assert_eq!(boundary(&[decode(), crop(224), normalize(), CACHE]).consumer.len(), 0);
     }
 
     #[test]
@@ -295,8 +295,8 @@ mod tests {
         const MAY: Op = Op::Autocache {};
         let plain = [Op::SHUFFLE, decode(), crop(8), flip(), crop(4)];
         let marked = [Op::SHUFFLE, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
-        let names = |works: &[Work]| -> Vec<Vec<_>> {
-            works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
+        let names = |fused_ops: &[FusedOp]| -> Vec<Vec<_>> {
+            fused_ops.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
         };
         let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
         let (whole, auto) = (of(&plain), of(&marked));
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!(chosen.prefix_graph(), cached.prefix_graph(), "{}", candidate.name);
             assert_eq!(names(&chosen.split), names(&cached.split), "{}", candidate.name);
             let (a, b) = (chosen.cached.expect("kept"), cached.cached.expect("kept"));
-            assert_eq!((a.works, a.schema), (b.works, b.schema));
+            assert_eq!((a.fused_ops, a.schema), (b.fused_ops, b.schema));
         }
     }
 
@@ -332,16 +332,18 @@ mod tests {
     fn whatever_is_chosen_a_worker_does_the_same_ops() {
         let ops = [decode(), crop(224), Op::Autocache {}, normalize()];
         let auto = stages(files(&["a"]), &ops).expect("legal");
-        let ops = |works: &[Work]| works.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect::<Vec<_>>();
-        let cuts: Vec<_> = std::iter::once(auto.clone())
+        let ops = |fused_ops: &[FusedOp]| {
+            fused_ops.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect::<Vec<_>>()
+        };
+        let boundaries: Vec<_> = std::iter::once(auto.clone())
             .chain(auto.candidates.iter().map(|c| auto.keeping(c).expect("legal")))
-            .map(|stages| stages.cut().expect("a cut"))
-            .map(|cut| (ops(&cut.worker), ops(&cut.reader), cut.schema))
+            .map(|stages| stages.default_boundary().expect("a boundary"))
+            .map(|b| (ops(&b.worker), ops(&b.consumer), b.schema))
             .collect();
-        assert_eq!(cuts[0].1, ["normalize"]);
-        assert!(cuts.iter().all(|cut| *cut == cuts[0]), "{cuts:?}");
+        assert_eq!(boundaries[0].1, ["normalize"]);
+        assert!(boundaries.iter().all(|b| *b == boundaries[0]), "{boundaries:?}");
         let late = stages(files(&["a"]), &[decode(), crop(224), normalize(), Op::Autocache {}]).expect("legal");
-        assert_eq!(late.cut().expect("a cut").reader.len(), 0);
+        assert_eq!(late.default_boundary().expect("a boundary").consumer.len(), 0);
     }
 
     #[test]

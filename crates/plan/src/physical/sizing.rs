@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::epoch::epoch_plan::Extent;
 use crate::epoch::window;
-use crate::physical::stages::{Stages, Work};
+use crate::physical::stages::{FusedOp, Stages};
 
 /// How an epoch is cut. Fixed once for a job and recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,13 +114,13 @@ fn unit_rows(places: Option<u64>) -> u64 {
 }
 
 /// The most rows of a morsel. Work that costs more than a copy comes in small morsels, so that threads share it evenly.
-fn rows_max(works: &[Work], source_row: u64) -> u64 {
-    let cost = |work: &Work| match work {
-        Work::Table(_) => MORSEL_ROWS,
-        Work::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
-        Work::Image { .. } | Work::Function(_) | Work::Mix(_) => UNIT_ROWS,
+fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
+    let cost = |fused: &FusedOp| match fused {
+        FusedOp::Table(_) => MORSEL_ROWS,
+        FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
+        FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
     };
-    works.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
+    fused_ops.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
 }
 
 /// Bytes of a row where the schema knows them; guesses from the stored size where it does not.

@@ -47,7 +47,7 @@ pub struct Step {
 
 /// A piece of work that a thread does in one go.
 #[derive(Debug, Clone)]
-pub enum Work {
+pub enum FusedOp {
     /// Consecutive ops on one image column, fused.
     Image {
         /// The column.
@@ -65,23 +65,23 @@ pub enum Work {
     Mix(Step),
 }
 
-impl Work {
+impl FusedOp {
     /// Returns the work of one op by itself.
     pub fn of(step: Step) -> Self {
         match (step.node.op.image_column(), step.node.op.function()) {
-            (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
-            (None, Some(_)) => Work::Function(step),
-            (None, None) if matches!(step.node.op, Op::Mix { .. }) => Work::Mix(step),
-            (None, None) if matches!(step.node.op, Op::Tokenize(_)) => Work::Tokenize(step),
-            (None, None) => Work::Table(step),
+            (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
+            (None, Some(_)) => FusedOp::Function(step),
+            (None, None) if matches!(step.node.op, Op::Mix { .. }) => FusedOp::Mix(step),
+            (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
+            (None, None) => FusedOp::Table(step),
         }
     }
 
     /// Returns the ops in it.
     pub fn steps(&self) -> &[Step] {
         match self {
-            Work::Image { steps, .. } => steps,
-            Work::Table(step) | Work::Tokenize(step) | Work::Function(step) | Work::Mix(step) => {
+            FusedOp::Image { steps, .. } => steps,
+            FusedOp::Table(step) | FusedOp::Tokenize(step) | FusedOp::Function(step) | FusedOp::Mix(step) => {
                 std::slice::from_ref(step)
             }
         }
@@ -92,7 +92,7 @@ impl Work {
 #[derive(Debug, Clone)]
 pub enum TailStep {
     /// Row ops.
-    Work(Work),
+    RowOps(FusedOp),
     /// The first rows only.
     Take(u64),
     /// All but the first rows.
@@ -135,7 +135,7 @@ pub struct Stages {
     /// Order ops that the epoch plan does.
     pub order: Vec<Step>,
     /// What runs inside a split.
-    pub split: Vec<Work>,
+    pub split: Vec<FusedOp>,
     /// Which of that is kept, if the user said so.
     pub cached: Option<Cached>,
     /// The places that `autocache()` may keep, in order; the rows as they are read are the first.
@@ -148,7 +148,7 @@ pub struct Stages {
     pub tail: Vec<TailStep>,
     /// Whether the plan knows every count, so that what it deals is what consumers get. Else how much one gets shows only
     /// when it runs.
-    pub dealt: bool,
+    pub counts_known: bool,
     /// How many batches may wait for the consumer, if the user said.
     pub prefetch: Option<usize>,
 }
@@ -186,7 +186,7 @@ impl Stages {
             aligned: None,
             unit: None,
             tail: Vec::new(),
-            dealt: false,
+            counts_known: false,
             prefetch: None,
         };
         let mut exact = counted;
@@ -217,9 +217,9 @@ impl Stages {
                 }
                 Op::Cache { freeze } => {
                     cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
-                    let (works, schema) = (stages.split.len(), step.schema.clone());
-                    closed = works;
-                    stages.cached = Some(Cached { works, freeze: *freeze, schema });
+                    let (fused_ops, schema) = (stages.split.len(), step.schema.clone());
+                    closed = fused_ops;
+                    stages.cached = Some(Cached { fused_ops, freeze: *freeze, schema });
                 }
                 Op::Shuffle { .. } | Op::Repeat { .. } => stages.order.push(step),
                 Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
@@ -261,7 +261,7 @@ impl Stages {
             merged = merged.or((!stages.tail.is_empty()).then_some(node));
         }
         stages.tail.extend(late.map(TailStep::Batch));
-        stages.dealt = exact;
+        stages.counts_known = exact;
         Ok(stages)
     }
 
@@ -295,8 +295,8 @@ impl Stages {
     /// Invalid, naming the op whose rows would depend on which split came first.
     pub fn check_any_order(&self) -> Result<()> {
         let is_of: fn(&Op) -> bool =
-            match self.tail.iter().find(|step| !matches!(step, TailStep::Work(_) | TailStep::Batch(_))) {
-                None | Some(TailStep::Work(_) | TailStep::Batch(_)) => return Ok(()),
+            match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
+                None | Some(TailStep::RowOps(_) | TailStep::Batch(_)) => return Ok(()),
                 Some(TailStep::Take(_)) => |op| matches!(op, Op::Take { .. }),
                 Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip { .. }),
                 Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard { .. }),
@@ -367,25 +367,25 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
 }
 
 /// Adds a step, fusing it with an image step of the same column before it, unless that is one of the first `closed` works.
-fn push(works: &mut Vec<Work>, closed: usize, step: Step) {
-    let last = works[closed..].last_mut();
-    if let (Some(Work::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
+fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
+    let last = fused_ops[closed..].last_mut();
+    if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
         && column == next
         && !step.per_batch
     {
         steps.push(step);
         return;
     }
-    works.push(Work::of(step));
+    fused_ops.push(FusedOp::of(step));
 }
 
 fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
-    if let (Some(TailStep::Work(Work::Image { column, steps })), Some(next)) =
+    if let (Some(TailStep::RowOps(FusedOp::Image { column, steps })), Some(next)) =
         (tail.last_mut(), step.node.op.image_column())
         && column == next
     {
         steps.push(step);
         return;
     }
-    tail.push(TailStep::Work(Work::of(step)));
+    tail.push(TailStep::RowOps(FusedOp::of(step)));
 }

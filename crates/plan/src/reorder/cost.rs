@@ -13,7 +13,7 @@ use super::legal::{Item, Segment};
 use crate::ops::arguments::Direction;
 use crate::ops::expr::Expr;
 use crate::ops::op::Op;
-use crate::physical::boundary::may_run_at_reader;
+use crate::physical::boundary::may_run_on_consumer;
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);
@@ -32,7 +32,7 @@ const NUMBER_NS: f64 = 10.0;
 const BYTE_NS: f64 = 0.15;
 /// Of a byte that a filter copies.
 const COPY_NS: f64 = 0.1;
-/// Of a byte that travels to a reader of a service.
+/// Of a byte that travels to a consumer of a service.
 const TRAVEL_NS: f64 = 0.15;
 /// Of a pixel that is written out mirrored.
 const MIRROR_NS: f64 = 1.0;
@@ -142,7 +142,7 @@ impl<'a> Costs<'a> {
         if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
     }
 
-    /// A service's reader does what comes last and only makes rows larger; what is before that travels.
+    /// A consumer of a service runs the last ops if they only make rows larger; the rows before them travel.
     fn travel(&self, order: &[usize], schemas: &[Schema]) -> f64 {
         let mut walk = Walk::new(self.segment);
         let sizes = order.iter().zip(schemas).map(|(&item, schema)| {
@@ -152,7 +152,7 @@ impl<'a> Costs<'a> {
         let sizes: Vec<f64> = std::iter::once(Walk::new(self.segment).row_bytes()).chain(sizes).collect();
         let last = order.iter().rposition(|&item| {
             let item = &self.segment.items[item];
-            !may_run_at_reader(&item.node.op, &item.input)
+            !may_run_on_consumer(&item.node.op, &item.input)
         });
         let least = sizes[last.map_or(0, |at| at + 1)..].iter().copied().fold(f64::INFINITY, f64::min);
         least * TRAVEL_NS

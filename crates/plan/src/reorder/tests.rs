@@ -4,7 +4,7 @@ use super::choose::Free;
 use super::*;
 use crate::ops::arguments::{ImageMode, Layout};
 use crate::source::{BlobId, Source};
-use crate::{Binary, Expr, Function, Node, OnError, Op, Site, Stages, Work, explain};
+use crate::{Binary, Expr, Function, FusedOp, Node, OnError, Op, Site, Stages, explain};
 
 fn col(name: &str) -> Box<Expr> {
     Box::new(Expr::Col { name: name.to_owned() })
@@ -156,14 +156,14 @@ fn where_rows_that_fail_are_left_out_it_shows_where_they_failed() {
 fn ops_of_one_image_come_together_and_random_streams_keep_their_numbers() {
     let ops = [decode(), double("label", "n"), flip(), double("n", "m"), crop(64), normalize(), above("label", 3)];
     let stages = Stages::new(&graph(&ops)).expect("stages");
-    let works: Vec<usize> = stages.split.iter().map(|work| work.steps().len()).collect();
-    assert!(works.contains(&4), "{works:?}");
-    let flipped = stages.split.iter().flat_map(Work::steps).find(|s| s.node.op.name() == "random_flip");
+    let fused_ops: Vec<usize> = stages.split.iter().map(|fused| fused.steps().len()).collect();
+    assert!(fused_ops.contains(&4), "{fused_ops:?}");
+    let flipped = stages.split.iter().flat_map(FusedOp::steps).find(|s| s.node.op.name() == "random_flip");
     assert_eq!(flipped.expect("it is there").random, 0);
     let two = [flip(), jitter(None), above("label", 3)];
     let stages = Stages::new(&graph(&[&[decode()], &two[..]].concat())).expect("stages");
     let random =
-        |name: &str| stages.split.iter().flat_map(Work::steps).find(|s| s.node.op.name() == name).map(|s| s.random);
+        |name: &str| stages.split.iter().flat_map(FusedOp::steps).find(|s| s.node.op.name() == name).map(|s| s.random);
     assert_eq!((random("random_flip"), random("color_jitter")), (Some(0), Some(1)));
     assert_eq!(stages.split[0].steps()[0].node.op.name(), "filter");
 }

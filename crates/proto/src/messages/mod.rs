@@ -1,7 +1,7 @@
 //! What the messages hold beside their protobuf fields: encodings, conversions, keys and limits.
 //!
 //! - `transfer`: the protocol by which workers send chunks
-//! - `head`: the head of a chunk's message
+//! - `chunk_head`: the head of a chunk's message
 //! - `shm`: the protocol by which a worker lends shared memory to consumers on its host
 //! - `ticket`: names the split that a consumer reads
 //! - `key`, `secret`: what opens a job, and what a worker proves its id with
@@ -12,7 +12,7 @@
 //! - `op_spent`: conversions of the counters of ops
 //! - `scale`: the workers that a provisioner has to start
 
-pub(crate) mod head;
+pub(crate) mod chunk_head;
 pub(crate) mod key;
 mod op_spent;
 pub(crate) mod sample_stream_key;

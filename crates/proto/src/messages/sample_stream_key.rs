@@ -5,9 +5,9 @@ use crate::JobDefinition;
 /// What the samples of a job follow from: pipeline, source, seed, how its epochs are dealt, and whose it is. Jobs of one stream may
 /// differ in their names, in how many epochs they read, in how many were read before, and in what they weigh.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Stream(JobDefinition);
+pub struct SampleStreamKey(JobDefinition);
 
-impl Stream {
+impl SampleStreamKey {
     /// Returns the stream of a job.
     pub fn of(job: &JobDefinition) -> Self {
         Self(JobDefinition {

@@ -25,9 +25,9 @@ use forebay_core::{Error, Result};
 const FLAGGED_BYTES: usize = 13;
 const FIXED_BYTES: usize = FLAGGED_BYTES + 4;
 const MORE: u8 = 1;
-const LENT: u8 = 2;
-const APART: u8 = 4;
-const LOST: u8 = 8;
+const SHARED_MEMORY: u8 = 2;
+const TRAILING: u8 = 4;
+const LOSSES: u8 = 8;
 
 /// What a message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,28 +37,28 @@ pub struct ChunkHead {
     /// Whether more parts of the chunk follow.
     pub more: bool,
     /// How many of the pipeline's row ops have run on its rows: its reader runs the others.
-    pub ops: u32,
+    pub ops_on_worker: u32,
     /// Where the large columns are.
-    pub large: Large,
+    pub payload: Payload,
     /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
     pub losses: Bytes,
 }
 
 /// Where the large columns of a chunk are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Large {
+pub enum Payload {
     /// In the record batch, as the others.
     #[default]
-    Inside,
+    Inline,
     /// In the worker's memory, which the reader maps.
-    Lent(Lent),
+    SharedMemory(Lent),
     /// After the message, as bytes.
-    Apart(Vec<ApartColumn>),
+    Trailing(Vec<TrailingColumn>),
 }
 
 /// A column whose numbers follow the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ApartColumn {
+pub struct TrailingColumn {
     /// Its place in the schema.
     pub column: u32,
     /// Bytes.
@@ -91,19 +91,19 @@ impl ChunkHead {
     /// Puts the head on a message.
     #[must_use]
     pub fn seal(&self, data: FlightData) -> FlightData {
-        let (large_flag, large) = self.large.to_bytes();
-        let mut rest = Vec::with_capacity(12 + self.losses.len() + large.len());
-        rest.put_u32_le(self.ops);
+        let (payload_flag, payload) = self.payload.to_bytes();
+        let mut rest = Vec::with_capacity(12 + self.losses.len() + payload.len());
+        rest.put_u32_le(self.ops_on_worker);
         if !self.losses.is_empty() {
             rest.put_u64_le(self.losses.len() as u64);
             rest.put_slice(&self.losses);
         }
-        rest.put_slice(&large);
-        let lost_flag = u8::from(!self.losses.is_empty()) * LOST;
+        rest.put_slice(&payload);
+        let losses_flag = u8::from(!self.losses.is_empty()) * LOSSES;
         let mut head = Vec::with_capacity(FLAGGED_BYTES + rest.len());
         head.put_u64_le(self.index);
         head.put_u32_le(checksum(&data, &rest));
-        head.put_u8(u8::from(self.more) * MORE + large_flag + lost_flag);
+        head.put_u8(u8::from(self.more) * MORE + payload_flag + losses_flag);
         head.put_slice(&rest);
         data.with_app_metadata(head)
     }
@@ -121,47 +121,47 @@ impl ChunkHead {
         if crc != checksum(data, head) {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
-        let ops = head.get_u32_le();
-        let losses = if flags & LOST != 0 { losses(&mut head)? } else { Bytes::new() };
-        let large = match flags & !(MORE | LOST) {
-            0 => Large::Inside,
-            LENT => Large::Lent(Lent::from_bytes(head)?),
-            APART => Large::Apart(ApartColumn::all_from_bytes(head)?),
+        let ops_on_worker = head.get_u32_le();
+        let losses = if flags & LOSSES != 0 { losses(&mut head)? } else { Bytes::new() };
+        let payload = match flags & !(MORE | LOSSES) {
+            0 => Payload::Inline,
+            SHARED_MEMORY => Payload::SharedMemory(Lent::from_bytes(head)?),
+            TRAILING => Payload::Trailing(TrailingColumn::all_from_bytes(head)?),
             _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
         };
-        Ok(Self { index, more: flags & MORE != 0, ops, large, losses })
+        Ok(Self { index, more: flags & MORE != 0, ops_on_worker, payload, losses })
     }
 }
 
-impl Large {
+impl Payload {
     /// Says whether readers of other jobs are lent the same memory.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Lent(lent) if lent.shared)
+        matches!(self, Self::SharedMemory(lent) if lent.shared)
     }
 
     /// Returns the bytes that follow the message.
-    pub fn apart(&self) -> usize {
-        if let Self::Apart(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
+    pub fn trailing_bytes(&self) -> usize {
+        if let Self::Trailing(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
     }
 
     /// Returns the flag, and the bytes that follow it.
     fn to_bytes(&self) -> (u8, Bytes) {
         match self {
-            Large::Inside => (0, Bytes::new()),
-            Large::Lent(lent) => (LENT, lent.to_bytes()),
-            Large::Apart(columns) => {
-                let mut bytes = Vec::with_capacity(columns.len() * ApartColumn::BYTES);
+            Payload::Inline => (0, Bytes::new()),
+            Payload::SharedMemory(lent) => (SHARED_MEMORY, lent.to_bytes()),
+            Payload::Trailing(columns) => {
+                let mut bytes = Vec::with_capacity(columns.len() * TrailingColumn::BYTES);
                 for column in columns {
                     bytes.put_u32_le(column.column);
                     bytes.put_u64_le(column.len);
                 }
-                (APART, bytes.into())
+                (TRAILING, bytes.into())
             }
         }
     }
 }
 
-impl ApartColumn {
+impl TrailingColumn {
     const BYTES: usize = 12;
 
     fn all_from_bytes(bytes: &[u8]) -> Result<Vec<Self>> {
@@ -236,11 +236,11 @@ mod tests {
             LentColumn { column: 1, offset: 1 << 33, len: 4096 },
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
-        let plain = ChunkHead { index: 0x0102, ops: 0x0304, ..ChunkHead::default() };
-        let large = Large::Lent(Lent { loan: 9, shared: true, columns });
-        let lent = ChunkHead { index: 7, more: true, ops: u32::MAX, large, losses: Bytes::new() };
-        let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
-        let apart = ChunkHead { index: 8, large: Large::Apart(columns), ..ChunkHead::default() };
+        let plain = ChunkHead { index: 0x0102, ops_on_worker: 0x0304, ..ChunkHead::default() };
+        let payload = Payload::SharedMemory(Lent { loan: 9, shared: true, columns });
+        let lent = ChunkHead { index: 7, more: true, ops_on_worker: u32::MAX, payload, losses: Bytes::new() };
+        let columns = vec![TrailingColumn { column: 2, len: 1 << 33 }, TrailingColumn { column: 0, len: 0 }];
+        let apart = ChunkHead { index: 8, payload: Payload::Trailing(columns), ..ChunkHead::default() };
         let losing = |head: &ChunkHead| ChunkHead { losses: Bytes::from_static(b"what was lost"), ..head.clone() };
         for head in [losing(&plain), losing(&lent), losing(&apart), plain, lent, apart] {
             assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
@@ -251,7 +251,8 @@ mod tests {
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, shared: false, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
         let losses = Bytes::from_static(b"lost");
-        let whole = ChunkHead { index: 7, more: false, ops: 3, large: Large::Lent(lent), losses }.seal(message());
+        let whole = ChunkHead { index: 7, more: false, ops_on_worker: 3, payload: Payload::SharedMemory(lent), losses }
+            .seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),
