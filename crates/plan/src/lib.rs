@@ -8,7 +8,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `graph.rs`, `source.rs`, `ops/` | the pipeline as the user wrote it: its source, its ops, their checks |
+//! | `graph/`, `source.rs`, `ops/`, `on_error.rs`, `chosen_order.rs` | the pipeline as the user wrote it: its source, its ops and its settings, checked |
 //! | `reorder/` | the order in which its ops run |
 //! | `physical/` | the physical plan: where each op runs, which are fused, and in which sizes rows travel |
 //! | `epoch/` | the epoch plan: which rows, in which order, for which consumer, in which split |
@@ -17,6 +17,7 @@
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
 
+mod chosen_order;
 mod epoch;
 mod explain;
 mod graph;
@@ -26,6 +27,7 @@ mod physical;
 mod reorder;
 mod source;
 
+pub use chosen_order::{Chosen, Reorder};
 pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Extent, Morsel};
 pub use epoch::lane_order::LaneWindow;
@@ -52,5 +54,5 @@ pub use physical::op_counters::{OpCounters, OpReport};
 pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
-pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
+pub use reorder::{Figures, Move, OpFigures, RunOrder};
 pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_data::{Kind, Schema};
 
-use super::Reorder;
 use super::access::Access;
+use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
 use crate::ops::arguments::Direction;
 use crate::ops::op::Op;

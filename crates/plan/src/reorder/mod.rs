@@ -16,8 +16,8 @@ mod legal;
 mod moves;
 
 use forebay_core::{Error, Result};
-use serde::{Deserialize, Serialize};
 
+use crate::chosen_order::{Chosen, Reorder};
 use crate::graph::Graph;
 use choose::{Choice, choose};
 use cost::Costs;
@@ -25,48 +25,6 @@ use legal::{Rules, Segment, segments};
 
 pub(crate) use access::Access;
 pub use cost::{Figures, OpFigures};
-
-/// How much the order in which ops run may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reorder {
-    /// No byte of any sample.
-    #[default]
-    Exact,
-    /// Bytes, but not what they are drawn from: an image is resized before its colours are changed. Decided by the
-    /// pipeline alone, of which an order that was measured beforehand is a part; and part of the dataset's id.
-    Relaxed,
-    /// Nothing: ops run as written.
-    Off,
-}
-
-impl Reorder {
-    pub(crate) fn is_exact(&self) -> bool {
-        *self == Self::Exact
-    }
-}
-
-impl std::fmt::Display for Reorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Reorder::Exact => "exact",
-            Reorder::Relaxed => "relaxed",
-            Reorder::Off => "off",
-        })
-    }
-}
-
-/// An order that was chosen by measuring, for the first ops of a graph. It is checked wherever a graph is read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Chosen {
-    /// In which mode it was chosen, and is taken: exact, or relaxed.
-    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
-    pub mode: Reorder,
-    /// Which op runs at each place.
-    pub places: Vec<usize>,
-    /// The time as written by the time in this order.
-    pub speedup: f64,
-}
 
 /// The order in which the ops of a graph run.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,6 +1,7 @@
 //! The ops that an order moves, and why, as lines for `explain`.
 
-use super::{Move, Reorder, RunOrder};
+use super::{Move, RunOrder};
+use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
 use crate::ops::op::{Class, Op};
 

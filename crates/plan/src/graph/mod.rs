@@ -1,16 +1,18 @@
-//! The pipeline as the user wrote it, checked as it is written, and its canonical name.
+//! The pipeline as the user wrote it: a source and its ops, checked as they are added.
 //!
-//! Invariant: the dataset id depends on what is computed alone, never on where in the user's file it was written.
+//! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
+
+mod stored;
 
 use std::sync::Arc;
 
-use forebay_core::{DatasetId, Error, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
+use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::op::{Class, Op};
-use crate::reorder::{self, Chosen, Reorder, RunOrder};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -69,8 +71,7 @@ impl Node {
 }
 
 /// A source and what is done to its rows. Immutable: adding an op gives a new graph that shares the old nodes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "Wire", into = "Wire")]
+#[derive(Debug, Clone)]
 pub struct Graph {
     source: Source,
     site: Option<Site>,
@@ -81,55 +82,6 @@ pub struct Graph {
     on_error: OnError,
     reorder: Reorder,
     chosen: Option<Chosen>,
-}
-
-/// What is written down of a graph. The version rises when an old reader could misunderstand.
-#[derive(Serialize, Deserialize)]
-struct Wire {
-    version: u32,
-    source: Source,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    site: Option<Site>,
-    nodes: Vec<Node>,
-    #[serde(default, skip_serializing_if = "OnError::is_raise")]
-    on_error: OnError,
-    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
-    order: Reorder,
-    /// The order that was chosen by measuring; in what the dataset's id is the hash of, one that changes bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    chosen: Option<Chosen>,
-}
-
-/// The version of the written form, and of one that may run in an order that gives other bytes.
-const VERSION: u32 = 1;
-const VERSION_RELAXED: u32 = 2;
-
-impl From<Graph> for Wire {
-    fn from(g: Graph) -> Self {
-        let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
-        let version = if g.reorder == Reorder::Relaxed { VERSION_RELAXED } else { VERSION };
-        let (order, chosen) = (g.reorder, g.chosen);
-        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen }
-    }
-}
-
-impl TryFrom<Wire> for Graph {
-    type Error = Error;
-
-    fn try_from(wire: Wire) -> Result<Self> {
-        if !(VERSION..=VERSION_RELAXED).contains(&wire.version) {
-            return Err(Error::new(
-                forebay_core::ErrorKind::Version,
-                format!("a graph of version {} cannot be read: this is version {VERSION_RELAXED}", wire.version),
-            ));
-        }
-        let graph = Graph::new(wire.source, wire.site)?.with_on_error(wire.on_error).with_reorder(wire.order);
-        let graph = wire.nodes.into_iter().try_fold(graph, |g, n| g.then(n))?;
-        match wire.chosen {
-            Some(chosen) => graph.with_chosen(chosen),
-            None => Ok(graph),
-        }
-    }
 }
 
 impl Graph {
@@ -289,71 +241,10 @@ impl Graph {
         self.chosen.as_ref()
     }
 
-    /// Chooses the order in which its ops run. Ops that are added later stay behind them.
-    ///
-    /// # Errors
-    /// Invalid when that is no order of its first ops, or one that its mode does not allow.
-    pub fn with_chosen(self, chosen: Chosen) -> Result<Self> {
-        reorder::check(&self, &chosen)?;
-        Ok(Self { chosen: Some(chosen), ..self })
-    }
-
     /// Returns this graph with the ops in the order in which they run in `other`, which computes the same.
     #[must_use]
     pub fn ordered_as(self, other: &Graph) -> Self {
         Self { reorder: other.reorder, chosen: other.chosen.clone(), ..self }
-    }
-
-    /// Returns the name of what this graph computes. Orders that give the same bytes have the same name.
-    pub fn dataset_id(&self) -> DatasetId {
-        let mut wire = Wire::from(self.clone());
-        wire.site = None;
-        wire.source = wire.source.named();
-        // What is kept of a sample that was left out changes nothing about the others.
-        wire.on_error = if wire.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
-        (wire.version, wire.order, wire.chosen) = (VERSION, Reorder::Exact, None);
-        if let Some(places) = self.other_bytes() {
-            (wire.order, wire.chosen) = (Reorder::Relaxed, Some(Chosen { mode: Reorder::Exact, places, speedup: 0.0 }));
-        }
-        wire.nodes.retain(|n| n.op.class() != Class::Hint);
-        for node in &mut wire.nodes {
-            (node.site, node.label, node.keep_position) = (None, None, false);
-            node.op = node.op.named();
-        }
-        let canonical = serde_json::to_vec(&wire).unwrap_or_default();
-        DatasetId(*blake3::hash(&canonical).as_bytes())
-    }
-
-    /// Returns the order in which its ops run, hints left out, if that gives other bytes than the order as written.
-    fn other_bytes(&self) -> Option<Vec<usize>> {
-        if self.reorder != Reorder::Relaxed {
-            return None;
-        }
-        let order = RunOrder::of(self).ok().filter(|order| !order.is_exact())?;
-        let numbers: Vec<_> = self
-            .nodes
-            .iter()
-            .scan(0, |next, node| {
-                let number = (node.op.class() != Class::Hint).then_some(*next);
-                *next += usize::from(number.is_some());
-                Some(number)
-            })
-            .collect();
-        Some(order.places().iter().filter_map(|&place| numbers[place]).collect())
-    }
-
-    /// Returns the graph as it crosses processes.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// Reads [`Graph::to_json`].
-    ///
-    /// # Errors
-    /// Invalid when it is not a graph, Version when it is a later one.
-    pub fn from_json(text: &str) -> Result<Self> {
-        let wire: Wire = serde_json::from_str(text).map_err(|e| Error::invalid(format!("not a pipeline: {e}")))?;
-        wire.try_into()
     }
 
     /// Returns the blobs that travel with the graph.
@@ -365,26 +256,6 @@ impl Graph {
             _ => None,
         };
         source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
-    }
-
-    /// Returns the first difference to another graph, for people.
-    pub fn difference(&self, other: &Graph) -> Option<String> {
-        if self.source.named() != other.source.named() {
-            let show = |s: &Source| format!("{}({})", s.name(), s.describe());
-            return Some(format!("the source is {}, and was {}", show(&other.source), show(&self.source)));
-        }
-        if self.on_error != other.on_error {
-            return Some(format!("on_error is {}, and was {}", other.on_error, self.on_error));
-        }
-        if self.other_bytes() != other.other_bytes() {
-            return Some(format!("order is {}, and was {}", other.reorder, self.reorder));
-        }
-        let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
-        let (ours, theirs) = (kept(self), kept(other));
-        let place = (0..ours.len().max(theirs.len()))
-            .find(|&i| ours.get(i).map(|n| n.op.named()) != theirs.get(i).map(|n| n.op.named()))?;
-        let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
-        Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
     }
 }
 
