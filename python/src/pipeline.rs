@@ -166,7 +166,7 @@ impl Pipeline {
 
     /// What `cache()` keeps, each row of the source once; `None` without one.
     fn kept(&self, py: Python<'_>) -> PyResult<Option<Self>> {
-        guard(py, || Ok(self.graph.kept()?.map(|graph| self.with(graph))))
+        guard(py, || Ok(self.graph.cached_prefix()?.map(|graph| self.with(graph))))
     }
 
     /// The graph as it crosses processes.

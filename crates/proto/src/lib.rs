@@ -26,7 +26,7 @@ pub use messages::shm::{Return, is_same_user, receive_arena, send_arena};
 pub use messages::status::{NO_JOB, UNREACHED, to_error, to_json, to_status};
 pub use messages::ticket::Ticket;
 pub use messages::transfer::{
-    Block, BlockPart, COMPUTING_EVERY, Frame, FrameHead, PARTS_MAX, PREFACE, ROWS_MAX, Reader, Request, broken,
+    Block, BlockPart, COMPUTING_EVERY, ConsumerStream, Frame, FrameHead, PARTS_MAX, PREFACE, ROWS_MAX, Request, broken,
     receive_column, send_column, tune,
 };
 pub use messages::version::check_version;
@@ -36,9 +36,9 @@ pub use net::connect::{
     unanswered,
 };
 pub use net::leader::{leader, not_leader};
-pub use net::listen::{Accepted, GREETING_MAX, Incoming, NewReader, Place, reachable};
+pub use net::listen::{Accepted, GREETING_MAX, GreetingSlot, Incoming, TransferConnection, reachable};
 pub use net::metered::{ThreadTime, metered};
 pub use net::remote::{Credentials, Link, Remote, Token, bearer};
-pub use net::tls::{ClientTls, ServerTls, Speaks, TlsFiles, carried};
+pub use net::tls::{ClientTls, Protocol, ServerTls, TlsFiles, carried};
 pub use net::validity::Validity;
 pub use net::wire::Wire;

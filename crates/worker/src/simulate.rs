@@ -11,7 +11,7 @@ use forebay_data::{Chunk, MemoryBudget};
 use forebay_exec::KnownSkips;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
-    JobDefinition, JobKey, Lease, OneReader, Reader as ConsumerStream, Return, SampleStreamKey, Ticket, WorkerSecret,
+    ConsumerStream, JobDefinition, JobKey, Lease, OneReader, Return, SampleStreamKey, Ticket, WorkerSecret,
     worker_event,
 };
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_plan::{EpochPlan, Figures, FusedOp, OpFigures, Reorder, Stages};
+use forebay_plan::{EpochPlan, FusedOp, MeasuredCosts, MeasuredOp, Reorder, Stages};
 
 use crate::executable::Executable;
 use crate::executable::environment::Environment;
@@ -36,8 +36,8 @@ pub fn measure(
     environment: &Environment,
     rows: &Chunk,
     now: Now<'_>,
-) -> Result<Figures> {
-    let mut figures = Figures { ops: vec![OpFigures::default(); stages.graph.nodes().len()] };
+) -> Result<MeasuredCosts> {
+    let mut figures = MeasuredCosts { ops: vec![MeasuredOp::default(); stages.graph.nodes().len()] };
     let (mut chunk, mut scratch) = (rows.clone(), Scratch::default());
     let batch = stages.aligned.map(|batching| batching.size);
     let meter = OpMeter::new(environment.watch.clone());
@@ -50,7 +50,7 @@ pub fn measure(
         let (spent, given) = (now().saturating_sub(start), chunk.num_rows() as f64);
         if given > 0.0 {
             let kept = Some(done.num_rows() as f64 / given);
-            figures.ops[step.place] = OpFigures { ns: Some(spent.as_nanos() as f64 / given), kept };
+            figures.ops[step.place] = MeasuredOp { ns: Some(spent.as_nanos() as f64 / given), kept };
         }
         chunk = done.with_losses(Vec::new());
     }

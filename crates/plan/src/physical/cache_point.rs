@@ -21,7 +21,7 @@ use crate::source::Source;
 
 /// The part of a split whose output is kept.
 #[derive(Debug, Clone)]
-pub struct Cached {
+pub struct CachePoint {
     /// How many of the split's works it is: the first ones.
     pub fused_ops: usize,
     /// Whether random ops in it draw once and for all, as in epoch 0.
@@ -32,7 +32,7 @@ pub struct Cached {
 
 /// A place that `autocache()` may keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CacheCandidate {
     /// How many row ops come before it.
     pub steps: usize,
     /// What is kept there, for people.
@@ -58,7 +58,7 @@ impl Stages {
     ///
     /// # Errors
     /// Internal when the graph is not what it was checked to be.
-    pub fn keeping(&self, candidate: &Candidate) -> Result<Self> {
+    pub fn with_cache_at(&self, candidate: &CacheCandidate) -> Result<Self> {
         let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
         let mut steps = 0;
         let is_before = |fused: &&FusedOp| {
@@ -71,7 +71,7 @@ impl Stages {
             Some(step) => step.schema.clone(),
             None => Arc::new(stages.source.schema()?),
         };
-        stages.cached = Some(Cached { fused_ops, freeze: false, schema });
+        stages.cached = Some(CachePoint { fused_ops, freeze: false, schema });
         Ok(stages)
     }
 
@@ -106,7 +106,7 @@ impl Graph {
     ///
     /// # Errors
     /// Internal when the graph is not what it was checked to be.
-    pub fn kept(&self) -> Result<Option<Self>> {
+    pub fn cached_prefix(&self) -> Result<Option<Self>> {
         let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache { .. })) else {
             return Ok(None);
         };
@@ -124,7 +124,7 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
         if stages.candidates.last().is_none_or(|last| last.steps < steps) {
             let names: Vec<_> = stages.split.iter().flat_map(FusedOp::steps).map(|step| step.node.op.name()).collect();
             let name = if steps == 0 { "rows as read".to_owned() } else { names.join(" -> ") };
-            stages.candidates.push(Candidate { steps, name });
+            stages.candidates.push(CacheCandidate { steps, name });
         }
     }
 }
@@ -305,7 +305,7 @@ mod tests {
         let found: Vec<_> = auto.candidates.iter().map(|c| (c.steps, c.name.as_str())).collect();
         assert_eq!(found, [(0, "rows as read"), (1, "decode_image"), (2, "decode_image -> center_crop")]);
         for candidate in &auto.candidates {
-            let chosen = auto.keeping(candidate).expect("legal");
+            let chosen = auto.with_cache_at(candidate).expect("legal");
             let mut written = plain[1..].to_vec();
             written.insert(candidate.steps, CACHE);
             let cached = of(&written);
@@ -321,11 +321,11 @@ mod tests {
         let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
         let written =
             [Op::SHUFFLE, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
-        let alone = of(&written).graph.kept().expect("legal").expect("there is a cache");
+        let alone = of(&written).graph.cached_prefix().expect("legal").expect("there is a cache");
         let names: Vec<_> = alone.nodes().iter().map(|node| node.op.name()).collect();
         assert_eq!(names, ["shuffle", "decode_image", "random_flip", "cache"]);
         assert_eq!(Stages::new(&alone).expect("legal").prefix_graph(), of(&written).prefix_graph());
-        assert!(of(&[decode()]).graph.kept().expect("legal").is_none());
+        assert!(of(&[decode()]).graph.cached_prefix().expect("legal").is_none());
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
             fused_ops.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect::<Vec<_>>()
         };
         let boundaries: Vec<_> = std::iter::once(auto.clone())
-            .chain(auto.candidates.iter().map(|c| auto.keeping(c).expect("legal")))
+            .chain(auto.candidates.iter().map(|c| auto.with_cache_at(c).expect("legal")))
             .map(|stages| stages.default_boundary().expect("a boundary"))
             .map(|b| (ops(&b.worker), ops(&b.consumer), b.schema))
             .collect();

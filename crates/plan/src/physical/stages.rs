@@ -15,7 +15,7 @@
 //! Of the source's columns those are read that are needed ([`Stages::source`]); ops that only name others have nothing to do.
 //!
 //! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end. Where there is an
-//! `autocache()`, everything is fused as if it were not there, and [`Stages::keeping`] gives the same stages with one of its places
+//! `autocache()`, everything is fused as if it were not there, and [`Stages::with_cache_at`] gives the same stages with one of its places
 //! kept: whichever is run, the rows are the same.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use forebay_data::Schema;
 use crate::epoch::window;
 use crate::graph::{Graph, Node};
 use crate::ops::op::Op;
-use crate::physical::cache_point::{self, Cached, Candidate};
+use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
 use crate::reorder::RunOrder;
 use crate::source::Source;
 
@@ -137,9 +137,9 @@ pub struct Stages {
     /// What runs inside a split.
     pub split: Vec<FusedOp>,
     /// Which of that is kept, if the user said so.
-    pub cached: Option<Cached>,
+    pub cached: Option<CachePoint>,
     /// The places that `autocache()` may keep, in order; the rows as they are read are the first.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<CacheCandidate>,
     /// How the rows of a split go into batches, when the plan aligns splits with batches.
     pub aligned: Option<Batching>,
     /// The rows of a unit, where the pipeline has an opinion.
@@ -219,7 +219,7 @@ impl Stages {
                     cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
                     let (fused_ops, schema) = (stages.split.len(), step.schema.clone());
                     closed = fused_ops;
-                    stages.cached = Some(Cached { fused_ops, freeze: *freeze, schema });
+                    stages.cached = Some(CachePoint { fused_ops, freeze: *freeze, schema });
                 }
                 Op::Shuffle { .. } | Op::Repeat { .. } => stages.order.push(step),
                 Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),

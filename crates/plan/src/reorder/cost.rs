@@ -3,9 +3,9 @@
 //! Only the proportions matter, and only where they are large: an op costs so much for each row, pixel or byte, a filter
 //! lets a share of the rows through, image ops of one column that follow each other are one pass, and what is made last may
 //! have to travel. The figures are our own kernels', rounded, on one core of an EPYC (`bench/README.md` has the whole they
-//! add up to: 1.5 ms for an ImageNet photo). Where [`Figures`] were measured, they correct the table op by op.
+//! add up to: 1.5 ms for an ImageNet photo). Where [`MeasuredCosts`] were measured, they correct the table op by op.
 //!
-//! Invariant: without [`Figures`], a pure function of the ops and their schemas, the same on every machine.
+//! Invariant: without [`MeasuredCosts`], a pure function of the ops and their schemas, the same on every machine.
 
 use forebay_data::{Field, Kind, Schema};
 
@@ -44,7 +44,7 @@ const TOKENIZE_NS: f64 = 150.0;
 
 /// What was measured of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct OpFigures {
+pub struct MeasuredOp {
     /// Nanoseconds for each row that it was given, run by itself in the order as written.
     pub ns: Option<f64>,
     /// The share of rows that it kept.
@@ -53,9 +53,9 @@ pub struct OpFigures {
 
 /// What was measured of the ops of a graph, by their places. Empty: nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Figures {
+pub struct MeasuredCosts {
     /// Of each op.
-    pub ops: Vec<OpFigures>,
+    pub ops: Vec<MeasuredOp>,
 }
 
 /// How far a measured op may be from the table before that is held to be noise, either way.
@@ -69,7 +69,7 @@ pub(super) struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    pub(super) fn new(segment: &'a Segment, figures: &Figures) -> Self {
+    pub(super) fn new(segment: &'a Segment, figures: &MeasuredCosts) -> Self {
         let kept = |item: &Item| if item.access.filters { KEPT } else { 1.0 };
         let mut costs = Self { segment, items: segment.items.iter().map(|item| (1.0, kept(item))).collect() };
         let written: Vec<usize> = (0..segment.items.len()).collect();

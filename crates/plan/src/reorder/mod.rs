@@ -24,7 +24,7 @@ use cost::Costs;
 use legal::{Rules, Segment, segments};
 
 pub(crate) use access::Access;
-pub use cost::{Figures, OpFigures};
+pub use cost::{MeasuredCosts, MeasuredOp};
 
 /// The order in which the ops of a graph run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -66,7 +66,7 @@ impl RunOrder {
                 let order = Self::described(graph, &segments(graph)?, places, chosen.speedup);
                 Ok(Self { is_measured: true, ..order })
             }
-            (mode, _) => Self::cheapest(graph, mode, &Figures::default()),
+            (mode, _) => Self::cheapest(graph, mode, &MeasuredCosts::default()),
         }
     }
 
@@ -74,7 +74,7 @@ impl RunOrder {
     ///
     /// # Errors
     /// As [`RunOrder::of`].
-    pub fn measured(graph: &Graph, mode: Reorder, figures: &Figures) -> Result<Self> {
+    pub fn measured(graph: &Graph, mode: Reorder, figures: &MeasuredCosts) -> Result<Self> {
         Self::cheapest(graph, mode, figures)
     }
 
@@ -82,7 +82,7 @@ impl RunOrder {
         Self { places: (0..count).collect(), is_exact: true, gain: 1.0, ..Self::default() }
     }
 
-    fn cheapest(graph: &Graph, reorder: Reorder, figures: &Figures) -> Result<Self> {
+    fn cheapest(graph: &Graph, reorder: Reorder, figures: &MeasuredCosts) -> Result<Self> {
         let (segments, rules) = (segments(graph)?, Rules::of(graph, reorder));
         let mut places: Vec<usize> = (0..graph.nodes().len()).collect();
         let (mut written, mut least) = (0.0, 0.0);

@@ -302,10 +302,10 @@ fn measured_figures_decide_where_the_model_was_wrong() {
     let costly = Op::FilterFunction { function: function(Some(&["label"])) };
     let graph = graph(&[costly, above("label", 3)]);
     assert_eq!(RunOrder::of(&graph).expect("an order").places(), [1, 0]);
-    let figures = |function: f64, expression: f64| Figures {
+    let figures = |function: f64, expression: f64| MeasuredCosts {
         ops: vec![
-            OpFigures { ns: Some(100.0), kept: Some(function) },
-            OpFigures { ns: Some(100.0), kept: Some(expression) },
+            MeasuredOp { ns: Some(100.0), kept: Some(function) },
+            MeasuredOp { ns: Some(100.0), kept: Some(expression) },
         ],
     };
     let measured = |figures| RunOrder::measured(&graph, Reorder::Exact, &figures).expect("an order").places().to_vec();
@@ -345,7 +345,7 @@ fn the_search_ends_at_the_cheapest_legal_order() {
         let reorder = if draw(2) == 0 { Reorder::Exact } else { Reorder::Relaxed };
         let rules = Rules::of(&drawn, reorder);
         for segment in &segments(&drawn).expect("segments") {
-            let costs = Costs::new(segment, &Figures::default());
+            let costs = Costs::new(segment, &MeasuredCosts::default());
             let choice = choose(segment, rules, |order| costs.of(order));
             let free = Free::new(segment, rules);
             let mut least = f64::INFINITY;

@@ -68,7 +68,7 @@ pub enum Request {
         /// The split.
         ticket: Ticket,
         /// Who can be lent memory.
-        reader: Option<Reader>,
+        reader: Option<ConsumerStream>,
     },
     /// The blocks that a worker keeps of what a pipeline begins with.
     Blocks {
@@ -121,7 +121,7 @@ pub struct BlockPart {
 
 /// A reader that has mapped the worker's memory, and its number for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reader {
+pub struct ConsumerStream {
     /// The number that the worker gave it.
     pub reader: u64,
     /// The reader's number for the stream.
@@ -308,7 +308,7 @@ mod tests {
             from_chunk: 6,
             key: JobKey::from_bytes(&[7; 16]),
         };
-        let reader = Some(Reader { reader: 7, stream: 8 });
+        let reader = Some(ConsumerStream { reader: 7, stream: 8 });
         // As long as names get: of a format, a prefix and a block.
         let name = format!("1/{}/{}.arrow", "0".repeat(64), "a".repeat(32));
         let parts = vec![BlockPart { name, start: u64::MAX, end: u64::MAX }; PARTS_MAX];

@@ -18,7 +18,7 @@ use tonic::{Request, Status};
 
 use crate::net::address::{Address, addresses};
 use crate::net::connect::endpoint;
-use crate::net::tls::{ClientTls, Speaks, TlsFiles};
+use crate::net::tls::{ClientTls, Protocol, TlsFiles};
 use crate::net::wire::Wire;
 
 /// A token is a word that fits a header.
@@ -167,7 +167,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { address, tls } = self.clone();
-        Box::pin(async move { Wire::connect(&address, tls.as_ref(), Speaks::Http2).await.map(TokioIo::new) })
+        Box::pin(async move { Wire::connect(&address, tls.as_ref(), Protocol::Http2).await.map(TokioIo::new) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! TLS, the same for every connection: who this side is, whom it trusts, and what went wrong, in words that help.
 //!
 //! rustls over ring, which the object stores use too: one library and one provider of ciphers in the process. Only TLS 1.3: both
-//! sides are of one version, and every Arrow Flight client speaks it. What a connection is for is settled by ALPN ([`Speaks`]).
+//! sides are of one version, and every Arrow Flight client speaks it. What a connection is for is settled by ALPN ([`Protocol`]).
 //! Certificates and keys are read once, at the start; renewed ones are taken up by a restart.
 //! Invariant: a connection over TLS is to whom it says, or it is not used. There is no switch that turns this off.
 
@@ -29,18 +29,18 @@ const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What a connection is for, as ALPN names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
+pub enum Protocol {
     /// HTTP/2: the dispatcher's service, or Arrow Flight.
     Http2,
     /// What Forebay's readers say to workers (see `transfer`).
     Transfer,
 }
 
-impl Speaks {
+impl Protocol {
     fn alpn(self) -> Vec<u8> {
         match self {
-            Speaks::Http2 => b"h2".to_vec(),
-            Speaks::Transfer => b"forebay/1".to_vec(),
+            Protocol::Http2 => b"h2".to_vec(),
+            Protocol::Transfer => b"forebay/1".to_vec(),
         }
     }
 }
@@ -86,12 +86,16 @@ impl TlsFiles {
             }
         };
         let name = self.name.clone().map(server_name).transpose()?;
-        let speaks = |speaks: Speaks| {
+        let speaks = |speaks: Protocol| {
             let mut config = config.clone();
             config.alpn_protocols = vec![speaks.alpn()];
             Arc::new(config)
         };
-        Ok(Some(ClientTls(Arc::new(Client { http2: speaks(Speaks::Http2), transfer: speaks(Speaks::Transfer), name }))))
+        Ok(Some(ClientTls(Arc::new(Client {
+            http2: speaks(Protocol::Http2),
+            transfer: speaks(Protocol::Transfer),
+            name,
+        }))))
     }
 
     /// Reads what this side listens with; `None` is in the clear.
@@ -169,11 +173,11 @@ impl ClientTls {
         &self,
         socket: TcpStream,
         to: &Address,
-        speaks: Speaks,
+        speaks: Protocol,
     ) -> io::Result<client::TlsStream<TcpStream>> {
         let config = match speaks {
-            Speaks::Http2 => &self.0.http2,
-            Speaks::Transfer => &self.0.transfer,
+            Protocol::Http2 => &self.0.http2,
+            Protocol::Transfer => &self.0.transfer,
         };
         let name = match &self.0.name {
             Some(name) => name.clone(),
@@ -202,7 +206,7 @@ pub struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
     /// Returns what shakes hands with those who speak one of these.
-    pub(crate) fn acceptor(&self, speaks: &[Speaks]) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self, speaks: &[Protocol]) -> TlsAcceptor {
         let mut config = (*self.0).clone();
         config.alpn_protocols = speaks.iter().map(|s| s.alpn()).collect();
         TlsAcceptor::from(Arc::new(config))
@@ -219,12 +223,12 @@ impl std::fmt::Debug for ServerTls {
 pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     socket: TcpStream,
-) -> io::Result<(server::TlsStream<TcpStream>, Speaks)> {
+) -> io::Result<(server::TlsStream<TcpStream>, Protocol)> {
     match acceptor.accept(socket).into_fallible().await {
         Ok(stream) => {
             // Whoever names nothing is a stranger, and strangers speak HTTP/2.
-            let is_ours = stream.get_ref().1.alpn_protocol() == Some(&Speaks::Transfer.alpn());
-            Ok((stream, if is_ours { Speaks::Transfer } else { Speaks::Http2 }))
+            let is_ours = stream.get_ref().1.alpn_protocol() == Some(&Protocol::Transfer.alpn());
+            Ok((stream, if is_ours { Protocol::Transfer } else { Protocol::Http2 }))
         }
         Err((error, socket)) => {
             // The alert is on its way already.

@@ -10,7 +10,7 @@ use tokio_rustls::TlsStream;
 
 use crate::messages::transfer::{PREFACE, tune};
 use crate::net::address::Address;
-use crate::net::tls::{ClientTls, Speaks, explained};
+use crate::net::tls::{ClientTls, Protocol, explained};
 
 /// A connection. What is written over TLS is on its way only once it was flushed.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Wire {
     ///
     /// # Errors
     /// What the system says; or what [`crate::carried`] returns of its text, when the two do not trust each other.
-    pub async fn connect(to: &Address, tls: Option<&ClientTls>, speaks: Speaks) -> io::Result<Self> {
+    pub async fn connect(to: &Address, tls: Option<&ClientTls>, speaks: Protocol) -> io::Result<Self> {
         let socket = TcpStream::connect(to.to_string()).await?;
         tune(&socket)?;
         match tls {
@@ -41,7 +41,7 @@ impl Wire {
     /// # Errors
     /// As [`Wire::connect`].
     pub async fn to_worker(to: &Address, tls: Option<&ClientTls>) -> io::Result<Self> {
-        let mut wire = Self::connect(to, tls, Speaks::Transfer).await?;
+        let mut wire = Self::connect(to, tls, Protocol::Transfer).await?;
         wire.write_all(&PREFACE).await?;
         wire.flush().await?;
         Ok(wire)

@@ -14,8 +14,8 @@ use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::Loss;
 use forebay_proto::{
-    COMPUTING_EVERY, ChunkHead, Frame, FrameHead, GREETING_MAX, JobKey, Payload, Place, Reader as ConsumerStream,
-    Request, ThreadTime, Ticket, TrailingColumn, metered, send_column, to_json,
+    COMPUTING_EVERY, ChunkHead, ConsumerStream, Frame, FrameHead, GREETING_MAX, GreetingSlot, JobKey, Payload, Request,
+    ThreadTime, Ticket, TrailingColumn, metered, send_column, to_json,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
@@ -80,10 +80,10 @@ impl From<Error> for Ended {
     }
 }
 
-/// Ends when a connection has sent no request in time, or has lost its place to another; never after its first request.
-async fn no_request_in_time(place: Option<&mut Place>) {
-    match place {
-        Some(place) => _ = tokio::time::timeout(GREETING_MAX, place.taken()).await,
+/// Ends when a connection has sent no request in time, or was evicted from its slot; never after its first request.
+async fn no_request_in_time(slot: Option<&mut GreetingSlot>) {
+    match slot {
+        Some(slot) => _ = tokio::time::timeout(GREETING_MAX, slot.evicted()).await,
         None => std::future::pending().await,
     }
 }
@@ -99,20 +99,20 @@ impl Transfer {
     }
 
     /// Serves one connection, after its preface, until the other side disconnects or this worker stops.
-    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, place: Place) {
+    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, slot: GreetingSlot) {
         let Ok(_place) = self.room.try_acquire() else {
             return tracing::warn!("{CONSUMERS_MAX} connections are open; one more was turned away");
         };
         let (from, mut to) = tokio::io::split(Box::pin(socket));
         let mut from = BufReader::new(from);
-        let mut place = Some(place);
+        let mut slot = Some(slot);
         loop {
             let request = tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = no_request_in_time(place.as_mut()) => return,
+                () = no_request_in_time(slot.as_mut()) => return,
                 request = Request::read(&mut from) => request,
             };
-            place = None;
+            slot = None;
             let answered = match request {
                 Ok(Some(Request::Local)) => self.send_socket_name(&mut to).await,
                 Ok(Some(Request::Read { ticket, reader: consumer })) => {

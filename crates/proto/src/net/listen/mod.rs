@@ -1,15 +1,18 @@
-//! Accepting connections: what each one is, and that it begins soon.
+//! Accepts connections: finds out the protocol of each, and closes those that do not begin soon.
 //!
-//! A port is in the clear or speaks TLS, and whoever comes with the other is told so. Where it serves readers of ours besides
-//! HTTP/2 (a worker's), those name themselves: by ALPN, or by their first bytes (see `transfer`). Invariants: a connection is
-//! closed when its first request has not come after [`GREETING_MAX`]; until then it has one of a bounded number of
-//! places, which others take where they have none (see `newcomers`), so that it holds up nobody.
+//! A port is in the clear or speaks TLS; a peer that connects in the other way gets an error that says so. A worker's
+//! port serves the transfer protocol besides HTTP/2; those connections name it by ALPN, or by their first bytes (see
+//! `transfer`).
 //!
-//! HTTP/2 notices a silent peer by pings, but only once the connection has begun: before that, whoever connects and
-//! says nothing (or one byte a minute) would hold a descriptor for ever.
+//! Invariants: a connection is closed if its first request has not come after [`GREETING_MAX`]. Until then it has one
+//! of a bounded number of slots, which a new connection may take over (see `greeting_slots`), so silent connections do
+//! not hold up others.
+//!
+//! HTTP/2 notices a silent peer by pings, but only after its first request. Without this bound, a peer that sends
+//! nothing (or one byte a minute) would hold a descriptor for ever.
 
-mod begin;
-mod newcomers;
+mod first_request;
+mod greeting_slots;
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
@@ -29,26 +32,27 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::messages::transfer::{Frame, FrameHead, PREFACE, tune};
 use crate::net::address::Address;
-use crate::net::tls::{ServerTls, Speaks, accept, last_word, untrusted};
+use crate::net::tls::{self, Protocol, ServerTls, last_word, untrusted};
 use crate::net::wire::Wire;
-use begin::Begin;
-pub use newcomers::Place;
-use newcomers::Places;
+use first_request::FirstRequest;
+pub use greeting_slots::GreetingSlot;
+use greeting_slots::GreetingSlots;
 
-/// How long a connection may take to begin: to say what it is, and then to its first request.
+/// The time for a connection to name its protocol, and then again for its first request.
 pub const GREETING_MAX: Duration = Duration::from_secs(5);
-/// Connections that have said what they are and wait to be served.
+/// Connections with a known protocol that wait to be served.
 const READY_MAX: usize = 256;
 /// How long to wait when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What a connection over TLS begins with: the head of a handshake.
 const TLS_BEGINS: u8 = 0x16;
-/// To HTTP/2 without TLS: SETTINGS, and GOAWAY with INADEQUATE_SECURITY, which every client of it understands.
+/// The answer to HTTP/2 without TLS: SETTINGS, and GOAWAY with INADEQUATE_SECURITY, which every client understands.
 const GO_AWAY: [u8; 26] = *b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0c";
-/// To TLS where there is none: anything that is no TLS.
+/// The answer to TLS on a port without it: any text that is not TLS.
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nthis port does not speak TLS\n";
 
-/// Returns where others reach a listener; one on every interface, by the one that leads to `towards`. Nothing is sent.
+/// Returns the address at which others reach a listener. For a listener on every interface: that of the interface
+/// towards `towards`. Nothing is sent.
 pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
     if !listens.ip().is_unspecified() {
         return listens;
@@ -67,13 +71,18 @@ pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
 pub struct Incoming(mpsc::Receiver<io::Result<Accepted>>);
 
 impl Incoming {
-    /// Accepts from a listener until it is dropped, over TLS where there is some. Connections of our own readers go to `readers`,
-    /// where there is somebody. Must be called within a runtime.
-    pub fn new(listener: TcpListener, tls: Option<&ServerTls>, readers: Option<mpsc::Sender<NewReader>>) -> Self {
-        let (others, incoming) = mpsc::channel(READY_MAX);
-        let speaks = if readers.is_some() { &[Speaks::Transfer, Speaks::Http2][..] } else { &[Speaks::Http2] };
-        let door = Door { tls: tls.map(|tls| tls.acceptor(speaks)), readers, others };
-        tokio::spawn(Arc::new(door).open(listener));
+    /// Accepts from a listener until the result is dropped; over TLS if `tls` is given. Connections of the transfer
+    /// protocol go to `transfers`, if given. Must be called within a runtime.
+    pub fn new(
+        listener: TcpListener,
+        tls: Option<&ServerTls>,
+        transfers: Option<mpsc::Sender<TransferConnection>>,
+    ) -> Self {
+        let (http2, incoming) = mpsc::channel(READY_MAX);
+        let protocols =
+            if transfers.is_some() { &[Protocol::Transfer, Protocol::Http2][..] } else { &[Protocol::Http2] };
+        let acceptor = Acceptor { tls: tls.map(|tls| tls.acceptor(protocols)), transfers, http2 };
+        tokio::spawn(Arc::new(acceptor).accept(listener));
         Self(incoming)
     }
 }
@@ -86,22 +95,22 @@ impl Stream for Incoming {
     }
 }
 
-/// A connection of one of our own readers, and its place until its first request came.
-pub type NewReader = (Wire, Place);
+/// A connection of the transfer protocol, and its slot until its first request came.
+pub type TransferConnection = (Wire, GreetingSlot);
 
-/// Where connections come in, and go on to whoever serves them.
-struct Door {
+/// Accepts connections and hands each to the server of its protocol.
+struct Acceptor {
     tls: Option<TlsAcceptor>,
-    readers: Option<mpsc::Sender<NewReader>>,
-    others: mpsc::Sender<io::Result<Accepted>>,
+    transfers: Option<mpsc::Sender<TransferConnection>>,
+    http2: mpsc::Sender<io::Result<Accepted>>,
 }
 
-impl Door {
-    async fn open(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::<Places>::default();
+impl Acceptor {
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let slots = Arc::<GreetingSlots>::default();
         loop {
             let accepted = tokio::select! {
-                () = self.others.closed() => return,
+                () = self.http2.closed() => return,
                 accepted = listener.accept() => accepted,
             };
             let Ok((socket, peer)) =
@@ -110,23 +119,23 @@ impl Door {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let place = places.take(peer.ip()).await;
-            tokio::spawn(self.clone().begin(socket, place));
+            let slot = slots.acquire(peer.ip()).await;
+            tokio::spawn(self.clone().begin(socket, slot));
         }
     }
 
-    /// Finds out what a connection is, and hands it on.
-    async fn begin(self: Arc<Self>, socket: TcpStream, mut place: Place) {
+    /// Finds out the protocol of a connection, and hands it on.
+    async fn begin(self: Arc<Self>, socket: TcpStream, mut slot: GreetingSlot) {
         let greeted = tokio::select! {
-            () = place.taken() => return,
+            () = slot.evicted() => return,
             greeted = tokio::time::timeout(GREETING_MAX, self.greet(socket)) => greeted,
         };
         match greeted {
-            // Whoever serves them may have ended.
-            Ok(Ok(Some((wire, Speaks::Http2)))) => drop(self.others.send(Ok(Accepted::new(wire, place))).await),
-            Ok(Ok(Some((wire, Speaks::Transfer)))) => {
-                if let Some(readers) = &self.readers {
-                    let _ = readers.send((wire, place)).await;
+            // The server may have ended.
+            Ok(Ok(Some((wire, Protocol::Http2)))) => drop(self.http2.send(Ok(Accepted::new(wire, slot))).await),
+            Ok(Ok(Some((wire, Protocol::Transfer)))) => {
+                if let Some(transfers) = &self.transfers {
+                    let _ = transfers.send((wire, slot)).await;
                 }
             }
             Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin"),
@@ -134,25 +143,25 @@ impl Door {
         }
     }
 
-    /// Finds out what a connection is; `None` when it was refused.
-    async fn greet(&self, mut socket: TcpStream) -> io::Result<Option<(Wire, Speaks)>> {
+    /// Finds out the protocol of a connection; `None` when it was refused.
+    async fn greet(&self, mut socket: TcpStream) -> io::Result<Option<(Wire, Protocol)>> {
         socket.set_nodelay(true)?;
         let mut first = [0];
         socket.peek(&mut first).await?;
         let greeted = match (&self.tls, first == [TLS_BEGINS]) {
             (Some(tls), true) => {
-                let (mut stream, speaks) = accept(tls, socket).await?;
-                if speaks == Speaks::Transfer {
+                let (mut stream, protocol) = tls::accept(tls, socket).await?;
+                if protocol == Protocol::Transfer {
                     stream.read_exact(&mut [0; PREFACE.len()]).await?;
                 }
-                (Wire::over_tls(stream), speaks)
+                (Wire::over_tls(stream), protocol)
             }
             (None, false) => {
-                let speaks = if self.readers.is_some() { speaks(&socket).await? } else { Speaks::Http2 };
-                if speaks == Speaks::Transfer {
+                let protocol = if self.transfers.is_some() { protocol_of(&socket).await? } else { Protocol::Http2 };
+                if protocol == Protocol::Transfer {
                     socket.read_exact(&mut [0; PREFACE.len()]).await?;
                 }
-                (Wire::plain(socket), speaks)
+                (Wire::plain(socket), protocol)
             }
             (Some(_), false) => {
                 refuse_plain(socket).await?;
@@ -163,7 +172,7 @@ impl Door {
                 return Ok(None);
             }
         };
-        if greeted.1 == Speaks::Transfer {
+        if greeted.1 == Protocol::Transfer {
             tune(greeted.0.tcp())?;
         }
         Ok(Some(greeted))
@@ -171,24 +180,24 @@ impl Door {
 }
 
 /// Looks at the first bytes without taking them.
-async fn speaks(socket: &TcpStream) -> io::Result<Speaks> {
+async fn protocol_of(socket: &TcpStream) -> io::Result<Protocol> {
     let mut seen = [0; PREFACE.len()];
     loop {
         let n = socket.peek(&mut seen).await?;
         if n == 0 || seen[..n] != PREFACE[..n] {
-            return Ok(Speaks::Http2);
+            return Ok(Protocol::Http2);
         }
         if n == PREFACE.len() {
-            return Ok(Speaks::Transfer);
+            return Ok(Protocol::Transfer);
         }
         // Half a preface: the rest is on its way.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Tells whoever came in the clear that there is TLS here, in its own words.
+/// Tells a peer that connected in the clear, in its own protocol, that this port speaks TLS.
 async fn refuse_plain(socket: TcpStream) -> io::Result<()> {
-    if speaks(&socket).await? == Speaks::Http2 {
+    if protocol_of(&socket).await? == Protocol::Http2 {
         last_word(socket, &GO_AWAY).await;
         return Ok(());
     }
@@ -198,7 +207,7 @@ async fn refuse_plain(socket: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What whoever connects in the clear is told.
+/// The error of a peer that connects in the clear to a port with TLS.
 pub(crate) fn speaks_tls_only() -> Error {
     untrusted(
         "the other side speaks TLS, and this side does not",
@@ -207,27 +216,27 @@ pub(crate) fn speaks_tls_only() -> Error {
     )
 }
 
-/// A connection.
+/// An accepted HTTP/2 connection.
 #[derive(Debug)]
 pub struct Accepted {
     socket: Wire,
-    /// `None` once it has begun.
+    /// `None` after its first request.
     greeting: Option<Greeting>,
 }
 
 #[derive(Debug)]
 struct Greeting {
-    /// Until when it must have begun.
+    /// When its first request must have come.
     deadline: Pin<Box<Sleep>>,
-    begin: Begin,
-    place: Place,
+    first_request: FirstRequest,
+    slot: GreetingSlot,
 }
 
 impl Accepted {
-    /// Takes a connection that is to begin.
-    fn new(socket: Wire, place: Place) -> Self {
+    /// Takes a connection that has sent no request yet.
+    fn new(socket: Wire, slot: GreetingSlot) -> Self {
         let deadline = Box::pin(tokio::time::sleep(GREETING_MAX));
-        Self { socket, greeting: Some(Greeting { deadline, begin: Begin::new(), place }) }
+        Self { socket, greeting: Some(Greeting { deadline, first_request: FirstRequest::new(), slot }) }
     }
 }
 
@@ -237,10 +246,10 @@ impl AsyncRead for Accepted {
         let before = to.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, to);
         let Some(greeting) = &mut this.greeting else { return read };
-        if greeting.begin.takes(&to.filled()[before..]) {
+        if greeting.first_request.scan(&to.filled()[before..]) {
             this.greeting = None;
         } else if read.is_pending()
-            && (greeting.deadline.as_mut().poll(cx).is_ready() || greeting.place.poll_taken(cx).is_ready())
+            && (greeting.deadline.as_mut().poll(cx).is_ready() || greeting.slot.poll_evicted(cx).is_ready())
         {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection did not begin in time")));
         }

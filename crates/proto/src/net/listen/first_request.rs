@@ -1,4 +1,4 @@
-//! Whether an HTTP/2 connection has begun: its preface came, and the head of a first request.
+//! Detects the first request of an HTTP/2 connection: its preface, and the head of a HEADERS frame.
 
 /// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const PREFACE_BYTES: usize = 24;
@@ -7,23 +7,23 @@ const HEAD_BYTES: usize = 9;
 /// The type of a frame that begins a request.
 const HEADERS: u8 = 1;
 
-/// Looks at what comes, and keeps none of it.
+/// Scans the bytes of a connection; keeps at most one frame head.
 #[derive(Debug)]
-pub(super) struct Begin {
-    /// Bytes that say nothing: of the preface, or of a frame's body.
+pub(super) struct FirstRequest {
+    /// Bytes to skip: of the preface, or of a frame's body.
     skip: usize,
     head: [u8; HEAD_BYTES],
-    /// Bytes of the head that are there.
+    /// Bytes of the head so far.
     have: usize,
 }
 
-impl Begin {
+impl FirstRequest {
     pub(super) fn new() -> Self {
         Self { skip: PREFACE_BYTES, head: [0; HEAD_BYTES], have: 0 }
     }
 
-    /// Takes the next bytes. Says whether a request has begun.
-    pub(super) fn takes(&mut self, mut bytes: &[u8]) -> bool {
+    /// Scans the next bytes. Returns whether a request has begun.
+    pub(super) fn scan(&mut self, mut bytes: &[u8]) -> bool {
         loop {
             let skipped = self.skip.min(bytes.len());
             (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
@@ -55,14 +55,14 @@ mod tests {
         let before = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &ping[..]].concat();
         let whole = [&before[..], &[0, 0, 1, 1, 4, 0, 0, 0, 1, 0]].concat();
         for piece in 1..=whole.len() {
-            let mut begin = Begin::new();
+            let mut begin = FirstRequest::new();
             let mut seen = 0;
             let begins = whole.chunks(piece).find(|chunk| {
                 seen += chunk.len();
-                begin.takes(chunk)
+                begin.scan(chunk)
             });
             assert!(begins.is_some() && seen >= before.len() + HEAD_BYTES, "in pieces of {piece}");
-            assert!(!Begin::new().takes(&before), "pings are no request");
+            assert!(!FirstRequest::new().scan(&before), "pings are no request");
         }
     }
 }
