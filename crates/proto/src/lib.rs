@@ -1,11 +1,17 @@
-//! What dispatcher, workers and clients say to each other, and how they reach each other.
+//! Messages between dispatcher, workers and clients, and the connections between them.
 //!
 //! The messages are those of `proto/forebay.proto`; the Rust code in `src/generated/` is written by the tool in
 //! `codegen/` and committed, so that a build needs no compiler of .proto files.
 //!
-//! Invariants: an error crosses the wire whole ([`to_status`], [`to_error`]); every connection has the same settings
-//! ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over TLS. Not here: what
-//! the messages mean.
+//! | folder | contents |
+//! |---|---|
+//! | `messages/` | encodings, conversions, keys and limits beside the protobuf fields |
+//! | `net/` | addresses, TLS, listening and connecting |
+//! | `generated/` | the protobuf messages and gRPC services |
+//!
+//! Invariants: an error crosses the wire with all of its fields ([`to_status`], [`to_error`]); every connection has the
+//! same settings ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over
+//! TLS. Not here: the handling of messages.
 
 mod messages;
 mod net;

@@ -1,11 +1,13 @@
-//! How the consumers of a job end an epoch together where the number of each one's steps is known only once its rows were computed.
+//! How the consumers of a job end an epoch together if the number of steps of each is known only after its rows were
+//! computed.
 //!
-//! A step is a batch; without batches it is a sample. Each consumer says how many steps of an epoch it has so far, and whether these are
-//! all ([`Count`]); what all may hand out follows from that ([`Ending::floor`]).
+//! A step is a batch; without batches it is a sample. Each consumer reports how many steps of an epoch it has so far, and
+//! whether these are all ([`Count`]). From the counts follows how many steps all of them may deliver
+//! ([`Ending::floor`]).
 //!
-//! Invariants: counts only rise, and the last one of a consumer is a function of the pipeline, the seed, the epoch and the number of
-//! consumers; so is, therefore, where an epoch ends. A floor only rises, whatever the order in which counts become known.
-//! A short last batch is a batch, as for shares that are dealt evenly.
+//! Invariants: counts only rise, and the last count of a consumer is a function of the pipeline, the seed, the epoch and
+//! the number of consumers; therefore so is the end of an epoch. A floor only rises, whatever the order in which counts
+//! become known. A short last batch counts as a batch, as for even shares.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,18 +16,18 @@ use crate::graph::Graph;
 use crate::ops::op::Op;
 use crate::physical::stages::Stages;
 
-/// What is done at the first step of an epoch that some consumers have and others have not.
+/// The action at the first step of an epoch that some consumers have and others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Nothing: each ends where it ends, or all are known to end together.
+    /// None: each consumer ends by itself, or all are known to end together.
     #[default]
     Apart,
-    /// All end.
+    /// All consumers end.
     Drop,
-    /// The others give their last batch again until all have ended.
+    /// Consumers without it repeat their last batch until all have ended.
     Pad,
-    /// All fail.
+    /// All consumers fail.
     Error,
 }
 
@@ -38,19 +40,20 @@ pub struct Count {
     pub ended: bool,
 }
 
-/// What all consumers of a job may hand out of an epoch.
+/// How much of an epoch all consumers of a job may deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Floor {
-    /// So many steps.
+    /// The number of steps.
     pub steps: u64,
-    /// Whether there are no more, for all.
+    /// Whether the epoch ends there for all.
     pub over: bool,
-    /// Once it is over, of how many consumers it is known that they have one step more.
+    /// If it is over: how many consumers are known to have one more step.
     pub more: u32,
 }
 
 impl Ending {
-    /// Chooses for a job: what was asked for, where numbers may differ; if nothing was, they drop, unless the user said `even=False`.
+    /// Chooses the ending of a job: if counts may differ, the requested one; without a request `Drop`, or `Apart` with
+    /// `even=False`.
     pub fn choose(graph: &Graph, stages: &Stages, sharding: Sharding, even: Option<bool>, asked: Option<Self>) -> Self {
         let is_endless = graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat { count: None }));
         if sharding.consumers < 2 || sharding.coordinated || is_endless {
@@ -65,7 +68,7 @@ impl Ending {
         }
     }
 
-    /// Returns the word for it, as users write it.
+    /// Returns its name, as users write it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Apart => "none",
@@ -75,12 +78,12 @@ impl Ending {
         }
     }
 
-    /// Returns what all may hand out of an epoch; `None` stands for a consumer that has said nothing of it.
+    /// Returns how much of an epoch all may deliver; a count is `None` for a consumer that has reported none.
     pub fn floor(self, counts: impl Iterator<Item = Option<Count>> + Clone) -> Floor {
         let is_told = counts.clone().all(|count| count.is_some());
         let told = counts.map(Option::unwrap_or_default);
         let of = |ended: bool| told.clone().filter(move |count| count.ended == ended).map(|count| count.has);
-        // Of those that have ended, and of those that go on.
+        // The least count of consumers that have ended, and of those that have not.
         let (first_end, open) = (of(true).min(), of(false).min());
         let is_behind = |steps: u64| open.is_none_or(|open| open > steps);
         let more = |steps: u64| told.clone().filter(|count| count.has > steps).count() as u32;
@@ -93,7 +96,7 @@ impl Ending {
                 Floor { steps: least, over, more: if over { more(least) } else { 0 } }
             }
             Self::Pad if !is_told => Floor::default(),
-            // Who has nothing has nothing to give again.
+            // A consumer without any batch has none to repeat.
             Self::Pad if first_end == Some(0) => {
                 let over = is_behind(0);
                 Floor { steps: 0, over, more: if over { more(0) } else { 0 } }

@@ -1,6 +1,6 @@
-//! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, stored nowhere.
+//! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, never stored.
 //!
-//! Rows are dealt in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
+//! Rows are sharded in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
 //! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the global
 //! sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a **morsel** is
 //! the part of a split that a thread computes at once.
@@ -22,7 +22,7 @@ use crate::physical::sizing::Sizing;
 use crate::physical::stages::Stages;
 use crate::source::Source;
 
-/// What is known of a source when a job starts.
+/// The size of a source, as known when a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Its rows, if they were counted.
@@ -31,7 +31,7 @@ pub struct Extent {
     pub blocks: u64,
     /// Its bytes, as stored.
     pub bytes: u64,
-    /// Whether no reader can begin in the middle of one of its files, because names say that they are compressed.
+    /// Whether its files can only be read from their start, as their names say that they are compressed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_compressed: bool,
 }
@@ -42,7 +42,7 @@ fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order
     extent.rows.map(|rows| Order::new(rows, blocks, ops)).transpose()
 }
 
-/// Consumers that take turns at the batches of one stream have to see the same rows.
+/// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
 fn check_coordinated(stages: &Stages) -> Result<()> {
     if !stages.is_bucketed() && stages.batching().is_none() {
         return Err(Error::invalid("coordinated=True, and there are no batches")
@@ -105,16 +105,16 @@ pub struct EpochPlan {
     lane_order: Option<LaneOrder>,
     extent: Extent,
     sharding: Sharding,
-    /// Whether the plan knows all that consumers get.
+    /// Whether the plan knows how many units consumers get.
     counts_known: bool,
-    /// Whether a sample may be left out, so that what a consumer passed does not say how many units those were.
+    /// Whether samples may be skipped, so that a consumer's position does not tell the number of its units.
     tolerant: bool,
     batched: bool,
-    /// Whether the last unit counts though it is short: a short batch does, a short run of samples does not.
+    /// Whether a short last unit counts: a short batch does, a short run of samples does not.
     short: bool,
     sizing: Sizing,
     seed: Seed,
-    /// Places in the order that are dealt: without the remainder that `drop_remainder` leaves out.
+    /// The number of rows of an epoch, without the remainder that `drop_remainder` drops.
     places: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl EpochPlan {
     ///
     /// # Errors
     /// Invalid when the order ops do not go together, when the sizes are of another pipeline, or when even shares are
-    /// asked for and cannot be.
+    /// requested but not possible.
     pub fn new(
         stages: &Stages,
         extent: Extent,
@@ -188,7 +188,8 @@ impl EpochPlan {
         }
     }
 
-    /// Returns the same plan for a process that reads rows. `starts` has the first row of each block of the source, and the number of rows.
+    /// Returns the same plan for a process that reads rows. `starts` has the first row of each block of the source, and
+    /// the number of rows.
     ///
     /// # Errors
     /// As [`EpochPlan::new`].
@@ -202,17 +203,18 @@ impl EpochPlan {
         Self { lane_order: self.lane_order.as_ref().map(|order| order.over(sizes)), ..self.clone() }
     }
 
-    /// Says whether it knows which rows come. If not, the plan that [`EpochPlan::over`] returns does.
+    /// Returns whether it knows the rows. If not, the plan that [`EpochPlan::over`] returns does.
     pub fn knows_rows(&self) -> bool {
         self.order.as_ref().is_none_or(Order::knows_rows)
     }
 
-    /// Returns how the windows are laid out of a shuffle whose rows are not counted.
+    /// Returns the window layout of a shuffle whose rows are not counted.
     pub fn lane_layout(&self) -> Option<LaneLayout> {
         self.lane_order.as_ref().map(|order| order.layout)
     }
 
-    /// Returns the window that a source block of a morsel is; `None` if rows are not shuffled, or [`EpochPlan::over_files`] was not called.
+    /// Returns the window of a morsel's block number; `None` if rows are not shuffled, or without
+    /// [`EpochPlan::over_files`].
     pub fn window(&self, epoch: Epoch, block: u64) -> Option<LaneWindow> {
         self.lane_order.as_ref()?.window(self.seed, epoch, block)
     }
@@ -232,23 +234,22 @@ impl EpochPlan {
         self.sharding
     }
 
-    /// Returns what was known of the source.
+    /// Returns the size of the source.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Says whether the plan knows all that consumers get, but for what fails: then a unit is what one takes at a time.
+    /// Returns whether the plan knows how many units consumers get, apart from failures. Consumers then take units.
     pub fn knows_counts(&self) -> bool {
         self.counts_known
     }
 
-    /// Says whether another number of consumers can resume within an epoch: a position then names the units that were
-    /// taken.
+    /// Returns whether another number of consumers can resume within an epoch: a position then names the completed units.
     pub fn can_reshard(&self) -> bool {
         self.counts_known && !self.tolerant
     }
 
-    /// Returns the rows that an epoch gives before any filter; `None` when endless or not known.
+    /// Returns the rows of an epoch before any filter; `None` when endless or not known.
     pub fn rows(&self) -> Option<u64> {
         self.places
     }
@@ -267,13 +268,13 @@ impl EpochPlan {
         }
     }
 
-    /// Returns the units that count as one.
+    /// Returns the number of units that count.
     fn whole_units(&self) -> Option<u64> {
         let short = |p: u64| if self.short { p.div_ceil(self.sizing.unit_rows) } else { p / self.sizing.unit_rows };
         self.places.map(short)
     }
 
-    /// Returns the units of its own after which a consumer's epoch is over, though more were dealt to it: shares are even.
+    /// Returns the number of units after which a consumer's epoch ends, if even shares end it before its last unit.
     /// `phase` is that of the epoch.
     pub fn share(&self, consumer: ConsumerIndex, phase: u64) -> Option<u64> {
         let units = self.whole_units().filter(|_| self.sharding.even)?;
@@ -315,13 +316,14 @@ impl EpochPlan {
         })
     }
 
-    /// Returns how many chunks a split gives; `None` where its rows are not counted.
+    /// Returns the number of chunks of a split; `None` if its rows are not counted.
     pub fn num_chunks(&self, consumer: ConsumerIndex, split: Ordinal) -> Option<u64> {
         let units = self.split_units(consumer, split);
         self.order.as_ref().map(|_| (units.end - units.start).div_ceil(self.sizing.morsel_units))
     }
 
-    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if [`EpochPlan::knows_rows`] is false.
+    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
+    /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !order.knows_rows() {

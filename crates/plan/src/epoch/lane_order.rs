@@ -14,7 +14,7 @@ use crate::physical::stages::Stages;
 /// A window of a shuffle whose rows are not counted.
 #[derive(Debug, Clone)]
 pub struct LaneWindow {
-    /// The lanes that it is read from.
+    /// The lanes of its pieces.
     pub lanes: Arc<EpochLanes>,
     /// Its number in the epoch's order.
     pub number: u64,
@@ -22,15 +22,15 @@ pub struct LaneWindow {
     pub epoch: Epoch,
 }
 
-/// How the rows of an epoch come that are shuffled and not counted.
+/// The order of an epoch whose rows are shuffled and not counted.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneOrder {
     pub(crate) layout: LaneLayout,
     /// The shuffle's number among the random ops.
     random: u64,
-    /// How often an epoch has each row; `None` is for ever.
+    /// How often an epoch repeats each row; `None` is endless.
     repetitions: Option<u64>,
-    /// `None` in a plan that is asked for no rows.
+    /// `None` in a plan that is not used to read rows.
     lanes: Option<Arc<Lanes>>,
 }
 
@@ -45,7 +45,7 @@ impl LaneOrder {
         Some(Self { layout, random: shuffle.random, repetitions, lanes: None })
     }
 
-    /// Returns the order over files of these sizes, which gives windows.
+    /// Returns the order over files of these sizes, which knows its windows.
     pub(crate) fn over(&self, sizes: Vec<u64>) -> Self {
         Self { lanes: Some(Arc::new(Lanes::new(self.layout, sizes))), ..self.clone() }
     }
@@ -58,7 +58,7 @@ impl LaneOrder {
         self.repetitions.map(|repetitions| repetitions.saturating_mul(self.layout.windows()))
     }
 
-    /// Returns the window that a unit is.
+    /// Returns the window of a unit.
     pub(crate) fn window(&self, seed: Seed, epoch: Epoch, unit: u64) -> Option<LaneWindow> {
         let (repetition, number) = (unit / self.layout.windows(), unit % self.layout.windows());
         let base = epoch.0.wrapping_mul(self.repetitions.unwrap_or(FOREVER));

@@ -1,12 +1,14 @@
 //! The two-level shuffle of sources whose rows are not counted: which bytes of which files make a window.
 //!
-//! A **block** is a file, or a part of a large file in whose middle a reader can find the next row. A permutation of the epoch deals the blocks to
-//! **lanes**; each lane is read from front to back. A lane is cut into **pieces**: the rows whose position is in a range of a block's bytes. A window
-//! takes the next pieces of each lane of its group, and a permutation orders its rows. All of it follows from the sizes of the files, the
-//! bytes of a window and a key, so nobody has to count rows before the first batch.
+//! A **block** is a file, or a part of a large file that can be read from the middle. A permutation of the epoch assigns
+//! the blocks to **lanes**; each lane is read from front to back. A lane is divided into **pieces**: the rows whose
+//! position is in a range of a block's bytes. A window takes the next pieces of each lane of its group, and a permutation
+//! orders its rows. All of this depends only on the sizes of the files, the bytes of a window and a key, so the first
+//! batch needs no count of rows.
 //!
-//! Groups have lanes of their own, so that several processes can read windows side by side, each its files from front to back.
-//! Invariants: each byte of each file is in one piece of one window of an epoch; the number of windows is the same in all epochs.
+//! Each group has its own lanes, so several processes can read windows side by side, each its files from front to back.
+//! Invariants: each byte of each file is in one piece of one window of an epoch; all epochs have the same number of
+//! windows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,17 +19,18 @@ use forebay_core::rng::mix64;
 
 use crate::epoch::permute::Permutation;
 
-/// Lanes of a group at most: files that are read side by side.
+/// The most lanes of a group: files that are read side by side.
 const LANES_MAX: u64 = 40;
 /// A further group takes this many blocks, so that its lanes have several each.
 const GROUP_BLOCKS: u64 = 64;
-/// Groups at most: a process that reads all of them keeps a connection to each file that it is in.
+/// The most groups: a process that reads all of them keeps a connection to each file that it reads.
 const GROUPS_MAX: u64 = 4;
-/// A file that can be divided is cut into equal blocks where it is larger than the source divided by this. So a few large files fill as many
-/// lanes as many small ones, and a block is long enough for one request.
+/// A divisible file that is larger than the source divided by this is divided into equal blocks. So a few large files
+/// fill as many lanes as many small ones, and a block is long enough for one request.
 const BLOCKS_WANTED: u64 = 40;
 const BLOCK_BYTES_MIN: u64 = 8 << 20;
-/// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter of a window.
+/// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter of
+/// a window.
 const PIECES: u64 = 4;
 /// The windows before the first full one, and their pieces of a lane.
 const WINDOWS_BEFORE: u64 = 2;
@@ -48,8 +51,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out a source of `files` files and `bytes` bytes in windows of `window_bytes`. `divides` says whether a reader can find the next
-    /// row in the middle of a file.
+    /// Lays out a source of `files` files and `bytes` bytes in windows of `window_bytes`. `divides` says whether files can
+    /// be read from the middle.
     pub fn new(files: u64, bytes: u64, window_bytes: u64, divides: bool) -> Self {
         let block_bytes = divides.then(|| bytes.div_ceil(BLOCKS_WANTED).max(BLOCK_BYTES_MIN));
         let blocks = files.saturating_add(block_bytes.map_or(0, |size| bytes / size)).max(1);
@@ -57,7 +60,7 @@ impl Layout {
         let rounds = blocks.div_ceil(groups * LANES_MAX);
         let lanes = blocks.div_ceil(groups * rounds);
         let piece_bytes = (window_bytes / lanes / PIECES).max(PIECE_BYTES_MIN);
-        // At most: each block ends in a piece that is not full.
+        // An upper bound: each block ends in a piece that is not full.
         let pieces = (bytes / piece_bytes).saturating_add(blocks).div_ceil(groups * lanes);
         let windows = WINDOWS_BEFORE + pieces.saturating_sub(PIECES_BEFORE).div_ceil(PIECES);
         Self { block_bytes, piece_bytes, groups, lanes, windows }
@@ -109,16 +112,17 @@ struct Block {
     end: u64,
 }
 
-/// The rows whose position is in a range of a file's bytes: where they begin, or what a format has for that.
+/// The rows whose position is in a range of a file's bytes. The position is that of the first byte, or the format's
+/// equivalent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The lane that it belongs to, within its group.
     pub lane: usize,
-    /// The file, by its place in the index.
+    /// The file, by its number in the index.
     pub file: usize,
-    /// Where its block ends: the lane goes on in another one there.
+    /// The end of its block, where the lane continues in another one.
     pub block_end: u64,
-    /// Where its rows begin.
+    /// The range of positions of its rows.
     pub bytes: Range<u64>,
 }
 
@@ -139,13 +143,13 @@ pub struct EpochLanes {
 }
 
 impl EpochLanes {
-    /// Deals the blocks of files of these sizes.
+    /// Assigns the blocks of files of these sizes to lanes.
     pub fn new(layout: Layout, sizes: &[u64], key: u64) -> Self {
         let blocks = layout.blocks(sizes);
         let mut order: Vec<u64> = (0..blocks.len() as u64).collect();
         Permutation::new(order.len() as u64, key).map(&mut order);
         let mut lanes = vec![Lane::default(); (layout.groups * layout.lanes) as usize];
-        // The next block goes to the lane that has least, so that lanes are about as long as each other.
+        // The next block goes to the shortest lane, so that lanes are about equally long.
         let mut shortest: BinaryHeap<_> = (0..lanes.len()).map(|lane| Reverse((0, lane))).collect();
         for block in order.into_iter().map(|i| blocks[i as usize]) {
             let Some(Reverse((pieces, at))) = shortest.pop() else { break };
@@ -254,7 +258,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the sizes: no byte is lost or read twice, a lane goes forward, and windows are not much larger than was asked for.
+        /// For any sizes: no byte is lost or read twice, a lane is read forward, and windows are not much larger than
+        /// requested.
         #[test]
         fn each_byte_is_in_one_piece_and_lanes_go_forward(
             sizes in prop::collection::vec(prop_oneof![0u64..3000, 1u64 << 16..1 << 22], 0..300),

@@ -1,8 +1,8 @@
 //! The order ops as one map from a place in the epoch to a row of the source. Computed, never stored.
 //!
-//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also
-//! tells which time round a place is in, and that keys all randomness before it: shuffles and augmentations differ
-//! from one repetition to the next exactly as they do between epochs.
+//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also yields
+//! the number of the repetition, which keys all randomness before it: shuffles and augmentations differ between
+//! repetitions exactly as they do between epochs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::epoch::permute::Permutation;
 use crate::epoch::window::Windows;
 use crate::ops::op::Op;
 
-/// How an infinite repeat counts in the numbering of repetitions.
+/// The number of repetitions that an infinite repeat counts as.
 pub(crate) const FOREVER: u64 = 1 << 32;
-/// Places that go through all steps together.
+/// The number of places that are mapped together.
 const BLOCK: usize = 256;
 
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ enum Step {
         random: u64,
         len: u64,
     },
-    /// A shuffle over windows; `None` if nobody said where blocks begin, in a plan that is asked for no rows.
+    /// A shuffle over windows; `None` if the first rows of blocks are not known, in a plan that is not used to read rows.
     Windows {
         random: u64,
         windows: Option<Arc<Windows>>,

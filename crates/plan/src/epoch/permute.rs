@@ -1,4 +1,4 @@
-//! A permutation of `0..n` that needs no memory: what makes a global shuffle of 10^12 samples cost nothing.
+//! A permutation of `0..n` that needs no memory, so that a global shuffle of 10^12 samples is free.
 //!
 //! A Feistel network (Luby and Rackoff, 1988) over the smallest power of two that holds `n`, walked until it lands
 //! below `n` (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). The rounds are fixed for ever:

@@ -1,9 +1,10 @@
-//! The two-level shuffle, for sources whose rows are decoded in blocks. A permutation of the epoch orders the blocks. Consecutive blocks
-//! in that order form a window until it is full. A second permutation orders the rows of each window.
+//! The two-level shuffle, for sources whose rows are decoded in blocks. A permutation of the epoch orders the blocks.
+//! Consecutive blocks in that order form a window until it is full. A second permutation orders the rows of each window.
 //!
-//! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it trains as a full shuffle
-//! does if a window holds many blocks. Invariants: the result is a permutation of all rows; each block belongs to one window of an epoch;
-//! the result depends on the lengths of the blocks, the rows of a window and a key alone.
+//! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it trains
+//! like a full shuffle if a window holds many blocks. Invariants: the result is a permutation of all rows; each block
+//! belongs to one window of an epoch; the result depends only on the lengths of the blocks, the rows of a window and a
+//! key.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,8 @@ use crate::source::Source;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleWindow {
-    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records in a store.
+    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records in
+    /// a store.
     #[default]
     Auto,
     /// All rows.
@@ -51,13 +53,13 @@ impl ShuffleWindow {
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 /// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
-/// The bytes of a window, as stored, of a source that is streamed: the first batch needs all of one.
+/// The bytes of a window, as stored, of a streamed source: the first batch needs a whole window.
 const STREAMED_BYTES: u64 = 16 << 20;
 /// How many such windows are in memory at once: all threads work on the chunks of one.
 pub const STREAMED_AT_ONCE: u64 = 3;
 
-/// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are read side by side
-/// (see `lanes`). `None` where rows are counted first, or nothing is shuffled.
+/// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are
+/// read side by side (see `lanes`). `None` if rows are counted first, or nothing is shuffled.
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
@@ -65,7 +67,7 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
         graph.source(),
         Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }
     );
-    // What is kept of a row is found by the row's place.
+    // Cached rows are found by their row number.
     if !streams || graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         return None;
     }
@@ -74,7 +76,7 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     for node in graph.nodes() {
         match (&node.op, window) {
             (Op::Shuffle { window: first }, None) => window = Some(*first),
-            // What comes before the shuffle chooses rows by their number in the source.
+            // Ops before the shuffle choose rows by their number in the source.
             (Op::Shuffle { .. }, Some(_))
             | (Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } | Op::Repeat { .. }, None) => return None,
             (Op::Repeat { .. }, Some(_)) if !repeats => return None,
@@ -89,16 +91,16 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     }
 }
 
-/// Returns how many bytes of memory a stored byte of text takes, at most for most files: Parquet is compressed.
+/// Returns an upper bound, for most files, of the memory per stored byte of text: Parquet is compressed.
 pub(crate) fn expansion(source: &Source) -> u64 {
     if matches!(source, Source::Parquet { .. }) || source.has_packed_shards() { 4 } else { 1 }
 }
 
-/// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows` rows, each of
-/// about `row_bytes` bytes in memory.
+/// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows`
+/// rows, each of about `row_bytes` bytes in memory.
 ///
 /// # Errors
-/// Invalid when the user asks for a window behind a repeat or another shuffle, where a block's rows are not together any more.
+/// Invalid for a window after a repeat or another shuffle, where the rows of a block are no longer together.
 pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -> Result<u64> {
     let (mut resolved, mut before) = (None, None);
     for Step { node, .. } in order {
@@ -128,8 +130,8 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
     Ok(resolved.filter(|window| *window < rows).unwrap_or(0))
 }
 
-/// Returns the rows of a window of a shuffle whose window is [`ShuffleWindow::Auto`]. Readers decode a row group as a whole. A shuffle of all
-/// rows of more groups than a reader keeps would decode a group for each row.
+/// Returns the rows of a window for [`ShuffleWindow::Auto`]. A row group is decoded as a whole, so a shuffle of all rows
+/// over more groups than a process caches would decode a group for each row.
 fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
     let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. }) || source.has_packed_shards();
     if !is_grouped || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {

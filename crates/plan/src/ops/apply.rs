@@ -1,4 +1,4 @@
-//! What an op makes of a schema. A wrong column or argument is found here, where the user wrote it.
+//! The schema after an op. Wrong columns and arguments are refused here, at the line where the user wrote them.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};

@@ -1,4 +1,4 @@
-//! What ops are told beyond columns and numbers. Written as the Python package writes it.
+//! The types of arguments other than columns and numbers. They serialize as the Python package writes them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is known of an op by itself: its name, its class, what it needs.
+//! The properties of an op that need no schema: its name, its class, its randomness, its blob.
 
 use crate::epoch::window::ShuffleWindow;
 use crate::ops::arguments::{Function, Mixing};
@@ -54,7 +54,7 @@ impl Op {
         }
     }
 
-    /// Says whether what is before it may be kept.
+    /// Returns whether the rows before it may be cached.
     pub fn is_cache_point(&self) -> bool {
         matches!(self, Op::Cache { .. } | Op::Autocache {})
     }

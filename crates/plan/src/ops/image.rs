@@ -1,4 +1,4 @@
-//! What the image ops make of a schema, and which arguments they take.
+//! The schema after image ops, and the checks of their arguments.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};

@@ -1,4 +1,4 @@
-//! What mixup and cutmix make of a schema, and which arguments they take.
+//! The schema after mixup and cutmix, and the checks of their arguments.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};

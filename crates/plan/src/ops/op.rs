@@ -1,4 +1,4 @@
-//! The ops, as plain data. What is known of each without a schema is in `facts`, what it makes of one in `apply`.
+//! The ops, as plain data. `facts` has their properties, `apply` the schema after them.
 //!
 //! An op belongs to one [`Class`], which decides where it runs (DESIGN: "Ops, by what they may see"): row ops run
 //! inside a split, order ops are done by the epoch plan, global ops run once after the merge.
@@ -233,12 +233,12 @@ pub enum Op {
         /// How likely a batch is mixed at all.
         probability: f64,
     },
-    /// Keeps what the ops before it make of each row, for whoever asks for it again.
+    /// Caches the output of the ops before it for each row.
     Cache {
         /// Whether random ops before it draw once for each sample, the same in every epoch.
         freeze: bool,
     },
-    /// May keep what the ops before it make of each row: each process finds out whether that pays, and where.
+    /// May cache the output of the ops before it for each row: each process measures whether and where that pays.
     Autocache {},
     /// Text to token ids.
     Tokenize(Tokenize),
@@ -288,7 +288,7 @@ pub enum Op {
     },
 }
 
-/// What an op may see, and so where it runs.
+/// Which rows an op may see, which decides where it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Each row gives one row.

@@ -1,4 +1,4 @@
-//! What the text ops make of a schema, and which arguments they take.
+//! The arguments of the text ops, their checks, and the schema after them.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};

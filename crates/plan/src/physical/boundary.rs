@@ -36,7 +36,7 @@ pub struct PlacementBoundary {
 }
 
 impl PlacementBoundary {
-    /// Returns the bytes of a row that travels; columns of unknown size count as [`UNKNOWN_BYTES`].
+    /// Returns the bytes of a row that travels; a column of unknown size counts as 64 KiB.
     pub fn row_bytes(&self) -> usize {
         self.schema.row_bytes(UNKNOWN_BYTES)
     }

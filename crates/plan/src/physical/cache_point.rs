@@ -1,12 +1,11 @@
-//! What `cache()` keeps: the row ops before it, as the first works of a split, and the name of what they make. And the places
-//! that `autocache()` may keep: each as if `cache()` were written there.
+//! Cache points: the row ops before `cache()` (the prefix) and the name of their output, and the candidates of
+//! `autocache()`, each of which is treated as a `cache()` at its place.
 //!
-//! The name is that of a computation on one row of a source, wherever that row is: which files there are, in which order
-//! their rows come and what follows the cache are no part of it, so all pipelines that begin alike share what is kept.
+//! The name identifies a computation on one row of a source. It does not depend on the list of files, the order of their
+//! rows or the ops after the cache point, so all pipelines with the same prefix share cached rows.
 //!
-//! Invariants: what is kept of a row depends on that row, on the ops and, where random ones were frozen, on the seed; two
-//! prefixes that may give different bytes have different names, and one that another version of Forebay computed
-//! is none of ours.
+//! Invariants: a cached row depends only on the source row, on the ops and, if random ops are frozen, on the seed. Two
+//! prefixes that may give different bytes have different names, and so have prefixes of different versions of Forebay.
 
 use std::sync::Arc;
 
@@ -19,27 +18,27 @@ use crate::ops::op::{Class, Op};
 use crate::physical::stages::{FusedOp, Stages};
 use crate::source::Source;
 
-/// The part of a split whose output is kept.
+/// The part of a split whose output is cached.
 #[derive(Debug, Clone)]
 pub struct CachePoint {
-    /// How many of the split's works it is: the first ones.
+    /// The number of fused ops in it: the first ones of the split.
     pub fused_ops: usize,
-    /// Whether random ops in it draw once and for all, as in epoch 0.
+    /// Whether random ops in it draw the same numbers in every epoch, those of epoch 0.
     pub freeze: bool,
-    /// The columns that are kept.
+    /// The cached columns.
     pub schema: Arc<Schema>,
 }
 
-/// A place that `autocache()` may keep.
+/// A place where `autocache()` may cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheCandidate {
-    /// How many row ops come before it.
+    /// The number of row ops before it.
     pub steps: usize,
-    /// What is kept there, for people.
+    /// The ops before it, for messages.
     pub name: String,
 }
 
-/// What the name of a prefix is the hash of.
+/// The input of the hash that names a prefix.
 #[derive(Serialize)]
 struct Canonical<'a> {
     forebay: &'a str,
@@ -49,15 +48,15 @@ struct Canonical<'a> {
 }
 
 impl Stages {
-    /// Returns the works whose output is kept; none without `cache()`.
+    /// Returns the fused ops of the prefix; none without `cache()`.
     pub fn prefix(&self) -> &[FusedOp] {
         self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.fused_ops])
     }
 
-    /// Returns the same pipeline with a place kept, as if `cache()` were written there.
+    /// Returns the stages with a cache at a candidate, as if `cache()` were written there.
     ///
     /// # Errors
-    /// Internal when the graph is not what it was checked to be.
+    /// Internal when the graph does not pass its own checks.
     pub fn with_cache_at(&self, candidate: &CacheCandidate) -> Result<Self> {
         let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
         let mut steps = 0;
@@ -75,14 +74,14 @@ impl Stages {
         Ok(stages)
     }
 
-    /// Returns what the name of the prefix is the hash of: the source's kind, the ops before `cache()` with their
-    /// arguments, and this version; where [`Stages::frozen`] is not empty, the seed belongs to it, too. `None` without
-    /// `cache()`.
+    /// Returns the bytes to hash for the name of the prefix: the source's kind, the ops before `cache()` with their
+    /// arguments, and this version. If [`Stages::frozen`] is not empty, the name must include the seed, too. `None`
+    /// without `cache()`.
     pub fn prefix_graph(&self) -> Option<Vec<u8>> {
         self.cached.as_ref()?;
         let mut steps: Vec<_> = self.prefix().iter().flat_map(FusedOp::steps).collect();
         if self.run_order.is_exact() {
-            // Another order of the same bytes is no other prefix.
+            // An order that gives the same bytes is the same prefix.
             steps.sort_by_key(|step| step.place);
         }
         let canonical = Canonical {
@@ -101,11 +100,11 @@ impl Stages {
 }
 
 impl Graph {
-    /// Returns a pipeline that computes what `cache()` keeps of each row of the source, once; `None` without one. It names its rows
-    /// as this one does.
+    /// Returns the pipeline up to `cache()`, which computes the cached row of each source row once; `None` without
+    /// `cache()`. Its rows have the same names.
     ///
     /// # Errors
-    /// Internal when the graph is not what it was checked to be.
+    /// Internal when the graph does not pass its own checks.
     pub fn cached_prefix(&self) -> Result<Option<Self>> {
         let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache { .. })) else {
             return Ok(None);
@@ -118,7 +117,7 @@ impl Graph {
     }
 }
 
-/// Notes a place that may be kept, and before the first one the rows as they are read.
+/// Adds a candidate; before the first one, also the rows as they are read.
 pub(crate) fn mark(stages: &mut Stages, steps: usize) {
     for steps in [0, steps] {
         if stages.candidates.last().is_none_or(|last| last.steps < steps) {
@@ -129,7 +128,8 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
     }
 }
 
-/// Refuses an op that could not keep rows, saying what is before it. `merged` is the first op that sees the merged stream.
+/// Refuses a cache point where rows cannot be cached, naming the op before it that is the reason. `merged` is the first
+/// op on the merged stream.
 pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
     let (name, freeze) = (op.name(), matches!(op, Op::Cache { freeze: true }));
     let before = &stages.graph.nodes()[..place];
@@ -183,7 +183,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
     }
 }
 
-/// Where an op was written, to be said behind its name.
+/// The line of an op, to follow its name in a message.
 fn written(node: Option<&Arc<Node>>) -> String {
     node.and_then(|n| n.site.as_ref()).map_or(String::new(), |site| format!(" ({site})"))
 }

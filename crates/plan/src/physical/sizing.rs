@@ -1,4 +1,4 @@
-//! How an epoch is cut into units, morsels and splits: by the pipeline and the source alone.
+//! The sizes of units, morsels and splits. They depend on the pipeline and the source alone.
 
 use forebay_core::{Error, Result};
 use forebay_data::{Kind, Schema};
@@ -8,7 +8,7 @@ use crate::epoch::epoch_plan::Extent;
 use crate::epoch::window;
 use crate::physical::stages::{FusedOp, Stages};
 
-/// How an epoch is cut. Fixed once for a job and recorded with it.
+/// The sizes of a job's units, morsels and splits. Fixed once for a job and recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizing {
     /// Rows in a unit; 0 where a unit is a source block of unknown length.
@@ -29,9 +29,9 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a morsel should give at most, unless one unit is more.
+/// The most output of a morsel, unless one unit has more.
 const MORSEL_BYTES: u64 = 1 << 20;
-/// What a split should give at most, unless one unit is more: recovery costs a few of these.
+/// The most output of a split, unless one unit has more: recovery recomputes a few splits.
 const SPLIT_BYTES: u64 = 16 << 20;
 /// An epoch should have this many splits for each consumer, so that many workers can share it.
 const SPLITS_MIN: u64 = 64;
@@ -41,12 +41,12 @@ const MORSEL_ROWS: u64 = 16_384;
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
 const UNIT_ROWS: u64 = 64;
-/// A shorter epoch of such rows has at least as many units as this, or one for each row: what consumers leave out to
-/// get equal shares, less than a unit each, should be little.
+/// A shorter epoch of such rows has at least as many units as this, or one for each row: the rows that even shares drop,
+/// less than a unit for each consumer, should be few.
 const UNITS_MIN: u64 = 4096;
 
 impl Sizing {
-    /// Returns sizes that were recorded, if they can be this pipeline's.
+    /// Returns the recorded sizes, if they fit this pipeline.
     pub(crate) fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
         let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
         let is_streamed = window::lane_window_bytes(&stages.graph).is_some();
@@ -71,8 +71,8 @@ impl Sizing {
         (split, inside / self.morsel_units, inside % self.morsel_units)
     }
 
-    /// Returns about how many bytes of memory the windows of a shuffle take that are in it at once, whatever a process may take; 0 where the
-    /// order is of all rows, or none.
+    /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if all
+    /// rows are shuffled at once, or none.
     pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
         let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
         let decoded = stored.saturating_mul(window::expansion(&stages.source));
@@ -101,13 +101,13 @@ impl Sizing {
         let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
         let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(least);
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
-        // A split that is cut short for the sake of sharing need not be a whole number of large morsels.
+        // A split that is shortened so that consumers can share need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
         Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
     }
 }
 
-/// Returns the unit of rows that no plan batches: a power of two, so that a source that grows still fits old states.
+/// Returns the unit of rows that the plan does not batch: a power of two, so that a grown source still fits old states.
 fn unit_rows(places: Option<u64>) -> u64 {
     let most = places.map_or(UNIT_ROWS, |p| (p / UNITS_MIN).clamp(1, UNIT_ROWS));
     1 << most.ilog2()

@@ -1,22 +1,21 @@
-//! Where each op runs: in the epoch plan, inside a split, or once after the merge.
+//! Where each op runs: in the epoch plan, inside a split, or once after the merge (in the tail).
 //!
-//! The rule: order ops move to the epoch plan as long as the number of rows is known; from the first op that needs
-//! the merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) on, everything is tail. Row ops of one
-//! image column are fused into one piece of work, which decodes only what it needs and writes its result once.
+//! The rule: order ops move to the epoch plan as long as the number of rows is known. The first op that needs the merged
+//! stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) begins the tail. Row ops of
+//! one image column are fused into one op, which decodes only the needed part and writes its result once.
 //!
-//! Where samples that fail are left out, no count is known once rows have been read: batches are made after the merge,
-//! as behind a filter. They are made as late as possible, just before the first op that sees a whole batch, so that row
-//! ops written behind `batch` still run inside splits and lose rows before batches are counted. Order ops stay where they
-//! are: they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so
-//! that every consumer gets the same rows as when nothing may be left out.
+//! If failing samples are skipped, no count is known once rows have been read, so batches are made after the merge, as
+//! after a filter. They are made as late as possible, just before the first op that sees a whole batch: row ops written
+//! after `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan: they
+//! choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
+//! consumer gets the same rows as without skipping.
 //!
-//! Row ops come in the order in which they run ([`RunOrder`]), which moves none past an op of another kind.
+//! Row ops come in the running order ([`RunOrder`]), which moves none past an op of another class. Only the needed
+//! columns of the source are read ([`Stages::source`]); an op that concerns no other column is dropped.
 //!
-//! Of the source's columns those are read that are needed ([`Stages::source`]); ops that only name others have nothing to do.
-//!
-//! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end. Where there is an
-//! `autocache()`, everything is fused as if it were not there, and [`Stages::with_cache_at`] gives the same stages with one of its places
-//! kept: whichever is run, the rows are the same.
+//! The ops before `cache()` are the prefix of a split; nothing is fused across its end. `autocache()` does not affect
+//! fusion, and [`Stages::with_cache_at`] gives the stages with a cache at one of its candidates. The rows are the same
+//! in either case.
 
 use std::sync::Arc;
 
@@ -35,9 +34,9 @@ use crate::source::Source;
 pub struct Step {
     /// The op as written, over the columns that were read.
     pub node: Arc<Node>,
-    /// Its place among all ops as written.
+    /// Its index among all ops as written.
     pub place: usize,
-    /// Its number among the random ops as written: names its random stream, wherever it runs.
+    /// Its number among the random ops as written. It identifies the random stream, wherever the op runs.
     pub random: u64,
     /// The columns after it.
     pub schema: Arc<Schema>,
@@ -45,7 +44,7 @@ pub struct Step {
     pub per_batch: bool,
 }
 
-/// A piece of work that a thread does in one go.
+/// One op, or several fused ops, that a thread runs in one pass.
 #[derive(Debug, Clone)]
 pub enum FusedOp {
     /// Consecutive ops on one image column, fused.
@@ -66,7 +65,7 @@ pub enum FusedOp {
 }
 
 impl FusedOp {
-    /// Returns the work of one op by itself.
+    /// Makes a fused op of one step.
     pub fn of(step: Step) -> Self {
         match (step.node.op.image_column(), step.node.op.function()) {
             (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
@@ -77,7 +76,7 @@ impl FusedOp {
         }
     }
 
-    /// Returns the ops in it.
+    /// Returns its steps.
     pub fn steps(&self) -> &[Step] {
         match self {
             FusedOp::Image { steps, .. } => steps,
@@ -104,20 +103,20 @@ pub enum TailStep {
         /// Which one.
         index: u64,
     },
-    /// Token lists to rows of one length; what follows sees those.
+    /// Token lists to rows of one length; later ops see those.
     Pack(Step),
-    /// Rows of about the same length together; what follows sees whole batches.
+    /// Batches of rows of about the same length; later ops see whole batches.
     Bucket(Step),
-    /// Rows together; what follows sees whole batches.
+    /// Batches; later ops see whole batches.
     Batch(Batching),
 }
 
-/// How rows are put together.
+/// How rows are grouped into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
     /// Rows in a batch.
     pub size: usize,
-    /// Whether a short last batch is left out.
+    /// Whether a short last batch is dropped.
     pub drop_remainder: bool,
 }
 
@@ -126,28 +125,27 @@ pub struct Batching {
 pub struct Stages {
     /// The graph as written.
     pub graph: Graph,
-    /// What is read: its source, with the columns that are needed.
+    /// The source, with only the needed columns.
     pub source: Source,
     /// The order in which its ops run.
     pub run_order: RunOrder,
     /// Whether the source's rows are counted before it is read.
     pub counted: bool,
-    /// Order ops that the epoch plan does.
+    /// The order ops that the epoch plan applies.
     pub order: Vec<Step>,
-    /// What runs inside a split.
+    /// The ops that run inside a split.
     pub split: Vec<FusedOp>,
-    /// Which of that is kept, if the user said so.
+    /// The cache point, if the user wrote `cache()`.
     pub cached: Option<CachePoint>,
-    /// The places that `autocache()` may keep, in order; the rows as they are read are the first.
+    /// The candidates of `autocache()`, in order; the first is the rows as they are read.
     pub candidates: Vec<CacheCandidate>,
     /// How the rows of a split go into batches, when the plan aligns splits with batches.
     pub aligned: Option<Batching>,
-    /// The rows of a unit, where the pipeline has an opinion.
+    /// The rows of a unit, if the pipeline fixes them.
     pub unit: Option<usize>,
-    /// What runs after the merge.
+    /// The ops that run after the merge.
     pub tail: Vec<TailStep>,
-    /// Whether the plan knows every count, so that what it deals is what consumers get. Else how much one gets shows only
-    /// when it runs.
+    /// Whether the plan knows how many rows each consumer gets. Otherwise that is known only after a run.
     pub counts_known: bool,
     /// How many batches may wait for the consumer, if the user said.
     pub prefetch: Option<usize>,
@@ -162,7 +160,7 @@ impl Stages {
         Self::in_parts(graph, 1)
     }
 
-    /// Divides a graph whose rows are dealt in so many parts ([`Sharding::parts`](crate::Sharding::parts)).
+    /// Divides a graph whose rows are sharded into so many parts ([`Sharding::parts`](crate::Sharding::parts)).
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -170,7 +168,7 @@ impl Stages {
         Self::build(graph, is_counted(graph, parts), None)
     }
 
-    /// Divides a graph; nothing is fused across the place that has so many row ops before it.
+    /// Divides a graph; nothing is fused across the place after `kept` row ops.
     pub(crate) fn build(graph: &Graph, counted: bool, kept: Option<usize>) -> Result<Self> {
         let run_order = RunOrder::of(graph)?;
         let places = run_order.places().to_vec();
@@ -192,9 +190,9 @@ impl Stages {
         let mut exact = counted;
         let streams = streams(graph);
         let mut batched = false;
-        // A batch that waits to be made as late as possible.
+        // A batch that is made as late as possible.
         let mut late = None;
-        // Works that nothing is fused with any more, and row ops so far.
+        // The number of fused ops that are complete, and of row ops so far.
         let (mut closed, mut row_ops) = (0, 0);
         // The first op of the tail.
         let mut merged = None;
@@ -265,7 +263,7 @@ impl Stages {
         Ok(stages)
     }
 
-    /// Says whether rows come in batches of about the same length.
+    /// Returns whether rows come in batches of about the same length.
     pub fn is_bucketed(&self) -> bool {
         self.tail.iter().any(|step| matches!(step, TailStep::Bucket(_)))
     }
@@ -275,7 +273,7 @@ impl Stages {
         self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
 
-    /// Returns the columns of what a split gives.
+    /// Returns the columns of a split's output.
     pub fn split_schema(&self) -> Result<Arc<Schema>> {
         match self.split.last().and_then(|w| w.steps().last()) {
             Some(step) => Ok(step.schema.clone()),
@@ -283,13 +281,13 @@ impl Stages {
         }
     }
 
-    /// Returns how rows go into batches in the end, wherever that happens.
+    /// Returns how rows are grouped into batches, wherever that happens.
     pub fn batching(&self) -> Option<Batching> {
         let tail = self.tail.iter().find_map(|t| if let TailStep::Batch(b) = t { Some(*b) } else { None });
         self.aligned.or(tail)
     }
 
-    /// Says whether splits may be merged as they come: whether that gives the same rows, only in another order.
+    /// Checks that splits may be merged in any order: that this gives the same rows, only in another order.
     ///
     /// # Errors
     /// Invalid, naming the op whose rows would depend on which split came first.
@@ -312,13 +310,13 @@ impl Stages {
         Err(node.map_or(error.clone(), |node| node.blame(error)))
     }
 
-    /// Says whether the tail has to know which sample each row is.
+    /// Returns whether the tail needs the sample ids of rows.
     pub fn tail_needs_ids(&self) -> bool {
         !self.tail.is_empty()
     }
 }
 
-/// Returns, for each op as written, how many random ones are before it: the number of its random stream.
+/// Returns for each op, as written, the number of random ops before it: the number of its random stream.
 fn streams(graph: &Graph) -> Vec<u64> {
     let number = |next: &mut u64, node: &Arc<Node>| {
         *next += u64::from(node.op.is_random());
@@ -327,7 +325,7 @@ fn streams(graph: &Graph) -> Vec<u64> {
     graph.nodes().iter().scan(0, number).collect()
 }
 
-/// A group of rows that only the engine chose must not decide random numbers.
+/// Refuses a random function over groups of rows that only the engine chose.
 fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
     if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
         return Err(node.blame(
@@ -340,9 +338,9 @@ fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<(
     Ok(())
 }
 
-/// Counting is free for some sources, and needed where the plan has to know the last place, or deals rows and not whole files.
-/// It is worth a pass over the file where the work on each line is far more than finding its end: a large file is then shared
-/// by all threads.
+/// Returns whether to count the rows of the source. Counting is free for some sources. It is needed if the plan has to
+/// know the last row, or shards rows instead of whole files. It is worth a pass over the file if the ops on a line cost
+/// far more than finding its end: all threads can then share a large file.
 fn is_counted(graph: &Graph, parts: u64) -> bool {
     let in_plan = |op: &Op| {
         let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
@@ -352,7 +350,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         Source::Generator { .. } => false,
         _ if window::lane_window_bytes(graph).is_some() => false,
         _ if parts > 1 => true,
-        // What is kept of a row is found by the row's place.
+        // Cached rows are found by their row number.
         _ if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
@@ -366,7 +364,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
     }
 }
 
-/// Adds a step, fusing it with an image step of the same column before it, unless that is one of the first `closed` works.
+/// Adds a step; fuses it with the image op of the same column before it, unless that is among the first `closed`.
 fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
     let last = fused_ops[closed..].last_mut();
     if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())

@@ -1,9 +1,9 @@
-//! What an order costs: nanoseconds of one core for each row that enters a segment, roughly.
+//! The cost model: approximate nanoseconds of one core for each row that enters a segment.
 //!
-//! Only the proportions matter, and only where they are large: an op costs so much for each row, pixel or byte, a filter
-//! lets a share of the rows through, image ops of one column that follow each other are one pass, and what is made last may
-//! have to travel. The figures are our own kernels', rounded, on one core of an EPYC (`bench/README.md` has the whole they
-//! add up to: 1.5 ms for an ImageNet photo). Where [`MeasuredCosts`] were measured, they correct the table op by op.
+//! Only large ratios matter. An op has a cost for each row, pixel or byte; a filter passes a share of the rows;
+//! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are those
+//! of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet photo).
+//! [`MeasuredCosts`], if given, correct the table op by op.
 //!
 //! Invariant: without [`MeasuredCosts`], a pure function of the ops and their schemas, the same on every machine.
 
@@ -42,23 +42,23 @@ const PYTHON_BYTE_NS: f64 = 0.3;
 /// Of a byte of text that is tokenized.
 const TOKENIZE_NS: f64 = 150.0;
 
-/// What was measured of an op.
+/// The measurements of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MeasuredOp {
-    /// Nanoseconds for each row that it was given, run by itself in the order as written.
+    /// Nanoseconds for each input row, run by itself in the order as written.
     pub ns: Option<f64>,
     /// The share of rows that it kept.
     pub kept: Option<f64>,
 }
 
-/// What was measured of the ops of a graph, by their places. Empty: nothing.
+/// The measurements of the ops of a graph, by their places. Empty without measurements.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MeasuredCosts {
     /// Of each op.
     pub ops: Vec<MeasuredOp>,
 }
 
-/// How far a measured op may be from the table before that is held to be noise, either way.
+/// The largest ratio of a measured cost to the table, either way; beyond it the measurement counts as noise.
 const FACTOR_MAX: f64 = 100.0;
 
 /// The costs of one segment's orders.

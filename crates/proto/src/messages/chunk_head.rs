@@ -1,27 +1,30 @@
-//! The head of a chunk's message: what its reader has, and that it is whole.
+//! The head of a chunk's message: the position of the chunk, where its columns are, and its checksum.
 //!
-//! A message is one Arrow record batch; its `app_metadata` is this head, which a stranger's Arrow client does not need:
+//! A message is one Arrow record batch. Its `app_metadata` is this head, which other Arrow clients do not need:
 //!
 //! ```text
 //! bytes 0..8   the chunk's index in its split
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
-//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart;
-//!              bit 3: rows were left out
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are in shared memory;
+//!              bit 2: some columns follow the message; bit 3: rows were skipped
 //! bytes 13..17 how many of the pipeline's row ops have run on its rows
-//! bytes 17..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
-//! bytes ..     if lent: the loan's number (8 bytes), whether others read the same memory (1), then for each such column its place in the schema (4), and where
-//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
-//!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
+//! bytes 17..   if rows were skipped: the length of their description (8 bytes) and the description
+//!              (see `forebay_data::Loss`)
+//! bytes ..     if columns are in shared memory: the loan's number (8), whether others read the same memory (1), then
+//!              for each such column its index in the schema (4), and the offset (8) and length (8) of its numbers in
+//!              the worker's arena, in bytes;
+//!              if columns follow: for each such column its index in the schema (4) and its length (8), in bytes
 //! ```
 //!
-//! All little endian. Columns that are lent or apart are missing from the record batch; only Forebay's own readers get
-//! such messages (see `transfer` and `shm`). Invariant: nothing is used before the checksum was right.
+//! All little endian. The record batch lacks the columns that are in shared memory or follow the message; only
+//! Forebay's own consumers get such messages (see `transfer` and `shm`). Invariant: nothing is used before its checksum
+//! was verified.
 
 use arrow_flight::FlightData;
 use bytes::{Buf, BufMut, Bytes};
 use forebay_core::{Error, Result};
 
-/// Up to the flags, and up to what they are about.
+/// The bytes up to and including the flags, and of all fixed fields.
 const FLAGGED_BYTES: usize = 13;
 const FIXED_BYTES: usize = FLAGGED_BYTES + 4;
 const MORE: u8 = 1;
@@ -29,28 +32,28 @@ const SHARED_MEMORY: u8 = 2;
 const TRAILING: u8 = 4;
 const LOSSES: u8 = 8;
 
-/// What a message says of itself.
+/// The head of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChunkHead {
     /// The chunk's index in its split.
     pub index: u64,
     /// Whether more parts of the chunk follow.
     pub more: bool,
-    /// How many of the pipeline's row ops have run on its rows: its reader runs the others.
+    /// How many of the pipeline's row ops have run on its rows: the consumer runs the others.
     pub ops_on_worker: u32,
     /// Where the large columns are.
     pub payload: Payload,
-    /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
+    /// The rows that were skipped, as `forebay_data::Loss::to_bytes` writes them.
     pub losses: Bytes,
 }
 
 /// Where the large columns of a chunk are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Payload {
-    /// In the record batch, as the others.
+    /// In the record batch, like the others.
     #[default]
     Inline,
-    /// In the worker's memory, which the reader maps.
+    /// In the worker's memory, which the consumer maps.
     SharedMemory(Lent),
     /// After the message, as bytes.
     Trailing(Vec<TrailingColumn>),
@@ -59,31 +62,31 @@ pub enum Payload {
 /// A column whose numbers follow the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailingColumn {
-    /// Its place in the schema.
+    /// Its index in the schema.
     pub column: u32,
-    /// Bytes.
+    /// Its bytes.
     pub len: u64,
 }
 
 /// Columns that stay in the worker's arena.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lent {
-    /// What the reader gives back when it needs them no more.
+    /// The loan that the consumer returns when it no longer needs them.
     pub loan: u64,
-    /// Whether readers of other jobs are lent the same memory: then this one may only read it.
+    /// Whether consumers of other jobs map the same memory: then this one may only read it.
     pub shared: bool,
     /// The columns, in the schema's order.
     pub columns: Vec<LentColumn>,
 }
 
-/// Where the numbers of a column are.
+/// Where the numbers of a lent column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LentColumn {
-    /// Its place in the schema.
+    /// Its index in the schema.
     pub column: u32,
     /// Bytes from the start of the arena.
     pub offset: u64,
-    /// Bytes.
+    /// Its bytes.
     pub len: u64,
 }
 
@@ -134,12 +137,12 @@ impl ChunkHead {
 }
 
 impl Payload {
-    /// Says whether readers of other jobs are lent the same memory.
+    /// Returns whether consumers of other jobs map the same memory.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::SharedMemory(lent) if lent.shared)
     }
 
-    /// Returns the bytes that follow the message.
+    /// Returns the number of bytes that follow the message.
     pub fn trailing_bytes(&self) -> usize {
         if let Self::Trailing(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
     }

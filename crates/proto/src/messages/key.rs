@@ -1,7 +1,7 @@
-//! The key of a job: what a ticket must carry before a worker shows a chunk of it.
+//! The key of a job: a ticket must carry it to read the job's chunks.
 //!
-//! Workers know no tokens. The dispatcher makes a key for each job of a tenant and tells it to the workers that compute the
-//! job and to those who may read it. Jobs of a dispatcher without tokens have none, and nobody is asked.
+//! Workers know no tokens. The dispatcher makes a key for each job of a tenant, and tells it to the workers that compute
+//! the job and to the consumers that may read it. Jobs of a dispatcher without tokens have no key, and need none.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use subtle::ConstantTimeEq;
 
 const BYTES: usize = 16;
 
-/// 128 bits that cannot be guessed; all zero stands for none. In JSON, 32 hexadecimal digits.
+/// 128 bits that cannot be guessed; all zero means no key. In JSON, 32 hexadecimal digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct JobKey([u8; BYTES]);
 
 impl JobKey {
-    /// Takes the key of a definition; one of another length is none, with which a job that has a key does not open.
+    /// Takes the key of a definition. Bytes of another length give no key, which does not open a job that has one.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.try_into().unwrap_or_default())
     }
 
-    /// Says whether it opens a job whose definition asks for `wanted`. Takes as long for any wrong key.
+    /// Returns whether it opens a job whose definition has the key `wanted`. Takes the same time for any wrong key.
     pub fn opens(&self, wanted: &[u8]) -> bool {
         wanted.is_empty() || bool::from(self.0[..].ct_eq(wanted))
     }
 
-    /// Returns what a definition asks for; nothing for none.
+    /// Returns the key as in a definition; empty for no key.
     pub fn to_vec(&self) -> Vec<u8> {
         if self.is_none() { Vec::new() } else { self.0.to_vec() }
     }
 
-    /// Says whether there is none.
+    /// Returns whether this is no key.
     pub fn is_none(&self) -> bool {
         self.0 == [0; BYTES]
     }
@@ -80,7 +80,7 @@ mod tests {
         for wanted in [&other[..], &bytes[..15], &[0; 16], b"\0"] {
             assert!(!key.opens(wanted));
         }
-        // What is no key opens nothing, not even what asks for the same.
+        // An invalid key opens nothing, not even a job with the same bytes.
         assert!(!JobKey::from_bytes(&bytes[..15]).opens(&bytes[..15]));
         assert_eq!(String::from(key), "0102030405060708090a0b0c0d0e0f10");
         assert_eq!(JobKey::try_from(String::from(key)), Ok(key));

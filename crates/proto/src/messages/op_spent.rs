@@ -1,4 +1,4 @@
-//! What ops did, as it is said on the wire.
+//! Conversions between the counters of ops and their message.
 
 use forebay_plan::{OpCounters, OpReport};
 

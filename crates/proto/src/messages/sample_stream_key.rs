@@ -1,14 +1,14 @@
-//! Which jobs have the same samples: those of one stream compute the same chunks, split by split.
+//! Which jobs read the same samples: jobs with equal keys compute the same chunks, split by split.
 
 use crate::JobDefinition;
 
-/// What the samples of a job follow from: pipeline, source, seed, how its epochs are dealt, and whose it is. Jobs of one stream may
-/// differ in their names, in how many epochs they read, in how many were read before, and in what they weigh.
+/// The fields of a job that determine its samples: pipeline, source, seed, sharding and tenant. Jobs with equal keys may
+/// differ in name, number of epochs, epochs read before, weight and priority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SampleStreamKey(JobDefinition);
 
 impl SampleStreamKey {
-    /// Returns the stream of a job.
+    /// Returns the key of a job.
     pub fn of(job: &JobDefinition) -> Self {
         Self(JobDefinition {
             job: 0,

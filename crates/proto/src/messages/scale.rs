@@ -1,15 +1,16 @@
-//! Which of the workers that are wanted somebody has to start: the same for all who do.
+//! How many workers each provisioner has to start: the same rule for all provisioners.
 
 use forebay_core::{Error, Result};
 
 use crate::{GetScaleResponse, KindWanted};
 
 impl GetScaleResponse {
-    /// Returns how many workers are wanted of whoever starts those of `kind`, which may be taken back where it says so; `None` while that is
-    /// not known, and what there is stays.
+    /// Returns how many workers the provisioner of `kind` has to run; the flag says whether they are spot workers. `None`
+    /// while the number is not known: the provisioner then changes nothing.
     ///
     /// # Errors
-    /// Invalid: the dispatcher was told of kinds, and this is none of them; or it was told of none, and one is named.
+    /// Invalid when the dispatcher has worker types and `kind` is not one of them, or names none; or when it has no
+    /// types and `kind` names one.
     pub fn wanted_of(&self, kind: Option<(&str, bool)>) -> Result<Option<u32>> {
         let Some((name, spot)) = kind else {
             if self.kinds.is_empty() {
@@ -35,7 +36,7 @@ impl GetScaleResponse {
 }
 
 impl KindWanted {
-    /// Returns its name as people see it.
+    /// Returns its name for messages.
     pub fn named(&self) -> String {
         format!("{}{}", self.kind, if self.spot { " (spot)" } else { "" })
     }

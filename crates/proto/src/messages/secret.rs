@@ -1,15 +1,15 @@
-//! The secret of a worker: who knows it is that worker, and its id follows from it.
+//! The secret of a worker, from which its id follows: a process that knows the secret is that worker.
 //!
-//! Ids are shown to every tenant, so an id by itself must give nobody anything. A worker makes a secret at its start and shows it
-//! to the dispatcher alone; the dispatcher computes the id, and keeps neither. So nothing is compared, a dispatcher that
-//! restarts or takes over knows each worker again, and nobody can speak under an id whose secret it does not know.
+//! Every tenant sees worker ids, so an id alone must give no rights. A worker makes a secret at its start and sends it to
+//! the dispatcher alone, which computes the id and stores neither. So a dispatcher that restarts or takes over still
+//! recognises each worker, and no process can use an id whose secret it does not know.
 
 use std::fmt;
 
 use forebay_core::{Error, Result, WorkerId};
 
 const BYTES: usize = 16;
-/// What ids are derived for.
+/// The context of the key derivation.
 const PURPOSE: &str = "forebay 2026-11-23 the id of a worker";
 
 /// 128 bits that cannot be guessed.
@@ -22,7 +22,7 @@ impl WorkerSecret {
         Self(random.to_be_bytes())
     }
 
-    /// Takes what a worker says.
+    /// Takes the bytes that a worker sends.
     ///
     /// # Errors
     /// Invalid when it has another length.
@@ -31,12 +31,12 @@ impl WorkerSecret {
         bytes.try_into().map(Self).map_err(wrong)
     }
 
-    /// Returns what a worker says.
+    /// Returns the bytes that a worker sends.
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
     }
 
-    /// Returns the id that others know it by.
+    /// Returns the id of the worker.
     pub fn id(&self) -> WorkerId {
         let hash = blake3::derive_key(PURPOSE, &self.0);
         let mut id = [0; BYTES];

@@ -1,12 +1,12 @@
-//! How a worker lends memory to readers on its own machine, so that chunks need not be copied to them.
+//! How a worker lends shared memory to consumers on its host, so that chunks need not be copied.
 //!
-//! The worker listens on a Unix socket without a file, whose name it tells on request ([`crate::Request::Local`]). Whoever
-//! can connect is on the same host, in the same network namespace; one of another user is refused. The worker answers
-//! with the reader's number and the descriptor of its arena, which the reader maps. Chunks then come as ever (see
-//! `transfer`), but their large columns are named by where they are ([`crate::Lent`]); the reader says on the socket what
-//! it needs no more ([`Return`]). The kernel closes the socket when the reader dies, and all that it had borrowed goes back.
+//! The worker listens on an abstract Unix socket, and tells its name on request ([`crate::Request::Local`]). Only
+//! processes of the same host and network namespace can connect; the worker refuses one of another user. It answers
+//! with the consumer's number and the descriptor of its arena, which the consumer maps. Chunks then come as usual (see
+//! `transfer`), but their heads name their large columns by offset ([`crate::Lent`]). The consumer returns loans over
+//! the socket ([`Return`]). The kernel closes the socket when the consumer dies; the worker then takes back its loans.
 //!
-//! Invariant: a worker uses lent memory again only when the reader has given it back, or no longer exists.
+//! Invariant: a worker reuses lent memory only after the consumer has returned it or no longer exists.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,14 +17,14 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// What a reader says on the socket.
+/// A message of a consumer on the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Return {
-    /// Nothing refers to this loan any more.
+    /// The consumer no longer uses this loan.
     Loan(u64),
-    /// A stream has ended, and `last` was the last loan that came on it: later ones were lost on their way.
+    /// A stream has ended, and `last` was the last loan received on it: later ones were lost on the way.
     Stream {
-        /// The reader's number for the stream.
+        /// The consumer's number for the stream.
         stream: u64,
         /// 0 when none came.
         last: u64,
@@ -47,7 +47,7 @@ impl Return {
         bytes
     }
 
-    /// Reads it; `None` when it is none.
+    /// Reads it; `None` when it is not a valid message.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
         match bytes[0] {
@@ -58,10 +58,10 @@ impl Return {
     }
 }
 
-/// Sends the reader's number and the arena. The socket must be one that blocks.
+/// Sends the consumer's number and the arena. The socket must be a blocking one.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn send_arena(socket: BorrowedFd<'_>, reader: u64, arena: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -72,10 +72,10 @@ pub fn send_arena(socket: BorrowedFd<'_>, reader: u64, arena: BorrowedFd<'_>) ->
     if sent == number.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Receives what [`send_arena`] sent. The socket must be one that blocks.
+/// Receives the number and the arena that [`send_arena`] sent. The socket must be a blocking one.
 ///
 /// # Errors
-/// What the system says; InvalidData when it was something else.
+/// The system's error; InvalidData for any other message.
 pub fn receive_arena(socket: BorrowedFd<'_>) -> io::Result<(u64, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -91,7 +91,7 @@ pub fn receive_arena(socket: BorrowedFd<'_>) -> io::Result<(u64, OwnedFd)> {
     }
 }
 
-/// Says whether the process at the other end belongs to the same user.
+/// Returns whether the process at the other end belongs to the same user.
 pub fn is_same_user(socket: &impl AsFd) -> bool {
     #[cfg(target_os = "linux")]
     let same = rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid());

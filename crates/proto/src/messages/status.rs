@@ -1,8 +1,8 @@
-//! Errors on the wire: a gRPC status whose details are the error as JSON, so that nothing of it is lost.
+//! Errors on the wire: a gRPC status whose details are the error as JSON, so that no field is lost.
 //!
-//! Both functions are total. A status without details was not written by Forebay: it comes from the transport or from
-//! a stranger, and says so. Statuses travel in HTTP/2 headers, which are bounded: an error that is too long for them
-//! is cut in the middle of its longest texts, and marked.
+//! Both functions are total. A status without details does not come from Forebay but from the transport or from another
+//! server, and the error says so. Statuses travel in HTTP/2 headers, which are bounded: the longest texts of an error
+//! that is too long are truncated in the middle, and marked.
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind};
@@ -45,7 +45,7 @@ pub fn to_error(status: &Status, address: &str) -> Error {
         if let Some(error) = carried(&cause(status)) {
             return error.with("address", address);
         }
-        // What a port that speaks TLS answers to whoever does not (see `listen`).
+        // The answer of a port with TLS to a peer without it (see `listen`).
         if status.code() == Code::PermissionDenied {
             return speaks_tls_only().with("address", address);
         }

@@ -17,11 +17,11 @@ pub struct Ticket {
     pub epoch: u64,
     /// The consumer.
     pub consumer: u32,
-    /// The split's place in the consumer's epoch.
+    /// The split's number in the consumer's epoch.
     pub ordinal: u64,
     /// The fencing token of the lease; a worker refuses any but its own.
     pub token: u64,
-    /// The first chunk that is wanted. Default: 0.
+    /// The first chunk to send. Default: 0.
     #[serde(default)]
     pub from_chunk: u64,
     /// The key of the job. Default: none.
@@ -38,7 +38,7 @@ impl Ticket {
     /// Reads a ticket.
     ///
     /// # Errors
-    /// Invalid when it is none.
+    /// Invalid for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         serde_json::from_slice(bytes).map_err(|e| Error::invalid(format!("not a ticket: {e}")))
     }

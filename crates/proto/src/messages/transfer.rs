@@ -1,25 +1,26 @@
-//! How Forebay's own readers fetch chunks from a worker, and workers each other's kept blocks: one connection, one question at a
-//! time, no copy but the kernel's.
+//! The protocol by which Forebay's own consumers fetch chunks from a worker, and workers fetch cached blocks from each
+//! other: one connection, one request at a time, no copy but the kernel's.
 //!
-//! A worker's port speaks two things. Whoever begins with [`PREFACE`] (over TLS: names `forebay/1` by ALPN, and then begins so)
-//! is one of ours and goes on as below; anything else is HTTP/2, that is Arrow Flight for everybody else. Ours was made because Flight over gRPC took 2.6 ms of CPU to move a
-//! 600 KB image that takes 1.3 ms to make: it copies six times, mostly into fresh memory.
+//! A worker's port serves two protocols. A connection that begins with [`PREFACE`] (over TLS: that also names
+//! `forebay/1` by ALPN) speaks this one; any other speaks HTTP/2, that is Arrow Flight. Flight over gRPC took 2.6 ms of
+//! CPU to move a 600 KB image that takes 1.3 ms to compute: it copies six times, mostly into fresh memory.
 //!
 //! ```text
-//! reader: PREFACE, then requests      length (4 bytes) and JSON of a Request
-//! worker: for each, frames            a head, then what it says; the last is SOCKET, END, FAILED or BLOCKS, or PART or
-//!                                     FAILED for each part that was asked for; blocks of rows are PARTs before an END, whose body
-//!                                     says how long rows were waited for (8, nanoseconds);
-//!                                     COMPUTING while there is nothing else to say
+//! client: PREFACE, then requests      length (4 bytes) and JSON of a Request
+//! worker: for each request, frames    each has a head; the last is SOCKET, END, FAILED or BLOCKS. Parts: one PART or
+//!                                     FAILED for each requested part. Rows: PARTs, then an END whose body is the time
+//!                                     that the worker waited for rows (8, nanoseconds). COMPUTING while there is
+//!                                     nothing to send
 //!
 //! head    kind (1), three lengths: metadata (4), header (4), body (8)
-//! CHUNK   the three parts of a Flight message (metadata is a ChunkHead); then for each column that is apart, its bytes
-//!         and their CRC32C (4)
-//! PART    a body: so many bytes and their CRC32C (4)
+//! CHUNK   the three parts of a Flight message (metadata is a ChunkHead); then for each trailing column, its bytes and
+//!         their CRC32C (4)
+//! PART    a body: the part's bytes and their CRC32C (4)
 //! ```
 //!
-//! All little endian. A reader that wants no more closes the connection; so does a worker on anything it does not
-//! understand. Invariants: nothing that a peer claims is allocated beyond the bounds here; no byte is used unchecked.
+//! All little endian. A client closes the connection when it wants no more; a worker closes it on any input that it
+//! does not understand. Invariants: no length that a peer claims is allocated beyond the bounds here; no byte is used
+//! before its checksum was verified.
 
 use std::io;
 use std::time::Duration;
@@ -34,63 +35,63 @@ use crate::messages::key::JobKey;
 use crate::messages::ticket::Ticket;
 use crate::net::tls::carried;
 
-/// What a reader of ours begins with. HTTP/2 begins with `PRI * HT`.
+/// The first bytes of a connection. HTTP/2 begins with `PRI * HT`.
 pub const PREFACE: [u8; 8] = *b"forebay\x01";
-/// How often a worker that has nothing to send yet says that it lives.
+/// How often a worker that has nothing to send yet sends a COMPUTING frame.
 pub const COMPUTING_EVERY: Duration = Duration::from_millis(500);
 /// A request is a ticket and two numbers, [`PARTS_MAX`] parts of blocks, or [`ROWS_MAX`] rows.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// The most parts that are asked for in one request.
+/// The most parts of one request.
 pub const PARTS_MAX: usize = 200;
-/// The most rows, each perhaps of a file of its own.
+/// The most rows of one request, each perhaps of a different file.
 pub const ROWS_MAX: usize = 1000;
-/// Heads of chunks, and Arrow's description of a record batch: of thousands of columns, at most.
+/// The most bytes of a chunk's head, and of Arrow's description of a record batch with thousands of columns.
 const PART_BYTES_MAX: u32 = 16 << 20;
-/// What is not sent apart: strings, lists, small columns. The same bound as for a message of gRPC.
+/// The most bytes of columns that do not trail: strings, lists, small columns. As for a message of gRPC.
 const BODY_BYTES_MAX: u64 = u32::MAX as u64;
-/// Bytes of a column that are checked and moved together: they stay in the processor's cache between the two.
+/// Bytes of a column that are checked and moved together, so that they stay in the processor's cache in between.
 const PIECE_BYTES: usize = 256 << 10;
-/// A peer whose machine is gone is noticed after so many seconds of silence, ...
+/// The first keepalive probe goes out after so many seconds of silence, ...
 const KEEPALIVE_IDLE_S: u64 = 5;
-/// ... asked again this often, ...
+/// ... further ones follow at this interval, ...
 const KEEPALIVE_EVERY_S: u64 = 5;
-/// ... so many times; and one that does not take what is sent, after this.
+/// ... and the connection is closed after so many without an answer, or if sent bytes are not acknowledged in time.
 const KEEPALIVE_PROBES: u32 = 2;
 const UNACKNOWLEDGED_MS_MAX: u32 = 15_000;
 
-/// What a reader asks for, or another worker.
+/// A request of a consumer, or of another worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// The name of the socket on which memory is lent (see `shm`); an empty name when none is.
+    /// The name of the socket on which memory is lent (see `shm`); empty if the worker lends none.
     Local,
     /// The chunks of a split.
     Read {
         /// The split.
         ticket: Ticket,
-        /// Who can be lent memory.
+        /// The stream to lend memory to, if the consumer can map it.
         reader: Option<ConsumerStream>,
     },
-    /// The blocks that a worker keeps of what a pipeline begins with.
+    /// The cached blocks of a pipeline's prefix.
     Blocks {
-        /// Which beginning, in hexadecimal.
+        /// The prefix key, in hexadecimal.
         prefix: String,
-        /// What workers of this service show each other.
+        /// The key that workers of this service show each other.
         key: JobKey,
     },
-    /// Rows that the asker would compute, of those that a worker has, or computes now.
+    /// Rows that the requester would compute, if this worker has them or is computing them.
     Rows {
-        /// Of which beginning, in hexadecimal.
+        /// The prefix key, in hexadecimal.
         prefix: String,
-        /// By their file, in hexadecimal. At most [`ROWS_MAX`].
+        /// The rows of each file, which is in hexadecimal. At most [`ROWS_MAX`] in all.
         rows: Vec<(String, Vec<u64>)>,
-        /// Who goes first where both would compute: the lower.
+        /// If both would compute a row, the worker with the lower rank does.
         rank: u64,
-        /// How long rows that are computed are waited for, in milliseconds.
+        /// How long to wait for rows that are being computed, in milliseconds.
         wait_ms: u64,
         /// As for [`Request::Blocks`].
         key: JobKey,
     },
-    /// Parts of blocks that a worker keeps.
+    /// Parts of cached blocks.
     Parts {
         /// At most [`PARTS_MAX`].
         parts: Vec<BlockPart>,
@@ -99,10 +100,10 @@ pub enum Request {
     },
 }
 
-/// A block that a worker keeps.
+/// A cached block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// What it is called there.
+    /// Its name at the worker.
     pub name: String,
     /// Its bytes.
     pub bytes: u64,
@@ -119,12 +120,12 @@ pub struct BlockPart {
     pub end: u64,
 }
 
-/// A reader that has mapped the worker's memory, and its number for a stream.
+/// A stream of a consumer that has mapped the worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerStream {
-    /// The number that the worker gave it.
+    /// The number that the worker gave the consumer. The name is that of the JSON field.
     pub reader: u64,
-    /// The reader's number for the stream.
+    /// The consumer's number for the stream.
     pub stream: u64,
 }
 
@@ -138,10 +139,10 @@ impl Request {
         bytes
     }
 
-    /// Reads one; `None` when the reader has left.
+    /// Reads a request; `None` when the peer has closed the connection.
     ///
     /// # Errors
-    /// Invalid when it is none; Unavailable when the connection broke.
+    /// Invalid for anything but a request; Unavailable when the connection broke.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<Self>> {
         let mut len = [0; 4];
         match from.read_exact(&mut len).await {
@@ -159,7 +160,7 @@ impl Request {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Frame {
@@ -171,18 +172,18 @@ pub enum Frame {
     Failed = 2,
     /// The body is the name of the socket.
     Socket = 3,
-    /// There is nothing to send yet: a worker that computes says so every [`COMPUTING_EVERY`].
+    /// Nothing to send yet: a computing worker repeats this every [`COMPUTING_EVERY`].
     Computing = 4,
-    /// The body is the JSON of the [`Block`]s that there are.
+    /// The body is the JSON of the [`Block`]s.
     Blocks = 5,
     /// The body is a part of a block.
     Part = 6,
 }
 
-/// What a frame begins with.
+/// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What it is.
+    /// The kind.
     pub frame: Frame,
     /// Bytes of the metadata.
     pub metadata: u32,
@@ -214,7 +215,7 @@ impl FrameHead {
     /// Reads it.
     ///
     /// # Errors
-    /// Data when it is none, or claims more than any frame has.
+    /// Data for anything but a head, or one that claims more than any frame may have.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self> {
         let mut bytes = &bytes[..];
         let frame = match bytes.get_u8() {
@@ -239,7 +240,7 @@ impl FrameHead {
 /// Sends a column's bytes and their checksum.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn send_column(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let mut crc = 0;
     for piece in bytes.chunks(PIECE_BYTES) {
@@ -249,10 +250,10 @@ pub async fn send_column(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io
     to.write_all(&crc.to_le_bytes()).await
 }
 
-/// Receives what [`send_column`] sent, into memory of its length.
+/// Receives the column that [`send_column`] sent, into memory of its length.
 ///
 /// # Errors
-/// Data when it is not what was sent; Unavailable when the connection broke.
+/// Data when the checksum is wrong; Unavailable when the connection broke.
 pub async fn receive_column(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) -> Result<()> {
     let mut seen = 0;
     for piece in bytes.chunks_mut(PIECE_BYTES) {
@@ -267,16 +268,16 @@ pub async fn receive_column(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8
     Ok(())
 }
 
-/// Says that a connection to a worker, or to a reader, broke; or why it was never trusted.
+/// Returns the error of a broken connection, or the reason why TLS refused it.
 pub fn broken(error: &io::Error) -> Error {
     let text = error.to_string();
     carried(&text).unwrap_or_else(|| Error::unavailable(format!("the connection broke: {text}")))
 }
 
-/// Sets up a socket: nothing waits for more to send, and a peer whose machine is gone is noticed.
+/// Sets up a socket: no Nagle delay, and a peer whose machine is gone is noticed.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn tune(socket: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     socket.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! Two processes speak only when they are the same version.
+//! The version check: two processes communicate only if they are of the same version.
 
 use forebay_core::{Error, ErrorKind, Result, VERSION};
 

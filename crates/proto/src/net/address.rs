@@ -1,5 +1,5 @@
-//! Where a service is: `forebay://host:port`, or the same without the scheme; with several dispatchers, their addresses
-//! with commas between them.
+//! The address of a service: `forebay://host:port`, with or without the scheme; of several dispatchers, their addresses
+//! separated by commas.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ impl Address {
 /// Reads the addresses of a service's dispatchers: `forebay://a:7070,b:7070`.
 ///
 /// # Errors
-/// Invalid when one of them is no address.
+/// Invalid if one of them is not an address.
 pub(crate) fn addresses(text: &str) -> Result<Vec<Address>> {
     text.split(',').map(|one| one.trim().parse()).collect()
 }
@@ -43,7 +43,7 @@ impl Address {
     /// Reads an address that may lack its port.
     ///
     /// # Errors
-    /// Invalid when it is none.
+    /// Invalid for anything but an address.
     pub fn with_port(text: &str, default: u16) -> Result<Self> {
         let wrong = |what: &str| {
             Error::invalid(format!("{text:?} is no address: {what}")).hint("write forebay://host:port or host:port")

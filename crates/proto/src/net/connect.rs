@@ -1,9 +1,11 @@
-//! Connections: one set of HTTP/2 settings for every process, and connecting with patience that ends.
+//! Connections: one set of HTTP/2 settings for every process, and connecting with retries up to a deadline.
 //!
-//! Chunks are tens of megabytes, so windows are wide enough that a stream is not stopped within one. What a server
-//! answers is not limited here: it is bounded where it is made (split sizes, blob parts). What a server is asked is: room
-//! for a message is taken when its length is read, and anyone can connect and write a length. Of several dispatchers all are
-//! asked at once, each over TLS and with the token where there is one: one leads, and the others say so.
+//! Chunks are tens of megabytes, so flow control windows are wide enough that a stream does not stop within one. Clients
+//! accept responses of any size: the server bounds them where it makes them (split sizes, blob parts). Servers bound
+//! requests: memory for a message is allocated when its length is read, and anyone can connect and send a length.
+//!
+//! A client calls all dispatchers of a service at once, each over TLS and with the token if there is one. One of them
+//! leads; the others name it.
 
 use std::time::Duration;
 
@@ -17,32 +19,31 @@ use crate::net::remote::{Link, Remote};
 use crate::net::tls::carried;
 use crate::{Dispatcher, DispatcherClient, DispatcherServer, GetVersionRequest, check_version, to_error};
 
-/// What may be on its way on one stream.
+/// The flow control window of a stream.
 const STREAM_WINDOW_BYTES: u32 = 32 << 20;
-/// What may be on its way on one connection.
+/// The flow control window of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 20;
 /// Large frames: fewer headers and wake-ups for a large message.
 const FRAME_BYTES: u32 = 1 << 20;
 /// The most bytes of a blob in one message.
 pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;
-/// The longest message that a dispatcher accepts, unless it is told otherwise. The largest is a pipeline that names each of its files, a
-/// million.
+/// The default bound of a request to a dispatcher. The largest requests are pipelines that name a million files.
 pub const REQUEST_BYTES_MAX: usize = 64 << 20;
-/// What a server lets arrive on one stream, and on one connection, before it is read: nothing that it is sent is large and in haste.
+/// The flow control windows of a server's stream and connection: no request is both large and urgent.
 const RECEIVED_STREAM_BYTES: u32 = 2 << 20;
 const RECEIVED_CONNECTION_BYTES: u32 = 8 << 20;
 /// Errors travel in headers, and carry tracebacks.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
-/// A peer whose machine is gone is noticed after these two; one whose process is gone, at once.
+/// A peer whose machine is gone is noticed after the sum of these two; one whose process is gone, at once.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may take to be made.
+/// The time limit to make a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// One attempt: to connect, and to be answered.
+/// The time limit of one attempt: to connect, and to get an answer.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// Dispatchers that nobody named but another dispatcher, in one attempt.
+/// The most redirects to a leader in one attempt.
 const REDIRECTS_MAX: usize = 3;
-/// The context of an error of a tenant that makes more calls than it may for the moment.
+/// The error key of a tenant that currently exceeds its rate of calls.
 pub const TOO_FAST: &str = "calls per second";
 /// The pauses between attempts double from the first to the last of these.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -51,7 +52,7 @@ const PAUSE_LAST: Duration = Duration::from_millis(500);
 /// Returns the settings to connect to an address. Its connections are made by [`Remote`].
 ///
 /// # Errors
-/// Invalid when it is no address.
+/// Invalid for anything but an address.
 pub(crate) fn endpoint(address: &Address, over_tls: bool) -> Result<Endpoint> {
     let scheme = if over_tls { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
@@ -84,7 +85,7 @@ pub fn client(link: Link) -> DispatcherClient<Link> {
     DispatcherClient::new(link).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Returns the dispatcher's service: requests of up to so many bytes, answers of any size.
+/// Returns the dispatcher's service: requests of up to so many bytes, responses of any size.
 pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> DispatcherServer<D> {
     DispatcherServer::new(dispatcher).max_decoding_message_size(request_bytes_max).max_encoding_message_size(usize::MAX)
 }
@@ -92,8 +93,8 @@ pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> Dispat
 /// Connects once to a dispatcher, or to the one of several that leads, and checks its version.
 ///
 /// # Errors
-/// Invalid when one is no address; Version; PermissionDenied when the two do not trust each other, or the token is not one of
-/// the dispatcher's; Unavailable, as the one says that knows most, when none leads.
+/// Invalid for anything but addresses; Version; PermissionDenied when the two do not trust each other, or the dispatcher
+/// does not know the token; Unavailable when none leads: the most informative error of all dispatchers.
 ///
 /// # Cancel safety
 /// Safe: a dropped attempt leaves nothing behind.
@@ -107,13 +108,14 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
             Ok(link) => return Ok(link),
             Err(error) => error,
         };
-        // It may lead from where nobody told us.
+        // The leader may be at an address that is not in the list.
         let elsewhere = leader(&error).flatten().filter(|a| !asked.contains(a));
         if let Some(address) = elsewhere.filter(|_| asked.len() < told + REDIRECTS_MAX) {
             asked.push(address.clone());
             attempts.spawn(attempt_one(to.clone(), address));
         }
-        // What trying again will not mend says most; then, who was asked too much; then, who does not lead; then, who is not there.
+        // The most informative error: one that a retry cannot cure; then a rate limit; then a dispatcher that does not
+        // lead; then one that does not answer.
         let telling = |e: &Error| (!may_pass(e), e.kind() != ErrorKind::Unavailable, leader(e).is_some());
         if refusal.as_ref().is_none_or(|known| telling(&error) > telling(known)) {
             refusal = Some(error);
@@ -121,13 +123,13 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
     }
     let refusal = refusal.unwrap_or_else(|| Error::internal("no dispatcher was asked"));
     Err(match refusal.kind() {
-        // That is so of all of them.
+        // All of them share this cause.
         ErrorKind::Unavailable => refusal.replace("address", &to.address),
         _ => refusal,
     })
 }
 
-/// Connected is not yet answered: a stopped process has its connections accepted by the kernel.
+/// A connection is not an answer: the kernel accepts connections of a stopped process.
 async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
     let (endpoint, connector) = to.parts(&address)?;
     let address = address.to_string();
@@ -143,7 +145,7 @@ async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
     tokio::time::timeout(ATTEMPT, answered).await.map_err(silent)?
 }
 
-/// Connects as [`attempt`] does, again and again until the deadline.
+/// Repeats [`attempt`] until the deadline.
 ///
 /// # Errors
 /// As [`attempt`].
@@ -157,7 +159,7 @@ pub async fn reach(to: &Remote, deadline: Duration) -> Result<Link> {
         let error = match tokio::time::timeout_at(end, attempt(to)).await {
             Ok(Err(e)) if may_pass(&e) => e,
             Ok(done) => return done,
-            // What was said before says more than that time is up.
+            // An earlier error is more informative than a timeout.
             Err(_) => said.unwrap_or_else(|| Error::unavailable("it accepted the connection and said nothing")),
         };
         if tokio::time::Instant::now() + pause >= end {
@@ -175,17 +177,17 @@ pub async fn reach(to: &Remote, deadline: Duration) -> Result<Link> {
     }
 }
 
-/// Says whether asking again may help, with nothing changed: nobody answered, or asked too much for the moment.
+/// Returns whether a retry of the same call may help: after no answer, or a rate limit.
 pub fn may_pass(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable || error.get(TOO_FAST).is_some()
 }
 
-/// Says why a connection failed.
+/// Returns the error of a failed connection.
 fn failed(cause: &str, address: &str) -> Error {
     carried(cause).unwrap_or_else(|| Error::unavailable(cause)).with("address", address)
 }
 
-/// Says who did not answer for how long, and what to do.
+/// Returns the error of a dispatcher that did not answer, with a hint.
 pub fn unanswered(address: &str, deadline: Duration) -> Error {
     let seconds = deadline.as_secs_f64();
     Error::unavailable(format!("the dispatcher at {address} did not answer within {seconds:.1} s"))

@@ -1,21 +1,21 @@
-//! What a dispatcher that does not lead answers, and how whoever asked goes straight to the one that does.
+//! The answer of a dispatcher that does not lead, and how the caller finds the leader.
 //!
-//! It is an error like any other, Unavailable, with one piece of context: who leads, as far as the one that was asked
-//! knows. Whoever hears it has lost nothing: the same is asked of another dispatcher.
+//! The answer is an Unavailable error whose context names the leader, if this dispatcher knows it. The call had no
+//! effect, so the caller can repeat it at another dispatcher.
 
 use forebay_core::Error;
 
 use crate::net::address::Address;
 
-/// Who leads; empty when nobody does, or nobody knows.
+/// The address of the leader; empty if there is none or it is not known.
 const LEADER: &str = "leader";
 
-/// Says that a dispatcher does not lead, and which one does ("" when that is not known); `why` begins the message.
+/// Returns the error of a dispatcher that does not lead. `leader` is the leader's address, "" if it is not known.
 pub fn not_leader(why: &str, leader: &str) -> Error {
     Error::unavailable(why).with(LEADER, leader)
 }
 
-/// Returns what an error says of who leads: `None` when it says nothing of it, `Some(None)` when nobody is known.
+/// Returns the leader that an error names: `None` for any other error, `Some(None)` if no leader is known.
 pub fn leader(error: &Error) -> Option<Option<Address>> {
     error.get(LEADER).map(|address| address.parse().ok())
 }

@@ -1,7 +1,7 @@
-//! What a future takes of the threads that drive it: for sending and receiving, whose price decides where work is done.
+//! Measures the processor time that threads spend on a future, for example on sending and receiving.
 //!
-//! Counted poll by poll, since a runtime's threads do other things in between: their time as a whole says nothing of one of them. What
-//! the kernel does for a socket on its own, in interrupts, is nobody's time and not counted.
+//! The time is summed poll by poll, because a runtime's threads run other tasks in between. Time that the kernel spends
+//! in interrupts for a socket is not counted.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::pin::pin;
 use forebay_core::Stopwatch;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processor time of the thread that asks.
+/// The processor time of the calling thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadTime;
 
@@ -20,7 +20,7 @@ impl Stopwatch for ThreadTime {
     }
 }
 
-/// Drives a future; returns the nanoseconds of processor time that it took, too.
+/// Drives a future; returns its output and the nanoseconds of processor time that it took.
 ///
 /// # Cancel safety
 /// The future's own.

@@ -1,4 +1,4 @@
-//! A service as those see it who connect to it: where its dispatchers are, and with what this side shows that it may.
+//! A service from the view of a client: the addresses of its dispatchers, and the credentials for them.
 
 use std::future::Future;
 use std::io;
@@ -25,7 +25,7 @@ use crate::net::wire::Wire;
 const TOKEN_BYTES_MAX: usize = 1024;
 const SCHEME: &str = "Bearer ";
 
-/// A secret that says to the dispatcher who is asking. Never shown, not even by `Debug`.
+/// A secret that tells the dispatcher who is calling. Never shown, not even by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<str>);
 
@@ -33,7 +33,7 @@ impl Token {
     /// Reads a token from a file, without the white space around it.
     ///
     /// # Errors
-    /// What the system says, with the file; Invalid when it holds no token.
+    /// The system's error, with the file; Invalid when the file holds no token.
     pub fn read(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file).map_err(Error::from);
         text.and_then(|text| text.parse()).map_err(|e| e.with("file", file.display()))
@@ -59,17 +59,17 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What this side connects with. Default: in the clear, as nobody.
+/// The credentials of this side. Default: in the clear, without a token.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Whom it trusts, and who it is; `None` is in the clear.
+    /// Its certificates and authorities; `None` is in the clear.
     pub tls: Option<ClientTls>,
-    /// What it shows the dispatcher.
+    /// Its token for the dispatcher.
     pub token: Option<Token>,
 }
 
 impl Credentials {
-    /// Reads them, as commands and programs name them: a token as it is, or else the file that holds it.
+    /// Reads them from the options of a command: a token itself, or else the file that holds it.
     ///
     /// # Errors
     /// As [`TlsFiles::client`] and [`Token::read`].
@@ -83,36 +83,36 @@ impl Credentials {
     }
 }
 
-/// A dispatcher, or several of which one leads, and what to show each. Cheap to clone.
+/// A dispatcher, or several of which one leads, and the credentials for them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Remote {
     /// `forebay://host:port` or `host:port`; several of one service with commas between them.
     pub address: String,
-    /// What to show them, and their workers.
+    /// The credentials for them and their workers.
     pub credentials: Credentials,
 }
 
 impl Remote {
-    /// Names a dispatcher that asks for nothing, in the clear.
+    /// Names a dispatcher that needs no token, in the clear.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), credentials: Credentials::default() }
     }
 
-    /// Returns where the dispatchers are; at least one.
+    /// Returns the addresses of the dispatchers; at least one.
     ///
     /// # Errors
-    /// Invalid when one is no address.
+    /// Invalid for anything but an address.
     pub fn addresses(&self) -> Result<Vec<Address>> {
         addresses(&self.address)
     }
 
-    /// Returns what connects to one of them, wherever it is said to be.
+    /// Returns a connector for a dispatcher, at any address.
     pub(crate) fn parts(&self, address: &Address) -> Result<(tonic::transport::Endpoint, Connector)> {
         let (address, tls) = (address.clone(), self.credentials.tls.clone());
         Ok((endpoint(&address, tls.is_some())?, Connector { address, tls }))
     }
 
-    /// Returns a channel to one of them as a connection whose calls carry the token. Nobody was asked over it yet.
+    /// Wraps a channel to a dispatcher so that its calls carry the token. Makes no call.
     pub fn link(&self, channel: Channel) -> Link {
         InterceptedService::new(channel, Bearer::new(self.credentials.token.as_ref()))
     }

@@ -1,9 +1,10 @@
-//! TLS, the same for every connection: who this side is, whom it trusts, and what went wrong, in words that help.
+//! TLS, the same for every connection: the identity of this side, the authorities it trusts, and helpful errors.
 //!
-//! rustls over ring, which the object stores use too: one library and one provider of ciphers in the process. Only TLS 1.3: both
-//! sides are of one version, and every Arrow Flight client speaks it. What a connection is for is settled by ALPN ([`Protocol`]).
-//! Certificates and keys are read once, at the start; renewed ones are taken up by a restart.
-//! Invariant: a connection over TLS is to whom it says, or it is not used. There is no switch that turns this off.
+//! rustls over ring, which the object stores use too: one library and one provider of ciphers in the process. Only TLS
+//! 1.3: both sides are of one version, and every Arrow Flight client speaks it. ALPN negotiates the protocol of a
+//! connection ([`Protocol`]). Certificates and keys are read once, at the start; a restart loads renewed ones.
+//!
+//! Invariant: a connection over TLS is used only if the peer's certificate was verified. No switch turns this off.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,15 +25,15 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use crate::net::address::Address;
 use crate::net::validity::Validity;
 
-/// How long a connection that is refused may take to hear why.
+/// How long a refused connection may take to read the reason.
 const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What a connection is for, as ALPN names it.
+/// The protocol of a connection, as ALPN names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/2: the dispatcher's service, or Arrow Flight.
     Http2,
-    /// What Forebay's readers say to workers (see `transfer`).
+    /// The transfer protocol (see `transfer`).
     Transfer,
 }
 
@@ -45,27 +46,27 @@ impl Protocol {
     }
 }
 
-/// Where the certificates of a process are, all PEM. Plain data.
+/// The files of a process's certificates, all PEM. Plain data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Whom this side trusts when it connects: certificates of authorities. None: it connects in the clear.
+    /// The authorities that this side trusts when it connects. None: it connects in the clear.
     pub ca: Option<PathBuf>,
-    /// Who this side is: its certificate, and those that lead to the authority. A process that listens speaks TLS when it has
-    /// one; one that connects shows it where it is asked.
+    /// The certificate of this side, with its chain to the authority. A process that listens speaks TLS if it has one; a
+    /// process that connects shows it on request.
     pub cert: Option<PathBuf>,
     /// The key of the certificate.
     pub key: Option<PathBuf>,
-    /// Whom a process that listens lets in: authorities that must have signed a client's certificate. None: anyone.
+    /// The authorities that must have signed the certificates of clients. None: clients need no certificate.
     pub client_ca: Option<PathBuf>,
-    /// The name that the certificates of those it connects to must have. None: the host of their address.
+    /// The name that a server's certificate must have. None: the host of its address.
     pub name: Option<String>,
 }
 
 impl TlsFiles {
-    /// Reads what this side connects with; `None` is in the clear.
+    /// Reads the files for connecting; `None` is in the clear.
     ///
     /// # Errors
-    /// Invalid when files are missing that belong together, or hold something else; NotFound and PermissionDenied of a file.
+    /// Invalid when one file of a pair is missing, or a file is not PEM; NotFound and PermissionDenied of a file.
     pub fn client(&self) -> Result<Option<ClientTls>> {
         let identity = self.identity()?;
         let Some(ca) = &self.ca else {
@@ -86,19 +87,19 @@ impl TlsFiles {
             }
         };
         let name = self.name.clone().map(server_name).transpose()?;
-        let speaks = |speaks: Protocol| {
+        let config = |protocol: Protocol| {
             let mut config = config.clone();
-            config.alpn_protocols = vec![speaks.alpn()];
+            config.alpn_protocols = vec![protocol.alpn()];
             Arc::new(config)
         };
         Ok(Some(ClientTls(Arc::new(Client {
-            http2: speaks(Protocol::Http2),
-            transfer: speaks(Protocol::Transfer),
+            http2: config(Protocol::Http2),
+            transfer: config(Protocol::Transfer),
             name,
         }))))
     }
 
-    /// Reads what this side listens with; `None` is in the clear.
+    /// Reads the files for listening; `None` is in the clear.
     ///
     /// # Errors
     /// As [`TlsFiles::client`].
@@ -123,10 +124,10 @@ impl TlsFiles {
         Ok(Some(ServerTls(Arc::new(config))))
     }
 
-    /// Returns from when until when the own certificate is good, with those that lead to the authority; `None` where there is none.
+    /// Returns the validity of this side's certificate with its chain; `None` if it has none.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`], and Invalid when it is no certificate.
+    /// As [`TlsFiles::client`], and Invalid for a file that is not a certificate.
     pub fn validity(&self) -> Result<Option<Validity>> {
         let Some(file) = &self.cert else { return Ok(None) };
         let certs = certificates(file)?;
@@ -173,9 +174,9 @@ impl ClientTls {
         &self,
         socket: TcpStream,
         to: &Address,
-        speaks: Protocol,
+        protocol: Protocol,
     ) -> io::Result<client::TlsStream<TcpStream>> {
-        let config = match speaks {
+        let config = match protocol {
             Protocol::Http2 => &self.0.http2,
             Protocol::Transfer => &self.0.transfer,
         };
@@ -205,10 +206,10 @@ impl std::fmt::Debug for ClientTls {
 pub struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
-    /// Returns what shakes hands with those who speak one of these.
-    pub(crate) fn acceptor(&self, speaks: &[Protocol]) -> TlsAcceptor {
+    /// Returns an acceptor of these protocols.
+    pub(crate) fn acceptor(&self, protocols: &[Protocol]) -> TlsAcceptor {
         let mut config = (*self.0).clone();
-        config.alpn_protocols = speaks.iter().map(|s| s.alpn()).collect();
+        config.alpn_protocols = protocols.iter().map(|s| s.alpn()).collect();
         TlsAcceptor::from(Arc::new(config))
     }
 }
@@ -219,14 +220,14 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-/// Shakes hands with a client; one that is refused hears why.
+/// Does the handshake with a client. A refused client is told the reason.
 pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     socket: TcpStream,
 ) -> io::Result<(server::TlsStream<TcpStream>, Protocol)> {
     match acceptor.accept(socket).into_fallible().await {
         Ok(stream) => {
-            // Whoever names nothing is a stranger, and strangers speak HTTP/2.
+            // A client that names no protocol is not Forebay's, and speaks HTTP/2.
             let is_ours = stream.get_ref().1.alpn_protocol() == Some(&Protocol::Transfer.alpn());
             Ok((stream, if is_ours { Protocol::Transfer } else { Protocol::Http2 }))
         }
@@ -238,7 +239,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Says a last word and lets the other side read it: closing at once would discard it, with what was not read.
+/// Sends a last message and lets the peer read it: closing at once would discard it, as unread input causes a reset.
 pub(crate) async fn last_word(mut socket: TcpStream, word: &[u8]) {
     let say = async {
         socket.write_all(word).await?;
@@ -247,16 +248,16 @@ pub(crate) async fn last_word(mut socket: TcpStream, word: &[u8]) {
         while socket.read(&mut heard).await? > 0 {}
         Ok::<_, io::Error>(())
     };
-    // Whoever has left need not hear it.
+    // The peer may have left.
     let _ = tokio::time::timeout(LAST_WORD_MAX, say).await;
 }
 
-/// Says that one side does not trust the other, or is not trusted.
+/// Returns the error of a side that does not trust the other, or is not trusted.
 pub(crate) fn untrusted(message: impl Into<String>, hint: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, message).hint(hint)
 }
 
-/// Puts an error through a layer that keeps nothing of one but its text.
+/// Passes an error through a layer that keeps only the text of errors.
 pub(crate) fn carrying(error: &Error) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error.to_json())
 }
@@ -266,7 +267,7 @@ pub fn carried(text: &str) -> Option<Error> {
     text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// Says what to do about an error of TLS on the side that connects.
+/// Returns an error of TLS on the connecting side, with a hint.
 pub(crate) fn explained(error: io::Error) -> io::Error {
     let Some(cause) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) else { return error };
     carrying(&match cause {

@@ -1,13 +1,13 @@
-//! From when until when a certificate is good: the one part of it that who shows it must know, and that rustls does not say of one's own.
+//! The period in which a certificate is valid. rustls checks that of the peer, but not that of a process's own.
 //!
-//! Reads the outline of a certificate (RFC 5280, 4.1) as far as that; whether it is a good one is for rustls to say. Pure: the time
-//! comes in.
+//! Parses the outline of a certificate (RFC 5280, 4.1) up to its validity; rustls judges the rest. Pure: the time is an
+//! argument.
 
 use std::time::{Duration, SystemTime};
 
 use forebay_core::{Error, ErrorKind, Result};
 
-/// A certificate that ends sooner is warned of.
+/// A certificate that expires sooner causes a warning.
 const SOON: Duration = Duration::from_secs(14 * DAY as u64);
 const DAY: i64 = 86_400;
 
@@ -16,24 +16,24 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// From when until when, in seconds since 1970.
+/// A period, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// From when.
+    /// Its begin.
     pub begins: i64,
-    /// Until when.
+    /// Its end.
     pub ends: i64,
 }
 
 impl Validity {
-    /// Reads that of a certificate; `None` when it is none.
+    /// Reads the period of a certificate; `None` for anything else.
     pub(crate) fn of(der: &[u8]) -> Option<Self> {
         let certificate = content(der, SEQUENCE)?;
         let mut fields = content(certificate, SEQUENCE)?;
         if fields.first() == Some(&VERSION) {
             fields = element(fields)?.2;
         }
-        // The serial number, the algorithm, and who signed it.
+        // The serial number, the algorithm and the issuer.
         for _ in 0..3 {
             fields = element(fields)?.2;
         }
@@ -44,12 +44,12 @@ impl Validity {
         Some(Self { begins, ends: seconds(tag, ends)? })
     }
 
-    /// Returns what all of a chain have in common: it is good while each of them is.
+    /// Returns the intersection of the periods of a chain.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { begins: self.begins.max(other.begins), ends: self.ends.min(other.ends) }
     }
 
-    /// Checks that it is good at `now`, and returns what is to be said of one that soon is not any more.
+    /// Checks that `now` is in the period, and returns a warning if it soon ends.
     ///
     /// # Errors
     /// Invalid.
@@ -88,7 +88,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// Returns the content of the first element, which is of this kind.
+/// Returns the content of the first element, which must have this tag.
 fn content(der: &[u8], kind: u8) -> Option<&[u8]> {
     element(der).filter(|(tag, ..)| *tag == kind).map(|(_, content, _)| content)
 }
@@ -116,14 +116,14 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years begin with March, so that the day that there is not always is the last.
+    // Years begin with March, so that the leap day is the last day.
     let year = if month > 2 { year } else { year - 1 };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
 }
 
-/// Writes a day as people do: the inverse of [`days`].
+/// Writes a day as a date: the inverse of [`days`].
 fn date(seconds: i64) -> String {
     let from = seconds.div_euclid(DAY) + 719_468;
     let (era, of_era) = (from.div_euclid(146_097), from.rem_euclid(146_097));

@@ -1,4 +1,4 @@
-//! One connection, in the clear or over TLS. What is written and read over it need not know which.
+//! One connection, in the clear or over TLS; its users need not know which.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::messages::transfer::{PREFACE, tune};
 use crate::net::address::Address;
 use crate::net::tls::{ClientTls, Protocol, explained};
 
-/// A connection. What is written over TLS is on its way only once it was flushed.
+/// A connection. Over TLS, written bytes are sent only by a flush.
 #[derive(Debug)]
 pub struct Wire(Inner);
 
@@ -23,20 +23,20 @@ enum Inner {
 }
 
 impl Wire {
-    /// Connects, and shakes hands where there is TLS. Both sides of a connection notice when the other machine is gone.
+    /// Connects, with a handshake for TLS. Both sides notice when the other machine is gone.
     ///
     /// # Errors
-    /// What the system says; or what [`crate::carried`] returns of its text, when the two do not trust each other.
-    pub async fn connect(to: &Address, tls: Option<&ClientTls>, speaks: Protocol) -> io::Result<Self> {
+    /// The system's error. If the two do not trust each other, [`crate::carried`] extracts the reason from its text.
+    pub async fn connect(to: &Address, tls: Option<&ClientTls>, protocol: Protocol) -> io::Result<Self> {
         let socket = TcpStream::connect(to.to_string()).await?;
         tune(&socket)?;
         match tls {
             None => Ok(Self(Inner::Plain(socket))),
-            Some(tls) => Ok(Self::over_tls(tls.connect(socket, to, speaks).await?)),
+            Some(tls) => Ok(Self::over_tls(tls.connect(socket, to, protocol).await?)),
         }
     }
 
-    /// Connects to a worker's port as one of ours does: what follows is as `transfer` says.
+    /// Connects to a worker's port for the protocol of `transfer`.
     ///
     /// # Errors
     /// As [`Wire::connect`].
@@ -62,7 +62,7 @@ impl Wire {
         }
     }
 
-    /// Says whether the other side has neither left nor said anything that was not read.
+    /// Returns whether the peer has neither closed the connection nor sent bytes that were not read.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let looked = self.tcp().poll_peek(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut byte));
@@ -76,7 +76,7 @@ impl AsyncRead for Wire {
             Inner::Plain(socket) => Pin::new(socket).poll_read(cx, to),
             Inner::Tls(stream) => {
                 let read = Pin::new(&mut **stream).poll_read(cx, to);
-                // Whoever connects learns only now that its certificate was refused.
+                // A client learns only now that its certificate was refused.
                 let connected = matches!(**stream, TlsStream::Client(_));
                 read.map_err(|e| if connected { explained(e) } else { e })
             }
