@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_known_once_it_follows_from_what_was_said() {
+    fn an_end_is_known_once_it_follows_from_the_reported_counts() {
         let floor = |ending: Ending, counts: &[Option<Count>]| {
             let Floor { steps, over, more } = ending.floor(counts.iter().copied());
             (steps, over, more)
@@ -160,7 +160,7 @@ mod tests {
                 counts[consumer] = if has > lasts[consumer] { ended(lasts[consumer]) } else { open(has) };
                 let floor = ending.floor(counts.iter().copied());
                 prop_assert!(floor.steps >= before.steps && floor.steps <= end.steps);
-                // Of pad, somebody without a batch ends it before others are known to have one.
+                // With pad, a consumer without a batch ends the epoch before others are known to have one.
                 prop_assert!(!floor.over || (floor.steps == end.steps && (floor.more > 0) == (end.more > 0)));
                 prop_assert!(!before.over || floor.over);
                 before = floor;

@@ -264,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_shuffle_it_is_what_lists_do(n in 0u64..30, ops in prop::collection::vec(op(), 0..5)) {
+        fn without_shuffle_it_equals_operations_on_lists(n in 0u64..30, ops in prop::collection::vec(op(), 0..5)) {
             prop_assert_eq!(rows(n, &ops, 1, 2), model(n, &ops, |_, l| l));
         }
 

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_named_by_what_it_computes_and_by_nothing_else() {
+    fn a_prefix_is_named_by_its_computation_alone() {
         let same = key(files(&["a"]), &[decode(), crop(8), CACHE]);
         assert_eq!(key(files(&["b", "c"]), &[decode(), crop(8), CACHE]), same, "files are named by themselves");
         assert_eq!(key(files(&["a"]), &[Op::SHUFFLE, decode(), Op::Take { count: 3 }, crop(8), CACHE]), same);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_may_be_kept_is_a_cache_there_when_it_is_chosen_and_nothing_before() {
+    fn a_candidate_is_a_cache_point_once_it_is_chosen_and_has_no_effect_before() {
         const MAY: Op = Op::Autocache {};
         let plain = [Op::SHUFFLE, decode(), crop(8), flip(), crop(4)];
         let marked = [Op::SHUFFLE, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_alone_is_the_same_rows_under_the_same_name() {
+    fn the_cached_prefix_alone_gives_the_same_rows_under_the_same_name() {
         let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
         let written =
             [Op::SHUFFLE, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_chosen_a_worker_does_the_same_ops() {
+    fn a_worker_runs_the_same_ops_with_any_candidate() {
         let ops = [decode(), crop(224), Op::Autocache {}, normalize()];
         let auto = stages(files(&["a"]), &ops).expect("legal");
         let ops = |fused_ops: &[FusedOp]| {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_with_what_is_in_the_way() {
+    fn a_cache_point_that_cannot_work_is_refused_with_the_op_in_the_way() {
         let refused = |source: Source, ops: &[Op]| {
             let error = stages(source, ops).expect_err("refused");
             assert_eq!(error.get("op").map(|op| op.contains("cache")), Some(true), "{error}");

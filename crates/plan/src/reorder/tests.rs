@@ -93,7 +93,7 @@ fn relaxed(ops: &[Op]) -> Vec<usize> {
 }
 
 #[test]
-fn filters_run_before_what_they_do_not_look_at() {
+fn filters_run_before_ops_on_columns_that_they_do_not_read() {
     assert_eq!(exact(&[decode(), resize(224), above("label", 3)]), [2, 0, 1]);
     assert_eq!(exact(&[decode(), double("label", "twice"), above("twice", 3)]), [1, 2, 0], "with what it looks at");
     assert_eq!(exact(&[map(Some(&["label"]), "n"), above("label", 3)]), [1, 0]);
@@ -105,7 +105,7 @@ fn filters_run_before_what_they_do_not_look_at() {
 }
 
 #[test]
-fn what_is_not_understood_stays_and_is_not_passed() {
+fn an_op_without_a_rule_stays_and_is_not_passed() {
     assert_eq!(exact(&[decode(), map(None, "n"), above("label", 3)]), [0, 1, 2], "it may look at anything");
     let all = Op::FilterFunction { function: function(None) };
     assert_eq!(exact(&[decode(), all.clone()]), [0, 1]);
@@ -169,7 +169,7 @@ fn ops_of_one_image_come_together_and_random_streams_keep_their_numbers() {
 }
 
 #[test]
-fn a_crop_comes_before_what_looks_at_single_pixels_only() {
+fn a_crop_runs_before_ops_on_single_pixels() {
     assert_eq!(exact(&[decode(), jitter(None), crop(64)]), [0, 2, 1]);
     assert_eq!(exact(&[decode(), jitter(Some((0.5, 1.5))), crop(64)]), [0, 1, 2], "the mean grey is another");
     assert_eq!(exact(&[decode(), blur(), crop(64)]), [0, 1, 2]);
@@ -200,7 +200,7 @@ fn relaxed_orders_shrink_images_first_and_have_ids_of_their_own() {
 }
 
 #[test]
-fn an_order_of_the_same_bytes_shares_ids_and_what_is_cached() {
+fn an_order_of_the_same_bytes_shares_ids_and_cached_rows() {
     let ops = [decode(), resize(64), above("label", 3), Op::Cache { freeze: false }];
     let (run, written) = (graph(&ops), graph(&ops).with_reorder(Reorder::Off));
     let stages = |graph: &Graph| Stages::new(graph).expect("stages");
@@ -241,7 +241,7 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
 }
 
 #[test]
-fn what_a_relaxed_order_touches_is_followed_to_where_a_split_ends() {
+fn changed_columns_are_followed_to_the_end_of_a_split() {
     let changed = |ops: &[Op], mode| {
         let stages = Stages::new(&graph(ops).with_reorder(mode)).expect("stages");
         stages.changed_columns().expect("columns").into_iter().collect::<Vec<_>>()
@@ -377,7 +377,7 @@ fn permutations(len: usize, free: &Free, order: &mut Vec<usize>, see: &mut dyn F
 }
 
 #[test]
-fn what_moved_is_told_with_its_reason() {
+fn each_move_is_explained_with_its_reason() {
     let ops = [decode(), jitter(None), crop(64), normalize(), above("label", 3)];
     let stages = Stages::new(&graph(&ops)).expect("stages");
     let text = explain(&stages, None);

@@ -60,7 +60,7 @@ mod tests {
         let secret = WorkerSecret::new(7);
         assert_eq!(WorkerSecret::from_bytes(&secret.to_vec())?.id(), secret.id());
         let shown = WorkerSecret::new(secret.id().0);
-        assert_ne!(shown.id(), secret.id(), "whoever says an id is somebody else");
+        assert_ne!(shown.id(), secret.id(), "an id is not a secret");
         assert_ne!(WorkerSecret::new(8).id(), secret.id());
         assert_eq!(format!("{secret:?}"), "WorkerSecret(…)");
         assert!(WorkerSecret::from_bytes(&[0; 15]).is_err());

@@ -6,14 +6,14 @@ use forebay_plan::Sharding;
 use crate::{Ending, JobDefinition, OpenJobRequest};
 
 impl JobDefinition {
-    /// Returns how the job's epochs are dealt to its readers.
+    /// Returns how the job's epochs are divided among its consumers.
     pub fn sharding(&self) -> Sharding {
         Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
 }
 
 impl OpenJobRequest {
-    /// Returns how epochs are to be dealt.
+    /// Returns how epochs are to be divided among consumers.
     pub fn sharding(&self) -> Sharding {
         Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }

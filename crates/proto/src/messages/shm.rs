@@ -62,12 +62,12 @@ impl Return {
 ///
 /// # Errors
 /// The system's error.
-pub fn send_arena(socket: BorrowedFd<'_>, reader: u64, arena: BorrowedFd<'_>) -> io::Result<()> {
+pub fn send_arena(socket: BorrowedFd<'_>, consumer: u64, arena: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [arena];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let number = reader.to_le_bytes();
+    let number = consumer.to_le_bytes();
     let sent = sendmsg(socket, &[IoSlice::new(&number)], &mut control, SendFlags::NOSIGNAL)?;
     if sent == number.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
@@ -118,20 +118,20 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn an_arena_goes_through_a_socket() {
-        let (worker, reader) = std::os::unix::net::UnixStream::pair().expect("sockets");
-        assert!(is_same_user(&reader));
+        let (worker, consumer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        assert!(is_same_user(&consumer));
         let arena = forebay_data::Arena::shared().expect("a memfd");
         let mut block = arena.block(1 << 16).expect("a block");
         block.as_mut_slice().fill(3);
         let lent = block.into_buffer();
         send_arena(worker.as_fd(), 42, arena.fd().expect("a file")).expect("sent");
-        let (number, fd) = receive_arena(reader.as_fd()).expect("received");
+        let (number, fd) = receive_arena(consumer.as_fd()).expect("received");
         let memory = forebay_data::SharedMemory::open(fd.as_fd()).expect("mapped");
         let at = arena.offset_of(&lent).expect("in the arena");
-        // SAFETY: nobody writes.
+        // SAFETY: no process writes.
         let seen = unsafe { memory.buffer(at, lent.len(), memory.clone()) }.expect("in range");
         assert_eq!((number, seen.as_slice()), (42, lent.as_slice()));
         drop(worker);
-        assert!(receive_arena(reader.as_fd()).is_err());
+        assert!(receive_arena(consumer.as_fd()).is_err());
     }
 }

@@ -123,7 +123,7 @@ pub struct BlockPart {
 /// A stream of a consumer that has mapped the worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerStream {
-    /// The number that the worker gave the consumer. The name is that of the JSON field.
+    /// The number that the worker gave the consumer. Named as in the JSON.
     pub reader: u64,
     /// The consumer's number for the stream.
     pub stream: u64,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_claims_is_bounded() {
+    fn the_lengths_that_a_peer_claims_are_bounded() {
         assert_eq!(block_on(Request::read(&mut &b""[..])), Ok(None));
         assert!(block_on(Request::read(&mut &[0xff; 64][..])).is_err());
         assert!(block_on(Request::read(&mut &b"\x02\0\0\0{}"[..])).is_err());

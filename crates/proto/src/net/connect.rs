@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_unavailable_and_says_where_and_what_to_do() {
+    fn an_absent_dispatcher_is_unavailable_with_its_address_and_a_hint() {
         let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
         let error = block_on(reach(&Remote::new(unused.to_string()), Duration::from_millis(100))).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_done_between_two_polls_is_somebody_elses() {
+    async fn time_between_two_polls_is_not_counted() {
         let hand = Hand::default();
         let work = |nanos| hand.0.fetch_add(nanos, Relaxed);
         let mut polls = 0;
@@ -65,7 +65,7 @@ mod tests {
         });
         let mut metered = pin!(metered(&hand, sending));
         let found = poll_fn(|cx| {
-            // Nobody wakes it: whoever drives it comes back by itself.
+            // No task wakes this future: the test polls it again.
             work(1000);
             let polled = metered.as_mut().poll(cx);
             if polled.is_pending() {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_a_certificate_are_read_and_what_is_none_is_nothing() {
+    fn the_times_of_a_certificate_are_read_and_invalid_ones_give_none() {
         let whole = certificate((UTC_TIME, "991231235959Z"), (GENERALIZED_TIME, "20520229000001Z"));
         let validity = Validity::of(&whole).expect("read");
         assert_eq!(validity, Validity { begins: 946_684_799, ends: 2_592_777_601 });
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_good_is_refused_and_what_ends_soon_is_said() {
+    fn an_invalid_certificate_is_refused_and_one_that_expires_soon_warns() {
         let at = |days: i64| SystemTime::UNIX_EPOCH + Duration::from_secs((days * DAY) as u64);
         let one = Validity { begins: 10 * DAY, ends: 400 * DAY };
         let validity = one.and(Validity { begins: 20 * DAY, ends: 500 * DAY });

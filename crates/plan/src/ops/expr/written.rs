@@ -1,6 +1,6 @@
 //! How an expression is written down: its parts one behind the other, operands before what joins them.
 //!
-//! A tree in a tree would nest as deep as the expression, and readers of JSON bound that; a list does not nest. Invariant: an
+//! A tree in a tree would nest as deep as the expression, and parsers of JSON bound that; a list does not nest. Invariant: an
 //! expression that was read is at most [`DEPTH_MAX`] deep, for whatever walks it does so on a stack.
 
 use forebay_core::{Error, Result};

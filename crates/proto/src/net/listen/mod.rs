@@ -323,7 +323,7 @@ mod tests {
 
     /// The old listener let 256 silent ones hold up all others for ten seconds.
     #[tokio::test]
-    async fn nine_hundred_silent_ones_hold_up_nobody_and_the_oldest_go() {
+    async fn nine_hundred_silent_connections_do_not_hold_up_others_and_the_oldest_are_evicted() {
         let (address, mut incoming) = listen().await;
         let mut silent = Vec::new();
         for i in 0..900 {
