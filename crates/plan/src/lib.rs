@@ -8,7 +8,8 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `graph/`, `source.rs`, `ops/`, `on_error.rs`, `chosen_order.rs` | the pipeline as the user wrote it: its source, its ops and its settings, checked |
+//! | `graph/`, `source.rs`, `ops/` | the pipeline as the user wrote it, checked |
+//! | `on_error.rs`, `chosen_order.rs` | settings that are stored with it |
 //! | `reorder/` | the order in which its ops run |
 //! | `physical/` | the physical plan: where each op runs, which are fused, and in which sizes rows travel |
 //! | `epoch/` | the epoch plan: which rows, in which order, for which consumer, in which split |

@@ -10,8 +10,8 @@
 //! | `generated/` | the protobuf messages and gRPC services |
 //!
 //! Invariants: an error crosses the wire with all of its fields ([`to_status`], [`to_error`]); every connection has the
-//! same settings ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over
-//! TLS. Not here: the handling of messages.
+//! same settings ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or
+//! over TLS. Not here: the handling of messages.
 
 mod messages;
 mod net;

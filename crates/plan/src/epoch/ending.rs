@@ -1,13 +1,13 @@
 //! How the consumers of a job end an epoch together if the number of steps of each is known only after its rows were
 //! computed.
 //!
-//! A step is a batch; without batches it is a sample. Each consumer reports how many steps of an epoch it has so far, and
-//! whether these are all ([`Count`]). From the counts follows how many steps all of them may deliver
+//! A step is a batch; without batches it is a sample. Each consumer reports how many steps of an epoch it has so far,
+//! and whether these are all ([`Count`]). From the counts follows how many steps all of them may deliver
 //! ([`Ending::floor`]).
 //!
-//! Invariants: counts only rise, and the last count of a consumer is a function of the pipeline, the seed, the epoch and
-//! the number of consumers; therefore so is the end of an epoch. A floor only rises, whatever the order in which counts
-//! become known. A short last batch counts as a batch, as for even shares.
+//! Invariants: counts only rise, and the last count of a consumer is a function of the pipeline, the seed, the epoch
+//! and the number of consumers; therefore so is the end of an epoch. A floor only rises, whatever the order in which
+//! counts become known. A short last batch counts as a batch, as for even shares.
 
 use serde::{Deserialize, Serialize};
 

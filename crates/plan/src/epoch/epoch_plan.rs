@@ -1,9 +1,9 @@
 //! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, never stored.
 //!
 //! Rows are sharded in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
-//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the global
-//! sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a **morsel** is
-//! the part of a split that a thread computes at once.
+//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the
+//! global sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a
+//! **morsel** is the part of a split that a thread computes at once.
 //!
 //! Invariants: every unit is in exactly one split; sizes depend on the pipeline and the source alone, so morsels,
 //! and with them everything that a user's batched function sees, are the same everywhere.
@@ -244,7 +244,8 @@ impl EpochPlan {
         self.counts_known
     }
 
-    /// Returns whether another number of consumers can resume within an epoch: a position then names the completed units.
+    /// Returns whether another number of consumers can resume within an epoch: a position then names the completed
+    /// units.
     pub fn can_reshard(&self) -> bool {
         self.counts_known && !self.tolerant
     }

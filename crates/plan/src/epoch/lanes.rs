@@ -1,10 +1,10 @@
 //! The two-level shuffle of sources whose rows are not counted: which bytes of which files make a window.
 //!
-//! A **block** is a file, or a part of a large file that can be read from the middle. A permutation of the epoch assigns
-//! the blocks to **lanes**; each lane is read from front to back. A lane is divided into **pieces**: the rows whose
-//! position is in a range of a block's bytes. A window takes the next pieces of each lane of its group, and a permutation
-//! orders its rows. All of this depends only on the sizes of the files, the bytes of a window and a key, so the first
-//! batch needs no count of rows.
+//! A **block** is a file, or a part of a large file that can be read from the middle. A permutation of the epoch
+//! assigns the blocks to **lanes**; each lane is read from front to back. A lane is divided into **pieces**: the rows
+//! whose position is in a range of a block's bytes. A window takes the next pieces of each lane of its group, and a
+//! permutation orders its rows. All of this depends only on the sizes of the files, the bytes of a window and a key, so
+//! the first batch needs no count of rows.
 //!
 //! Each group has its own lanes, so several processes can read windows side by side, each its files from front to back.
 //! Invariants: each byte of each file is in one piece of one window of an epoch; all epochs have the same number of
@@ -29,8 +29,8 @@ const GROUPS_MAX: u64 = 4;
 /// fill as many lanes as many small ones, and a block is long enough for one request.
 const BLOCKS_WANTED: u64 = 40;
 const BLOCK_BYTES_MIN: u64 = 8 << 20;
-/// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter of
-/// a window.
+/// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter
+/// of a window.
 const PIECES: u64 = 4;
 /// The windows before the first full one, and their pieces of a lane.
 const WINDOWS_BEFORE: u64 = 2;
@@ -51,8 +51,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out a source of `files` files and `bytes` bytes in windows of `window_bytes`. `divides` says whether files can
-    /// be read from the middle.
+    /// Lays out a source of `files` files and `bytes` bytes in windows of `window_bytes`. `divides` says whether files
+    /// can be read from the middle.
     pub fn new(files: u64, bytes: u64, window_bytes: u64, divides: bool) -> Self {
         let block_bytes = divides.then(|| bytes.div_ceil(BLOCKS_WANTED).max(BLOCK_BYTES_MIN));
         let blocks = files.saturating_add(block_bytes.map_or(0, |size| bytes / size)).max(1);

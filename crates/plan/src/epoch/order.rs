@@ -1,7 +1,7 @@
 //! The order ops as one map from a place in the epoch to a row of the source. Computed, never stored.
 //!
-//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also yields
-//! the number of the repetition, which keys all randomness before it: shuffles and augmentations differ between
+//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also
+//! yields the number of the repetition, which keys all randomness before it: shuffles and augmentations differ between
 //! repetitions exactly as they do between epochs.
 
 use std::ops::Range;
@@ -24,7 +24,8 @@ enum Step {
         random: u64,
         len: u64,
     },
-    /// A shuffle over windows; `None` if the first rows of blocks are not known, in a plan that is not used to read rows.
+    /// A shuffle over windows; `None` if the first rows of blocks are not known, in a plan that is not used to read
+    /// rows.
     Windows {
         random: u64,
         windows: Option<Arc<Windows>>,

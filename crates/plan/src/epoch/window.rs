@@ -1,10 +1,11 @@
 //! The two-level shuffle, for sources whose rows are decoded in blocks. A permutation of the epoch orders the blocks.
-//! Consecutive blocks in that order form a window until it is full. A second permutation orders the rows of each window.
+//! Consecutive blocks in that order form a window until it is full. A second permutation orders the rows of each
+//! window.
 //!
-//! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it trains
-//! like a full shuffle if a window holds many blocks. Invariants: the result is a permutation of all rows; each block
-//! belongs to one window of an epoch; the result depends only on the lengths of the blocks, the rows of a window and a
-//! key.
+//! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it
+//! trains like a full shuffle if a window holds many blocks. Invariants: the result is a permutation of all rows; each
+//! block belongs to one window of an epoch; the result depends only on the lengths of the blocks, the rows of a window
+//! and a key.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,8 @@ use crate::source::Source;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleWindow {
-    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records in
-    /// a store.
+    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records
+    /// in a store.
     #[default]
     Auto,
     /// All rows.
@@ -58,8 +59,8 @@ const STREAMED_BYTES: u64 = 16 << 20;
 /// How many such windows are in memory at once: all threads work on the chunks of one.
 pub const STREAMED_AT_ONCE: u64 = 3;
 
-/// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are
-/// read side by side (see `lanes`). `None` if rows are counted first, or nothing is shuffled.
+/// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files
+/// are read side by side (see `lanes`). `None` if rows are counted first, or nothing is shuffled.
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
@@ -130,8 +131,8 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
     Ok(resolved.filter(|window| *window < rows).unwrap_or(0))
 }
 
-/// Returns the rows of a window for [`ShuffleWindow::Auto`]. A row group is decoded as a whole, so a shuffle of all rows
-/// over more groups than a process caches would decode a group for each row.
+/// Returns the rows of a window for [`ShuffleWindow::Auto`]. A row group is decoded as a whole, so a shuffle of all
+/// rows over more groups than a process caches would decode a group for each row.
 fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
     let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. }) || source.has_packed_shards();
     if !is_grouped || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {

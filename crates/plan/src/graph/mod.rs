@@ -208,8 +208,8 @@ impl Graph {
         &self.schema
     }
 
-    /// Returns the size of (the largest) batches, and whether those that are not full are dropped, if rows are in batches
-    /// at the end.
+    /// Returns the size of (the largest) batches, and whether those that are not full are dropped, if rows are in
+    /// batches at the end.
     pub fn batch(&self) -> Option<(usize, bool)> {
         self.batch
     }

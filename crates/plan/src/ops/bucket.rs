@@ -1,8 +1,8 @@
 //! The arguments of `bucket_by_length`, and the schema after it.
 //!
-//! It means what tf.data's `bucket_by_sequence_length` means: a row belongs to the first bucket whose boundary its length
-//! is below, and a batch is full when its bucket has the number of rows of its batches. At the end of an epoch the rest
-//! comes out bucket by bucket, the shortest first.
+//! It means what tf.data's `bucket_by_sequence_length` means: a row belongs to the first bucket whose boundary its
+//! length is below, and a batch is full when its bucket has the number of rows of its batches. At the end of an epoch
+//! the rest comes out bucket by bucket, the shortest first.
 
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Ragged, Schema};

@@ -1,12 +1,13 @@
 //! Placement boundaries: the places where the row ops of a split may be divided between a worker and the consumer.
 //!
-//! Some ops only make rows larger (`normalize` turns 150 KB into 600 KB), so a consumer may run them on the smaller rows
-//! that travel. An op may move if it sees one row, draws nothing, fails on no sample and costs about as much as a copy:
-//! its output does not depend on where it runs. It must come after `cache()` and every candidate of `autocache()`, as
-//! workers fill the cache.
+//! Some ops only make rows larger (`normalize` turns 150 KB into 600 KB), so a consumer may run them on the smaller
+//! rows that travel. An op may move if it sees one row, draws nothing, fails on no sample and costs about as much as a
+//! copy: its output does not depend on where it runs. It must come after `cache()` and every candidate of
+//! `autocache()`, as workers fill the cache.
 //!
 //! A pure function of the stages, so every worker and consumer of a job finds the same boundaries. The boundary may
-//! change from one chunk to the next, because a chunk says which ops have run on it. A pipeline in one process has none.
+//! change from one chunk to the next, because a chunk says which ops have run on it. A pipeline in one process has
+//! none.
 
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ pub fn default_boundary(boundaries: &[PlacementBoundary]) -> usize {
     best.1
 }
 
-/// Says whether an op over rows of `input` sees one row, draws nothing, fails on none and costs about as much as a copy.
+/// Says whether an op over rows of `input` sees one row, draws nothing, fails on none and costs about as much as a
+/// copy.
 pub(crate) fn may_run_on_consumer(op: &Op, input: &Schema) -> bool {
     match op {
         Op::Normalize { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. } => true,

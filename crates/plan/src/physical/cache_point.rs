@@ -1,8 +1,8 @@
 //! Cache points: the row ops before `cache()` (the prefix) and the name of their output, and the candidates of
 //! `autocache()`, each of which is treated as a `cache()` at its place.
 //!
-//! The name identifies a computation on one row of a source. It does not depend on the list of files, the order of their
-//! rows or the ops after the cache point, so all pipelines with the same prefix share cached rows.
+//! The name identifies a computation on one row of a source. It does not depend on the list of files, the order of
+//! their rows or the ops after the cache point, so all pipelines with the same prefix share cached rows.
 //!
 //! Invariants: a cached row depends only on the source row, on the ops and, if random ops are frozen, on the seed. Two
 //! prefixes that may give different bytes have different names, and so have prefixes of different versions of Forebay.

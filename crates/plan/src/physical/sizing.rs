@@ -41,8 +41,8 @@ const MORSEL_ROWS: u64 = 16_384;
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
 const UNIT_ROWS: u64 = 64;
-/// A shorter epoch of such rows has at least as many units as this, or one for each row: the rows that even shares drop,
-/// less than a unit for each consumer, should be few.
+/// A shorter epoch of such rows has at least as many units as this, or one for each row: the rows that even shares
+/// drop, less than a unit for each consumer, should be few.
 const UNITS_MIN: u64 = 4096;
 
 impl Sizing {
@@ -71,8 +71,8 @@ impl Sizing {
         (split, inside / self.morsel_units, inside % self.morsel_units)
     }
 
-    /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if all
-    /// rows are shuffled at once, or none.
+    /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if
+    /// all rows are shuffled at once, or none.
     pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
         let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
         let decoded = stored.saturating_mul(window::expansion(&stages.source));

@@ -1,13 +1,13 @@
 //! Where each op runs: in the epoch plan, inside a split, or once after the merge (in the tail).
 //!
-//! The rule: order ops move to the epoch plan as long as the number of rows is known. The first op that needs the merged
-//! stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) begins the tail. Row ops of
-//! one image column are fused into one op, which decodes only the needed part and writes its result once.
+//! The rule: order ops move to the epoch plan as long as the number of rows is known. The first op that needs the
+//! merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) begins the tail.
+//! Row ops of one image column are fused into one op, which decodes only the needed part and writes its result once.
 //!
 //! If failing samples are skipped, no count is known once rows have been read, so batches are made after the merge, as
 //! after a filter. They are made as late as possible, just before the first op that sees a whole batch: row ops written
-//! after `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan: they
-//! choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
+//! after `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan:
+//! they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
 //! consumer gets the same rows as without skipping.
 //!
 //! Row ops come in the running order ([`RunOrder`]), which moves none past an op of another class. Only the needed

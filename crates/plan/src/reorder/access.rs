@@ -1,5 +1,5 @@
-//! The effects of each row op: the columns that it reads, and those that it makes, changes or removes; whether it can fail
-//! and whether it filters.
+//! The effects of each row op: the columns that it reads, and those that it makes, changes or removes; whether it can
+//! fail and whether it filters.
 //!
 //! Invariant: an op without a rule here has no access ([`Access::of`] returns `None`); such an op never moves, and none
 //! moves past it. The rule of a Python function is its `reads=`, the only columns that it gets.
@@ -90,8 +90,8 @@ fn computed(value: &Expr, input: &Schema) -> Access {
     Access { reads, may_fail, ..Access::default() }
 }
 
-/// Says whether a value of a row can make an expression fail: a text that is no number, a negative power of an integer, a
-/// missing part of a tensor.
+/// Says whether a value of a row can make an expression fail: a text that is no number, a negative power of an integer,
+/// a missing part of a tensor.
 fn expr_may_fail(expr: &Expr) -> bool {
     match expr {
         Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,

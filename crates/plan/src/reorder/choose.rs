@@ -1,11 +1,11 @@
 //! The search: starts from the order as written, and repeats the one change that saves most, until none saves enough.
 //!
-//! A change moves an op forward or back, together with ops that must stay on its side (a filter and the op that makes its
-//! column). So every intermediate order is legal, and a gain that needs two moves is found as one. On all short pipelines
-//! that were tried (`tests`) it ends at the cheapest order.
+//! A change moves an op forward or back, together with ops that must stay on its side (a filter and the op that makes
+//! its column). So every intermediate order is legal, and a gain that needs two moves is found as one. On all short
+//! pipelines that were tried (`tests`) it ends at the cheapest order.
 //!
-//! Invariants: the search is bounded; of changes that save about the same, the shortest is made; without a real gain no op
-//! moves.
+//! Invariants: the search is bounded; of changes that save about the same, the shortest is made; without a real gain no
+//! op moves.
 
 use super::legal::{Rules, Segment};
 

@@ -1,9 +1,9 @@
 //! The cost model: approximate nanoseconds of one core for each row that enters a segment.
 //!
 //! Only large ratios matter. An op has a cost for each row, pixel or byte; a filter passes a share of the rows;
-//! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are those
-//! of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet photo).
-//! [`MeasuredCosts`], if given, correct the table op by op.
+//! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are
+//! those of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet
+//! photo). [`MeasuredCosts`], if given, correct the table op by op.
 //!
 //! Invariant: without [`MeasuredCosts`], a pure function of the ops and their schemas, the same on every machine.
 

@@ -1,8 +1,8 @@
 //! The legality rules: which op may run before which other, and the segments of ops that the rules may permute.
 //!
 //! The rules concern pairs of ops. That is enough: an order in which each swapped pair is allowed can be reached by
-//! swapping neighbours, each of these pairs once. Invariant: under exact rules no value of a delivered row depends on the
-//! order; but the order may decide whether an error in a row that a filter removes is seen.
+//! swapping neighbours, each of these pairs once. Invariant: under exact rules no value of a delivered row depends on
+//! the order; but the order may decide whether an error in a row that a filter removes is seen.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -151,8 +151,9 @@ fn one_way(a: &Item, b: &Item, relaxed: bool) -> bool {
         (Op::RandomFlip { direction, .. }, Op::CenterCrop { height, width, .. }) => {
             relaxed || is_centred(&b.input, b.node.op.image_column(), *direction, (*height, *width))
         }
-        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with that
-        // but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the whole.
+        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with
+        // that but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the
+        // whole.
         (
             Op::RandomFlip { .. } | Op::ColorJitter { .. } | Op::RandomGrayscale { .. },
             Op::Resize { .. } | Op::ResizeShorter { .. } | Op::RandomResizedCrop { .. } | Op::CenterCrop { .. },

@@ -1,5 +1,5 @@
-//! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps. The
-//! graph keeps the order as written.
+//! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps.
+//! The graph keeps the order as written.
 //!
 //! The effects of an op ([`access`]) decide which ops it may pass ([`legal`]); a cost model ([`cost`]) decides which of
 //! the legal orders is chosen ([`choose`]). See README.md in this folder.

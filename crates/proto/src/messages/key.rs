@@ -1,7 +1,8 @@
 //! The key of a job: a ticket must carry it to read the job's chunks.
 //!
-//! Workers know no tokens. The dispatcher makes a key for each job of a tenant, and tells it to the workers that compute
-//! the job and to the consumers that may read it. Jobs of a dispatcher without tokens have no key, and need none.
+//! Workers know no tokens. The dispatcher makes a key for each job of a tenant, and tells it to the workers that
+//! compute the job and to the consumers that may read it. Jobs of a dispatcher without tokens have no key, and need
+//! none.
 
 use std::fmt;
 

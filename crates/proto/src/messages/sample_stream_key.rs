@@ -2,8 +2,8 @@
 
 use crate::JobDefinition;
 
-/// The fields of a job that determine its samples: pipeline, source, seed, sharding and tenant. Jobs with equal keys may
-/// differ in name, number of epochs, epochs read before, weight and priority.
+/// The fields of a job that determine its samples: pipeline, source, seed, sharding and tenant. Jobs with equal keys
+/// may differ in name, number of epochs, epochs read before, weight and priority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SampleStreamKey(JobDefinition);
 

@@ -5,8 +5,8 @@ use forebay_core::{Error, Result};
 use crate::{GetScaleResponse, KindWanted};
 
 impl GetScaleResponse {
-    /// Returns how many workers the provisioner of `kind` has to run; the flag says whether they are spot workers. `None`
-    /// while the number is not known: the provisioner then changes nothing.
+    /// Returns how many workers the provisioner of `kind` has to run; the flag says whether they are spot workers.
+    /// `None` while the number is not known: the provisioner then changes nothing.
     ///
     /// # Errors
     /// Invalid when the dispatcher has worker types and `kind` is not one of them, or names none; or when it has no

@@ -1,7 +1,7 @@
 //! The secret of a worker, from which its id follows: a process that knows the secret is that worker.
 //!
-//! Every tenant sees worker ids, so an id alone must give no rights. A worker makes a secret at its start and sends it to
-//! the dispatcher alone, which computes the id and stores neither. So a dispatcher that restarts or takes over still
+//! Every tenant sees worker ids, so an id alone must give no rights. A worker makes a secret at its start and sends it
+//! to the dispatcher alone, which computes the id and stores neither. So a dispatcher that restarts or takes over still
 //! recognises each worker, and no process can use an id whose secret it does not know.
 
 use std::fmt;

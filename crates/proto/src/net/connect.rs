@@ -1,8 +1,8 @@
 //! Connections: one set of HTTP/2 settings for every process, and connecting with retries up to a deadline.
 //!
-//! Chunks are tens of megabytes, so flow control windows are wide enough that a stream does not stop within one. Clients
-//! accept responses of any size: the server bounds them where it makes them (split sizes, blob parts). Servers bound
-//! requests: memory for a message is allocated when its length is read, and anyone can connect and send a length.
+//! Chunks are tens of megabytes, so flow control windows are wide enough that a stream does not stop within one.
+//! Clients accept responses of any size: the server bounds them where it makes them (split sizes, blob parts). Servers
+//! bound requests: memory for a message is allocated when its length is read, and anyone can connect and send a length.
 //!
 //! A client calls all dispatchers of a service at once, each over TLS and with the token if there is one. One of them
 //! leads; the others name it.
@@ -93,8 +93,8 @@ pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> Dispat
 /// Connects once to a dispatcher, or to the one of several that leads, and checks its version.
 ///
 /// # Errors
-/// Invalid for anything but addresses; Version; PermissionDenied when the two do not trust each other, or the dispatcher
-/// does not know the token; Unavailable when none leads: the most informative error of all dispatchers.
+/// Invalid for anything but addresses; Version; PermissionDenied when the two do not trust each other, or the
+/// dispatcher does not know the token; Unavailable when none leads: the most informative error of all dispatchers.
 ///
 /// # Cancel safety
 /// Safe: a dropped attempt leaves nothing behind.

@@ -51,8 +51,8 @@ impl Protocol {
 pub struct TlsFiles {
     /// The authorities that this side trusts when it connects. None: it connects in the clear.
     pub ca: Option<PathBuf>,
-    /// The certificate of this side, with its chain to the authority. A process that listens speaks TLS if it has one; a
-    /// process that connects shows it on request.
+    /// The certificate of this side, with its chain to the authority. A process that listens speaks TLS if it has one;
+    /// a process that connects shows it on request.
     pub cert: Option<PathBuf>,
     /// The key of the certificate.
     pub key: Option<PathBuf>,

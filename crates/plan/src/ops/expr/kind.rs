@@ -184,7 +184,8 @@ pub fn stack_dtype(args: &[Expr], kinds: &[ExprKind]) -> Result<DType> {
         return Err(Error::invalid(format!("stack: {arg} is {kind}, not one number for each row"))
             .hint("stack takes columns of numbers"));
     }
-    // As NumPy's `result_type` of many: floats first, so that two integers do not widen what a float holds; literals last.
+    // As NumPy's `result_type` of many: floats first, so that two integers do not widen what a float holds; literals
+    // last.
     let order = |kind: &&ExprKind| match kind {
         ExprKind::Column(column) if column.dtype().is_some_and(DType::is_float) => 0,
         ExprKind::Column(_) => 1,

@@ -1,9 +1,10 @@
-//! What may be missing in an expression, and what a condition proves is there.
+//! Which columns may be missing in an expression, and which a condition proves to be present.
 //!
-//! A missing value makes what is computed of it missing, but for `is_null`, `fill_null`, `stack` (not-a-number), `&` and `|`
-//! (Kleene's) and the side that `where` does not take. So a row that a filter keeps has every column that its predicate
-//! could not be true without, and each side of `where` is computed knowing what its condition says. Invariant: what is said
-//! here to be there is so in every row; python/tests/test_narrowing.py checks that on random conditions.
+//! The result of an op on a missing value is missing, except for `is_null`, `fill_null`, `stack` (not-a-number), `&`
+//! and `|` (Kleene's), and the side that `where` does not take. So a row that passes a filter has every column without
+//! which the predicate cannot be true, and each side of `where` is typed with the knowledge of its condition.
+//! Invariant: a column that is declared present here is present in every row; python/tests/test_narrowing.py checks
+//! that on random conditions.
 
 use std::collections::BTreeSet;
 

@@ -118,7 +118,8 @@ impl Truth {
     const UNKNOWN: Self = Self { may_be_true: true, may_be_false: true };
 }
 
-/// Says what a comparison of two values may be; `None` of what is no comparison. One with a missing value is missing: neither true nor false.
+/// Returns the possible results of a comparison of two values; `None` for any other op. A comparison with a missing
+/// value is missing: neither true nor false.
 fn compare(op: Binary, a: &ColumnValues, b: &ColumnValues) -> Option<Truth> {
     let is_comparison = matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
     if !is_comparison {

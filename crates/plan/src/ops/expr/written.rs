@@ -1,7 +1,7 @@
-//! How an expression is written down: its parts one behind the other, operands before what joins them.
+//! The serialized form of an expression: a list of its parts in postfix order, operands before operators.
 //!
-//! A tree in a tree would nest as deep as the expression, and parsers of JSON bound that; a list does not nest. Invariant: an
-//! expression that was read is at most [`DEPTH_MAX`] deep, for whatever walks it does so on a stack.
+//! A nested form would be as deep as the expression, and JSON parsers bound the depth; a list does not nest. Invariant:
+//! an expression that was read is at most [`DEPTH_MAX`] deep, as functions over expressions recurse.
 
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
