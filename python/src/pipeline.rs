@@ -166,7 +166,7 @@ impl Pipeline {
 
     /// What `cache()` keeps, each row of the source once; `None` without one.
     fn kept(&self, py: Python<'_>) -> PyResult<Option<Self>> {
-        guard(py, || Ok(self.graph.kept()?.map(|graph| self.with(graph))))
+        guard(py, || Ok(self.graph.cached_prefix()?.map(|graph| self.with(graph))))
     }
 
     /// The graph as it crosses processes.
@@ -233,7 +233,7 @@ impl Pipeline {
             let at = |node: &Node| node.site.as_ref().map_or(String::new(), |site| format!(" ({site})"));
             let named = |node: &Arc<Node>| format!("{}{}", node.title(), at(node));
             let op = stages.first_uncounted().map_or_else(|| self.graph.source().name().to_owned(), named);
-            Ok(Some(op).filter(|_| !stages.dealt))
+            Ok(Some(op).filter(|_| !stages.counts_known))
         })
     }
 
@@ -253,7 +253,7 @@ impl Pipeline {
             let (stages, sharding) = Sharding::choose(&self.graph, consumers, even, coordinated)?;
             let consumer = ConsumerIndex(consumer);
             // What is coordinated is dealt by the lengths of rows.
-            if !stages.dealt || sharding.coordinated {
+            if !stages.counts_known || sharding.coordinated {
                 return Ok(None);
             }
             let index = self.index(&self.graph, stages.counted, poll)?;
@@ -261,7 +261,7 @@ impl Pipeline {
             let Some(units) = plan.share(consumer, 0).or_else(|| plan.consumer_units(consumer)) else {
                 return Ok(Some(-1));
             };
-            if !plan.is_dealt() {
+            if !plan.knows_counts() {
                 return Ok(None);
             }
             // A unit is a batch, or a run of samples, of which the last one may be shorter.

@@ -61,8 +61,8 @@ impl TailBlobs {
     pub(crate) fn of(stages: &Stages, blobs: &dyn Fn(&BlobId) -> Option<Bytes>) -> Result<Self> {
         let mut kept = HashMap::new();
         for step in &stages.tail {
-            let TailStep::Work(work) = step else { continue };
-            for id in work.steps().iter().filter_map(|s| s.node.op.blob()) {
+            let TailStep::RowOps(fused) = step else { continue };
+            for id in fused.steps().iter().filter_map(|s| s.node.op.blob()) {
                 kept.insert(id.clone(), blobs(id).ok_or_else(|| missing(id))?);
             }
         }

@@ -62,13 +62,13 @@ pub fn decode_messages(
     with_ids: bool,
 ) -> forebay_core::Result<forebay_data::Chunk> {
     use crate::fetch::decode;
-    use forebay_proto::{ChunkHead, Large};
+    use forebay_proto::{ChunkHead, Payload};
     let wire = forebay_data::Chunk::wire_schema(schema, with_ids);
     for message in &messages {
-        let elsewhere: Vec<usize> = match ChunkHead::open(message)?.large {
-            Large::Inside => continue,
-            Large::Lent(lent) => lent.columns.iter().map(|c| c.column as usize).collect(),
-            Large::Apart(columns) => columns.iter().map(|c| c.column as usize).collect(),
+        let elsewhere: Vec<usize> = match ChunkHead::open(message)?.payload {
+            Payload::Inline => continue,
+            Payload::SharedMemory(lent) => lent.columns.iter().map(|c| c.column as usize).collect(),
+            Payload::Trailing(columns) => columns.iter().map(|c| c.column as usize).collect(),
         };
         let rest = decode::rest(message.clone(), &elsewhere, &wire, schema)?;
         elsewhere.iter().try_for_each(|&column| decode::bytes_of(column, rest.num_rows(), schema).map(drop))?;

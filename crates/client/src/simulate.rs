@@ -12,7 +12,7 @@ use forebay_data::Chunk;
 use forebay_exec::{Budget, Delivery, Executable, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
+use forebay_proto::{ConsumerStream, JobDefinition, JobKey, Return, Ticket, consumer_event};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify};
@@ -109,7 +109,7 @@ impl Borrower {
 
 impl Borrowing {
     /// Returns the name of the stream in the request to the worker.
-    pub fn reader(&self) -> ReaderStream {
+    pub fn reader(&self) -> ConsumerStream {
         self.0.reader()
     }
 

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use forebay_core::ConsumerIndex;
 
-use crate::bucket::PadTo;
-use crate::epoch::EpochPlan;
-use crate::op::{Direction, Interpolation, Op};
-use crate::stages::{Stages, TailStep, Work};
-use crate::text::Packing;
+use crate::epoch::epoch_plan::EpochPlan;
+use crate::ops::arguments::{Direction, Interpolation};
+use crate::ops::bucket::PadTo;
+use crate::ops::op::Op;
+use crate::ops::text::Packing;
+use crate::physical::stages::{FusedOp, Stages, TailStep};
 
 /// Of the columns that are not read, no more are named.
 const COLUMNS_SHOWN: usize = 8;
@@ -111,7 +112,7 @@ fn looked_up(interpolation: Interpolation, fill: Option<&[u8]>) -> String {
     format!(", {}{fill}", format!("{interpolation:?}").to_lowercase())
 }
 
-/// Returns the explanation of a pipeline; with its plan, also how its epochs are cut.
+/// Returns the explanation of a pipeline; with its plan, also how its epochs are divided into splits.
 pub fn explain(stages: &Stages, plan: Option<&EpochPlan>) -> String {
     let mut out = String::new();
     as_written(&mut out, stages);
@@ -164,24 +165,24 @@ fn as_run(out: &mut String, stages: &Stages) {
     let _ = writeln!(out, "  in each split, on a worker or here:");
     let _ = writeln!(out, "    read {}: {how}{}", graph.source().name(), not_read(stages));
     let after = stages.split.iter().skip(stages.prefix().len());
-    stages.prefix().iter().for_each(|w| {
-        let _ = writeln!(out, "    {}", work(w));
+    stages.prefix().iter().for_each(|fused| {
+        let _ = writeln!(out, "    {}", describe_fused(fused));
     });
-    kept(out, stages);
-    after.for_each(|w| {
-        let _ = writeln!(out, "    {}", work(w));
+    cache_point(out, stages);
+    after.for_each(|fused| {
+        let _ = writeln!(out, "    {}", describe_fused(fused));
     });
     if let Some(b) = stages.aligned {
         let _ = writeln!(out, "    batch({}): splits are whole batches", b.size);
     }
-    may_be_kept(out, stages);
-    moved(out, stages);
+    candidates(out, stages);
+    on_consumer(out, stages);
     if !stages.tail.is_empty() {
         let _ = writeln!(out, "  after the merge, at the consumer (the rows are known only now):");
     }
     for step in &stages.tail {
         let text = match step {
-            TailStep::Work(w) => work(w),
+            TailStep::RowOps(fused) => describe_fused(fused),
             TailStep::Take(n) => format!("take({n})"),
             TailStep::Skip(n) => format!("skip({n})"),
             TailStep::Shard { count, index } => format!("shard({count}, {index})"),
@@ -192,7 +193,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     }
 }
 
-/// The columns of the source that nothing needs.
+/// The columns of the source that are not read.
 fn not_read(stages: &Stages) -> String {
     let (Ok(all), Ok(read)) = (stages.graph.source().schema(), stages.source.schema()) else { return String::new() };
     let left: Vec<_> = all.fields().iter().map(|f| &*f.name).filter(|name| read.position(name).is_none()).collect();
@@ -203,8 +204,8 @@ fn not_read(stages: &Stages) -> String {
     }
 }
 
-/// What is kept of a row, and what freezing costs.
-fn kept(out: &mut String, stages: &Stages) {
+/// The cache point, and the ops that it freezes.
+fn cache_point(out: &mut String, stages: &Stages) {
     let Some(cached) = &stages.cached else { return };
     let columns = cached.schema.fields().len();
     let _ = writeln!(
@@ -218,8 +219,8 @@ fn kept(out: &mut String, stages: &Stages) {
     }
 }
 
-/// Which places may be kept.
-fn may_be_kept(out: &mut String, stages: &Stages) {
+/// The candidates of `autocache()`.
+fn candidates(out: &mut String, stages: &Stages) {
     if stages.candidates.is_empty() {
         return;
     }
@@ -233,31 +234,31 @@ fn may_be_kept(out: &mut String, stages: &Stages) {
         writeln!(out, "      each process decides for itself, and again when the figures move; no row depends on it");
 }
 
-/// What a service's readers do themselves, and what that saves.
-fn moved(out: &mut String, stages: &Stages) {
-    let (Ok(cut), Ok(whole)) = (stages.cut(), stages.split_schema()) else { return };
-    if cut.reader.is_empty() {
+/// The ops that consumers of a service run, and the bytes that this saves.
+fn on_consumer(out: &mut String, stages: &Stages) {
+    let (Ok(boundary), Ok(whole)) = (stages.default_boundary(), stages.split_schema()) else { return };
+    if boundary.consumer.is_empty() {
         return;
     }
     let size = |schema: &forebay_data::Schema| schema.row_bytes(0).div_ceil(1 << 10);
-    let ops: Vec<_> = cut.reader.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect();
-    let (sent, made) = (size(&cut.schema), size(&whole));
+    let ops: Vec<_> = boundary.consumer.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect();
+    let (sent, made) = (size(&boundary.schema), size(&whole));
     let _ = writeln!(out, "    on a service, readers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
     let _ =
         writeln!(out, "      that is where it begins: what ops turn out to cost, and the trainer's cores, may move it");
 }
 
-fn work(work: &Work) -> String {
-    match work {
-        Work::Image { column, steps } if steps.len() > 1 => {
+fn describe_fused(fused: &FusedOp) -> String {
+    match fused {
+        FusedOp::Image { column, steps } if steps.len() > 1 => {
             let names: Vec<_> = steps.iter().map(|s| s.node.op.name()).collect();
             format!("one pass over {column:?}: {}", names.join(" + "))
         }
-        Work::Function(step) => {
+        FusedOp::Function(step) => {
             let group = if step.per_batch { "for each batch" } else { "in python" };
             format!("{}  ({group})", describe(&step.node.op))
         }
-        Work::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
+        FusedOp::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
         other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
     }
 }
@@ -302,24 +303,24 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
         windows(out, stages, plan);
     }
     if plan.consumers() > 1 {
-        dealt(out, unit, plan);
+        shares(out, unit, plan);
     }
 }
 
-/// What windows take.
+/// The memory that windows take.
 fn windows(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let bytes = plan.sizing().window_memory(stages, plan.extent()).unwrap_or(0);
     let _ = writeln!(out, "  about {} MiB of memory for the windows that are read at once", bytes.div_ceil(1 << 20));
 }
 
-/// What each of several consumers gets.
-fn dealt(out: &mut String, unit: &str, plan: &EpochPlan) {
+/// How many units each of several consumers gets.
+fn shares(out: &mut String, unit: &str, plan: &EpochPlan) {
     let n = plan.consumers();
     if plan.sharding().coordinated {
         let _ = writeln!(out, "  each of {n} consumers reads all of them, and takes its part of every {n} batches");
         return;
     }
-    let what = match (plan.is_dealt(), plan.sharding().even, plan.units()) {
+    let what = match (plan.knows_counts(), plan.sharding().even, plan.units()) {
         (false, _, _) => "how much each gets is known only when it has run".to_owned(),
         (true, _, None) => "without end".to_owned(),
         (true, true, Some(units)) => {

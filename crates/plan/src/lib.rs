@@ -6,61 +6,54 @@
 //!                              ->  EpochPlan (which rows, in which order, in which split)
 //! ```
 //!
+//! | folder | contents |
+//! |---|---|
+//! | `graph/`, `source.rs`, `ops/` | the pipeline as the user wrote it, checked |
+//! | `on_error.rs`, `chosen_order.rs` | settings that are stored with it |
+//! | `reorder/` | the order in which its ops run |
+//! | `physical/` | the physical plan: where each op runs, which are fused, and in which sizes rows travel |
+//! | `epoch/` | the epoch plan: which rows, in which order, for which consumer, in which split |
+//! | `explain.rs` | all of this as text |
+//!
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
 
-mod bucket;
-mod cache;
-mod cache_bypass;
-mod cut;
-mod ending;
+mod chosen_order;
 mod epoch;
 mod explain;
-mod expr;
 mod graph;
-mod image;
-mod lane_order;
-mod lanes;
-mod mix;
 mod on_error;
-mod op;
-mod op_counters;
-mod op_label;
-mod order;
-mod permute;
-mod projection;
+mod ops;
+mod physical;
 mod reorder;
-mod sharding;
-mod sizing;
 mod source;
-mod stages;
-mod text;
-mod window;
 
-pub use bucket::{Bucket, PadTo};
-pub use cache::{Cached, Candidate};
-pub use cache_bypass::CacheBypass;
-pub use cut::{Cut, usual as usual_cut};
-pub use ending::{Count, Ending, Floor};
-pub use epoch::{EpochPlan, Extent, Morsel};
+pub use chosen_order::{Chosen, Reorder};
+pub use epoch::ending::{Count, Ending, Floor};
+pub use epoch::epoch_plan::{EpochPlan, Extent, Morsel};
+pub use epoch::lane_order::LaneWindow;
+pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
+pub use epoch::order::{Blocks, Order};
+pub use epoch::permute::Permutation;
+pub use epoch::sharding::Sharding;
+pub use epoch::window::{STREAMED_AT_ONCE, ShuffleWindow};
 pub use explain::{describe, explain};
-pub use expr::{
+pub use graph::{Graph, Node, Site};
+pub use on_error::OnError;
+pub use ops::arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
+pub use ops::bucket::{Bucket, PadTo};
+pub use ops::expr::{
     Binary, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, meet, promote, stack_dtype,
 };
-pub use graph::{Graph, Node, Site};
-pub use image::image_layout;
-pub use lane_order::LaneWindow;
-pub use lanes::{EpochLanes, Layout as LaneLayout, Piece};
-pub use on_error::OnError;
-pub use op::{Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op};
-pub use op_counters::{OpCounters, OpReport};
-pub use op_label::OpLabel;
-pub use order::{Blocks, Order};
-pub use permute::Permutation;
-pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
-pub use sharding::Sharding;
-pub use sizing::Sizing;
+pub use ops::image::image_layout;
+pub use ops::op::{Class, Op};
+pub use ops::text::{Pack, Packing, Tokenize};
+pub use physical::boundary::{PlacementBoundary, default_boundary};
+pub use physical::cache_bypass::CacheBypass;
+pub use physical::cache_point::{CacheCandidate, CachePoint};
+pub use physical::op_counters::{OpCounters, OpReport};
+pub use physical::op_label::OpLabel;
+pub use physical::sizing::Sizing;
+pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
+pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};
-pub use stages::{Batching, Stages, Step, TailStep, Work};
-pub use text::{Pack, Packing, Tokenize};
-pub use window::{STREAMED_AT_ONCE, ShuffleWindow};

@@ -1,4 +1,4 @@
-//! What becomes of a sample that fails: it is part of what a pipeline computes, so it travels with the graph.
+//! The error policy for samples that fail. It affects the output of a pipeline, so it is stored with the graph.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What a pipeline reads, as plain data: enough to open it anywhere, and nothing about this machine.
+//! The source of a pipeline, as plain data: enough to open it on any machine.
 //!
 //! A source is resolved in three steps, none of them here: its schema is looked up when the user writes it (`io`),
 //! its files are listed and pinned when it runs (a `SourceIndex`), and its rows are read by place.
@@ -9,7 +9,7 @@ use forebay_core::Error;
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Expr;
+use crate::ops::expr::Expr;
 
 /// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub enum Wrap {
 /// narrower type there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merged {
-    /// How each column counts that is a time, as `timestamp[us]`: in another way in a file, its numbers would mean something else.
+    /// The unit of each time column, as in `timestamp[us]`: a file with another unit would give wrong numbers.
     pub times: BTreeMap<String, String>,
 }
 

@@ -53,7 +53,8 @@ proptest! {
         prop_assert!(all.into_iter().eq(0..n));
     }
 
-    /// What each consumer gets, dealt back together, is the stream of one consumer: batches do not depend on how many read.
+    /// What each consumer gets, dealt back together, is the stream of one consumer: batches do not depend on how many
+    /// read.
     #[test]
     fn the_global_sequence_of_batches_is_the_same_for_any_number_of_consumers(
         n in 0u64..2000, consumers in 2u32..5, size in 1usize..70, seed: u64,

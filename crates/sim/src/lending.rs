@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, make_array};
 use bytes::Bytes;
 use forebay_client::simulate::{Borrowed, Borrower, Borrowing};
 use forebay_data::Chunk;
-use forebay_proto::{Reader, Return};
+use forebay_proto::{ConsumerStream, Return};
 
 use crate::consumer::CHUNK_BYTES;
 use crate::fault::Node;
@@ -147,7 +147,7 @@ impl World<'_> {
     }
 
     /// A worker sends a chunk to a reader of its machine: lends its memory, if it may.
-    pub(crate) fn lend(&mut self, worker: usize, of: Reader, chunk: &Chunk, shared: bool) -> Option<Lent> {
+    pub(crate) fn lend(&mut self, worker: usize, of: ConsumerStream, chunk: &Chunk, shared: bool) -> Option<Lent> {
         let (_, block) = block_of(chunk)?;
         self.lending.lent += 1;
         let (number, to) = (self.lending.lent, (worker, self.life(Node::Worker(worker)), of.reader));

@@ -5,7 +5,9 @@ use std::fmt;
 use forebay_core::rng::mix64;
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_proto::{JobDefinition, Reader, Ticket, consumer_event, consumer_message, worker_event, worker_message};
+use forebay_proto::{
+    ConsumerStream, JobDefinition, Ticket, consumer_event, consumer_message, worker_event, worker_message,
+};
 
 use crate::lending::Lent;
 
@@ -23,7 +25,7 @@ pub(crate) enum Payload {
     Consume(consumer_message::Message),
     Open(JobDefinition),
     /// A ticket, and on which stream memory may be lent.
-    Get(Ticket, Option<Reader>),
+    Get(Ticket, Option<ConsumerStream>),
     ToWorker(worker_event::Event),
     ToConsumer(consumer_event::Event),
     Opened(Result<JobDefinition>),

@@ -78,7 +78,7 @@ impl Pipeline {
         let extent = index.extent();
         let unit_rows = stages.unit.map_or(UNIT_ROWS, |rows| rows as u64);
         // A split that is cut at two places has several chunks.
-        let is_cut = stages.cuts()?.len() > 1;
+        let is_cut = stages.placement_boundaries()?.len() > 1;
         let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
         let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };

@@ -11,7 +11,7 @@ use forebay_data::{Chunk, MemoryBudget};
 use forebay_exec::KnownSkips;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
-    JobDefinition, JobKey, Lease, OneReader, Reader as ConsumerStream, Return, Stream, Ticket, WorkerSecret,
+    ConsumerStream, JobDefinition, JobKey, Lease, OneReader, Return, SampleStreamKey, Ticket, WorkerSecret,
     worker_event,
 };
 
@@ -264,7 +264,7 @@ impl Worker {
     pub fn prepared(&self, job: &Preparing, ready: Result<()>) {
         let definition = job.definition().clone();
         let prepared = || Prepared {
-            subscriber: self.shared_chunks.join(Stream::of(&definition)),
+            subscriber: self.shared_chunks.join(SampleStreamKey::of(&definition)),
             definition: definition.clone(),
         };
         self.protocol.lease_table.prepared(&job.0, ready.map(|()| Arc::new(prepared())));

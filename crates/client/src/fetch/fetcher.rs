@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, Result};
 use forebay_data::{Chunk, Loss, Memory, Schema, SharedMemory};
 use forebay_exec::Executable;
-use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, ThreadTime, Ticket, metered};
+use forebay_proto::{ChunkHead, JobKey, Lent, OpSpent, Payload, Request, ThreadTime, Ticket, TrailingColumn, metered};
 
 use crate::fetch::attempt::{FetchAttempt, FetchError, NextAction, classify};
 use crate::fetch::connection::{Connection, Received};
@@ -109,13 +109,13 @@ impl Fetcher {
             };
             let head = ChunkHead::open(&message).map_err(FetchError::Worker)?;
             let schemas = self.schemas(&head).map_err(FetchError::Worker)?;
-            if !matches!(head.large, Large::Lent(_)) {
+            if !matches!(head.payload, Payload::SharedMemory(_)) {
                 self.shared.lock().meter.receive(message.data_body.len(), nanos);
             }
-            let chunk = match &head.large {
-                Large::Lent(lent) => self.borrow(message, lent, shm.as_mut(), &schemas),
-                Large::Apart(apart) => self.collect(message, apart, &mut connection, &schemas).await,
-                Large::Inside => {
+            let chunk = match &head.payload {
+                Payload::SharedMemory(lent) => self.borrow(message, lent, shm.as_mut(), &schemas),
+                Payload::Trailing(trailing) => self.collect(message, trailing, &mut connection, &schemas).await,
+                Payload::Inline => {
                     parts.push(message);
                     if head.more {
                         continue;
@@ -125,9 +125,9 @@ impl Fetcher {
             };
             let losses = Loss::from_bytes(head.losses).map_err(FetchError::Worker)?;
             let chunk = chunk.map_err(FetchError::Worker)?.with_losses(losses);
-            let shm = peer.shm.as_ref().filter(|_| head.large.is_shared());
+            let shm = peer.shm.as_ref().filter(|_| head.payload.is_shared());
             let read_only = shm.map(|shm| shm.read_only().clone());
-            let chunk = self.finish(chunk, head.ops, read_only).await.map_err(FetchError::Split)?;
+            let chunk = self.finish(chunk, head.ops_on_worker, read_only).await.map_err(FetchError::Split)?;
             let bytes = chunk.num_bytes();
             let is_wanted = self.shared.update(|s| s.buffer.push(assignment, head.index, chunk, bytes));
             if !is_wanted.map_err(FetchError::Worker)? {
@@ -172,7 +172,7 @@ impl Fetcher {
 
     /// Returns the schemas of a chunk; they depend on its placement boundary.
     fn schemas(&self, head: &ChunkHead) -> Result<Schemas> {
-        let chunk = schema_after(&self.executable, head.ops)?.clone();
+        let chunk = schema_after(&self.executable, head.ops_on_worker)?.clone();
         Ok(Schemas { wire: Chunk::wire_schema(&chunk, self.with_ids), chunk })
     }
 
@@ -194,14 +194,14 @@ impl Fetcher {
     async fn collect(
         &self,
         rest: FlightData,
-        apart: &[ApartColumn],
+        trailing: &[TrailingColumn],
         from: &mut Connection,
         Schemas { chunk: schema, wire }: &Schemas,
     ) -> Result<Chunk> {
-        let elsewhere: Vec<usize> = apart.iter().map(|c| c.column as usize).collect();
+        let elsewhere: Vec<usize> = trailing.iter().map(|c| c.column as usize).collect();
         let rest = decode::rest(rest, &elsewhere, wire, schema)?;
-        let mut columns = Vec::with_capacity(apart.len());
-        for column in apart {
+        let mut columns = Vec::with_capacity(trailing.len());
+        for column in trailing {
             let place = column.column as usize;
             let bytes = decode::bytes_of(place, rest.num_rows(), schema)?;
             if bytes as u64 != column.len {

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use forebay_proto::{Reader, Return};
+use forebay_proto::{ConsumerStream, Return};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// All loans of one worker to this process.
@@ -47,8 +47,8 @@ pub(crate) struct StreamLoans {
 
 impl StreamLoans {
     /// Returns the name of the stream in the request to the worker.
-    pub(crate) fn reader(&self) -> Reader {
-        Reader { reader: self.loans.reader, stream: self.stream }
+    pub(crate) fn reader(&self) -> ConsumerStream {
+        ConsumerStream { reader: self.loans.reader, stream: self.stream }
     }
 
     /// Takes a loan that arrived on the stream.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
 use forebay_data::{Memory, SharedMemory};
-use forebay_proto::{Lent, LentColumn, Reader, Request, Return, receive_arena};
+use forebay_proto::{ConsumerStream, Lent, LentColumn, Request, Return, receive_arena};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -138,7 +138,7 @@ pub(crate) struct ShmStream {
 
 impl ShmStream {
     /// Returns the name of the stream in the request to the worker.
-    pub(crate) fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> ConsumerStream {
         self.loans.reader()
     }
 

@@ -96,7 +96,7 @@ impl AutoCache {
             return Ok(None);
         };
         let variant = |candidate| {
-            let stages = stages.keeping(candidate)?;
+            let stages = stages.with_cache_at(candidate)?;
             PipelineVariant::new(&stages, boundaries, input, plan, environment, meter)
         };
         let variants = stages.candidates.iter().map(variant).collect::<Result<_>>()?;

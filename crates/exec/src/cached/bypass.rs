@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef};
 use forebay_cache::Found;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Memory, RowId, Schema};
-use forebay_plan::{CacheBypass, EpochPlan, OpCounters, Work};
+use forebay_plan::{CacheBypass, EpochPlan, FusedOp, OpCounters};
 
 use crate::executable::environment::Environment;
 use crate::ops::compiled_op::{CompiledOp, compile};
@@ -50,7 +50,7 @@ impl CompiledBypass {
     ) -> Result<Self> {
         let before = compile(&bypass.before, input, plan, environment, meter)?;
         let schema = before.last().map_or(input, CompiledOp::schema).clone();
-        let Work::Image { column, steps } = &bypass.image else {
+        let FusedOp::Image { column, steps } = &bypass.image else {
             return Err(Error::internal("a cache bypass has an image op"));
         };
         let image = FusedImageOp::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;

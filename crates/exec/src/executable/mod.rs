@@ -30,7 +30,7 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Memory, Schema};
 use forebay_io::SourceIndex;
-use forebay_plan::{Cut, EpochPlan, Morsel, OnError, Stages};
+use forebay_plan::{EpochPlan, Morsel, OnError, PlacementBoundary, Stages};
 
 use crate::cached::autocache::AutoCache;
 use crate::cached::page_cached::PageCachedSource;
@@ -69,8 +69,8 @@ struct Boundary {
 }
 
 impl Boundary {
-    fn of(cut: &Cut) -> Self {
-        Self { ops: cut.ops, schema: cut.schema.clone() }
+    fn of(boundary: &PlacementBoundary) -> Self {
+        Self { ops: boundary.ops_on_worker, schema: boundary.schema.clone() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_io::{ROWS_IN_BLOCK, SourceIndex};
-use forebay_plan::{EpochPlan, Stages, usual_cut};
+use forebay_plan::{EpochPlan, Stages, default_boundary};
 
 use super::{Boundary, Executable};
 use crate::cached::autocache::AutoCache;
@@ -33,12 +33,12 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let cuts = stages.cuts()?;
-        let whole = cuts.last().map(Boundary::of).into_iter().collect();
+        let legal = stages.placement_boundaries()?;
+        let whole = legal.last().map(Boundary::of).into_iter().collect();
         Self::open(stages, plan, index, (whole, 0), environment)
     }
 
-    /// As [`Executable::new`], for a worker: the executable can end at each boundary ([`Stages::cuts`]).
+    /// As [`Executable::new`], for a worker: the executable can end at each boundary ([`Stages::placement_boundaries`]).
     ///
     /// # Errors
     /// As [`Executable::new`].
@@ -48,9 +48,9 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let cuts = stages.cuts()?;
-        let boundaries = cuts.iter().map(Boundary::of).collect();
-        Self::open(stages, plan, index, (boundaries, usual_cut(&cuts)), environment)
+        let legal = stages.placement_boundaries()?;
+        let boundaries = legal.iter().map(Boundary::of).collect();
+        Self::open(stages, plan, index, (boundaries, default_boundary(&legal)), environment)
     }
 
     /// Prepares the ops that a consumer of a service runs: those after each boundary, and those after the merge.
@@ -59,10 +59,10 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`].
     pub fn for_consumer(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let cuts = stages.cuts()?;
+        let legal = stages.placement_boundaries()?;
         let meter = OpMeter::new(environment.watch.clone());
-        let variant = PipelineVariant::after_boundaries(&cuts, &plan, environment, &meter)?;
-        let boundaries = cuts.iter().map(Boundary::of).collect();
+        let variant = PipelineVariant::after_boundaries(&legal, &plan, environment, &meter)?;
+        let boundaries = legal.iter().map(Boundary::of).collect();
         Self::without_source(stages, plan, boundaries, variant, environment.clone(), meter)
     }
 

@@ -2,7 +2,7 @@
 //! placement boundary.
 //!
 //! Ops before the first boundary are compiled once. Those between it and a later one are compiled for each boundary;
-//! they are cheap to have twice (`forebay_plan::Stages::cuts`).
+//! they are cheap to have twice (`forebay_plan::Stages::placement_boundaries`).
 //!
 //! Invariant: all variants of a pipeline give the same rows.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
-use forebay_plan::{Cut, EpochPlan, Stages, Work};
+use forebay_plan::{EpochPlan, FusedOp, PlacementBoundary, Stages};
 
 use crate::cached::bypass::CompiledBypass;
 use crate::cached::prefix::Prefix;
@@ -56,17 +56,17 @@ impl PipelineVariant {
             return Err(Error::internal("a pipeline has a boundary"));
         };
         // An image op that is fused with more steps before a later boundary is not shared.
-        let same = |(a, b): &(&Work, &Work)| a.steps().len() == b.steps().len();
+        let same = |(a, b): &(&FusedOp, &FusedOp)| a.steps().len() == b.steps().len();
         let common = first.iter().zip(last).take_while(same).count();
         let in_prefix = stages.prefix().len();
-        let bypass = |works: &[Work]| {
-            let found = stages.cache_bypass(works);
+        let bypass = |fused_ops: &[FusedOp]| {
+            let found = stages.cache_bypass(fused_ops);
             found.map(|bypass| CompiledBypass::new(&bypass, input, plan, environment, meter)).transpose()
         };
         let shared_bypass = bypass(&first[..common])?;
         let mut shared = compile(&first[..common], input, plan, environment, meter)?;
         let schema = shared.last().map_or(input, CompiledOp::schema).clone();
-        let suffix = |pipeline: &Vec<Work>| {
+        let suffix = |pipeline: &Vec<FusedOp>| {
             let ops = compile(&pipeline[common..], &schema, plan, environment, meter)?;
             Ok(Suffix { ops, bypass: if shared_bypass.is_some() { None } else { bypass(pipeline)? } })
         };
@@ -81,16 +81,16 @@ impl PipelineVariant {
     /// # Errors
     /// As [`PipelineVariant::new`].
     pub(crate) fn after_boundaries(
-        cuts: &[Cut],
+        boundaries: &[PlacementBoundary],
         plan: &EpochPlan,
         environment: &Environment,
         meter: &OpMeter,
     ) -> Result<Self> {
-        let suffix = |cut: &Cut| {
-            let ops = compile(&cut.reader, &cut.schema, plan, environment, meter)?;
+        let suffix = |boundary: &PlacementBoundary| {
+            let ops = compile(&boundary.consumer, &boundary.schema, plan, environment, meter)?;
             Ok(Suffix { ops, bypass: None })
         };
-        let suffixes = cuts.iter().map(suffix).collect::<Result<_>>()?;
+        let suffixes = boundaries.iter().map(suffix).collect::<Result<_>>()?;
         Ok(Self { prefix: None, shared: Vec::new(), bypass: None, suffixes })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::{Result, Seed};
 use forebay_data::{Chunk, Schema};
-use forebay_plan::{EpochPlan, Step, Work};
+use forebay_plan::{EpochPlan, FusedOp, Step};
 
 use crate::executable::environment::Environment;
 use crate::ops::batches::each_batch;
@@ -34,22 +34,22 @@ pub(crate) enum Kernel {
 
 impl CompiledOp {
     pub(crate) fn new(
-        work: &Work,
+        fused: &FusedOp,
         input: &Arc<Schema>,
         seed: Seed,
         env: &Environment,
         meter: &OpMeter,
     ) -> Result<Self> {
-        let kernel = match work {
-            Work::Image { column, steps } => {
+        let kernel = match fused {
+            FusedOp::Image { column, steps } => {
                 Kernel::Image(FusedImageOp::new(column, steps, input, seed, env.memory.clone())?)
             }
-            Work::Table(step) => Kernel::Table(step.clone()),
-            Work::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
-            Work::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
-            Work::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
+            FusedOp::Table(step) => Kernel::Table(step.clone()),
+            FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
+            FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
+            FusedOp::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
         };
-        Ok(Self { kernel, slot: meter.slot_of(work) })
+        Ok(Self { kernel, slot: meter.slot_of(fused) })
     }
 
     /// Returns the columns after it.
@@ -83,17 +83,17 @@ impl Kernel {
 
 /// Compiles a run of fused ops; `input` are the columns before the first.
 pub(crate) fn compile(
-    works: &[Work],
+    fused_ops: &[FusedOp],
     input: &Arc<Schema>,
     plan: &EpochPlan,
     environment: &Environment,
     meter: &OpMeter,
 ) -> Result<Vec<CompiledOp>> {
     let mut schema = input.clone();
-    let compile = |work| {
-        let op = CompiledOp::new(work, &schema, plan.seed(), environment, meter)?;
+    let compile = |fused| {
+        let op = CompiledOp::new(fused, &schema, plan.seed(), environment, meter)?;
         schema = op.schema().clone();
         Ok(op)
     };
-    works.iter().map(compile).collect()
+    fused_ops.iter().map(compile).collect()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_plan::{EpochPlan, Figures, OpFigures, Reorder, Stages, Work};
+use forebay_plan::{EpochPlan, FusedOp, MeasuredCosts, MeasuredOp, Reorder, Stages};
 
 use crate::executable::Executable;
 use crate::executable::environment::Environment;
@@ -36,13 +36,13 @@ pub fn measure(
     environment: &Environment,
     rows: &Chunk,
     now: Now<'_>,
-) -> Result<Figures> {
-    let mut figures = Figures { ops: vec![OpFigures::default(); stages.graph.nodes().len()] };
+) -> Result<MeasuredCosts> {
+    let mut figures = MeasuredCosts { ops: vec![MeasuredOp::default(); stages.graph.nodes().len()] };
     let (mut chunk, mut scratch) = (rows.clone(), Scratch::default());
     let batch = stages.aligned.map(|batching| batching.size);
     let meter = OpMeter::new(environment.watch.clone());
-    for step in stages.split.iter().flat_map(Work::steps) {
-        let op = CompiledOp::new(&Work::of(step.clone()), chunk.schema(), plan.seed(), environment, &meter)?;
+    for step in stages.split.iter().flat_map(FusedOp::steps) {
+        let op = CompiledOp::new(&FusedOp::of(step.clone()), chunk.schema(), plan.seed(), environment, &meter)?;
         // One row first: the one-time costs of an op (tables, unpickling) are not a cost per row.
         op.run(&chunk.slice(0, chunk.num_rows().min(1)), batch, &mut scratch)?;
         let start = now();
@@ -50,7 +50,7 @@ pub fn measure(
         let (spent, given) = (now().saturating_sub(start), chunk.num_rows() as f64);
         if given > 0.0 {
             let kept = Some(done.num_rows() as f64 / given);
-            figures.ops[step.place] = OpFigures { ns: Some(spent.as_nanos() as f64 / given), kept };
+            figures.ops[step.place] = MeasuredOp { ns: Some(spent.as_nanos() as f64 / given), kept };
         }
         chunk = done.with_losses(Vec::new());
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay_core::Stopwatch;
 use forebay_data::Chunk;
-use forebay_plan::{OpCounters, OpLabel, OpReport, Stages, Work};
+use forebay_plan::{FusedOp, OpCounters, OpLabel, OpReport, Stages};
 use serde_json::{Value, json};
 
 use crate::lock::lock;
@@ -81,8 +81,8 @@ impl OpMeter {
     }
 
     /// Returns the slot of a fused op.
-    pub(crate) fn slot_of(&self, work: &Work) -> OpSlot {
-        let places: Vec<_> = work.steps().iter().map(|step| step.place).collect();
+    pub(crate) fn slot_of(&self, fused: &FusedOp) -> OpSlot {
+        let places: Vec<_> = fused.steps().iter().map(|step| step.place).collect();
         self.slot(&places)
     }
 

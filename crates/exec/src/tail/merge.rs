@@ -85,9 +85,9 @@ impl Merge {
         for step in &stages.tail {
             let chain = if packer.is_some() { &mut between } else { &mut before };
             match step {
-                TailStep::Work(work) => {
+                TailStep::RowOps(fused) => {
                     let seed = executable.plan().seed();
-                    let compiled = CompiledOp::new(work, &schema, seed, executable.environment(), executable.meter())?;
+                    let compiled = CompiledOp::new(fused, &schema, seed, executable.environment(), executable.meter())?;
                     schema = compiled.schema().clone();
                     match batching.is_some() || bucketer.is_some() {
                         true => after.push(compiled),

@@ -1,23 +1,23 @@
-//! What each row op touches: the columns that it looks at and those that it makes, changes or takes away, and what it may
-//! do to a row besides.
+//! The effects of each row op: the columns that it reads, and those that it makes, changes or removes; whether it can
+//! fail and whether it filters.
 //!
-//! Invariant: an op that is not understood here has no access at all ([`Access::of`] gives `None`), and what has none neither
-//! moves nor is moved past. A Python function is understood by its `reads=`, which is all that it is given.
+//! Invariant: an op without a rule here has no access ([`Access::of`] returns `None`); such an op never moves, and none
+//! moves past it. The rule of a Python function is its `reads=`, the only columns that it gets.
 
 use forebay_data::{Kind, Schema};
 
-use crate::expr::{Binary, Expr, cast_may_fail};
 use crate::graph::Node;
-use crate::op::Op;
+use crate::ops::expr::{Binary, Expr, cast_may_fail};
+use crate::ops::op::Op;
 
-/// What an op does to a row, as far as its place among other ops is concerned.
+/// The effects of an op on a row, as far as they concern its order among other ops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Access {
-    /// Columns whose values it looks at.
+    /// Columns whose values it reads.
     pub reads: Vec<String>,
-    /// Columns that have other values after it, or another name, or are gone.
+    /// Columns that it changes, renames or removes.
     pub writes: Vec<String>,
-    /// Whether rows may be gone after it.
+    /// Whether it may remove rows.
     pub filters: bool,
     /// Whether a row can make it fail.
     pub may_fail: bool,
@@ -26,12 +26,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Returns what an op over rows of `input` touches; `None` where it has to stay where it is.
+    /// Returns the access of a node over rows of `input`; `None` if it has to stay at its place.
     pub(crate) fn of_node(node: &Node, input: &Schema) -> Option<Self> {
         if node.keep_position { None } else { Self::of(&node.op, input) }
     }
 
-    /// Returns what an op over rows of `input` touches; `None` where that is not understood.
+    /// Returns the access of an op over rows of `input`; `None` without a rule.
     pub(crate) fn of(op: &Op, input: &Schema) -> Option<Self> {
         match op {
             Op::Map { function, output, keep_others: true } => Some(Self {
@@ -81,7 +81,7 @@ fn changed<'a>(columns: impl IntoIterator<Item = &'a String>) -> Access {
     Access { reads: columns.clone(), writes: columns, ..Access::default() }
 }
 
-/// The access of whoever computes an expression.
+/// The access of an op that computes an expression.
 fn computed(value: &Expr, input: &Schema) -> Access {
     let mut reads = Vec::new();
     value.columns(&mut |column| reads.push(column.to_owned()));
@@ -90,8 +90,8 @@ fn computed(value: &Expr, input: &Schema) -> Access {
     Access { reads, may_fail, ..Access::default() }
 }
 
-/// Says whether a value of a row can make an expression fail: a text that is no number, a negative power of an integer, a
-/// missing part of a tensor.
+/// Says whether a value of a row can make an expression fail: a text that is no number, a negative power of an integer,
+/// a missing part of a tensor.
 fn expr_may_fail(expr: &Expr) -> bool {
     match expr {
         Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,

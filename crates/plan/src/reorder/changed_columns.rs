@@ -10,8 +10,8 @@ use forebay_core::Result;
 use forebay_data::Schema;
 
 use super::Access;
-use crate::op::Op;
-use crate::stages::{Stages, Step, Work};
+use crate::ops::op::Op;
+use crate::physical::stages::{FusedOp, Stages, Step};
 
 impl Stages {
     /// Returns the output columns of a split that may have other bits than in the order as written; none where the
@@ -24,7 +24,7 @@ impl Stages {
         let relaxed: BTreeSet<usize> = moves.filter(|moved| !moved.is_exact).map(|moved| moved.op).collect();
         let (mut changed, source) = (BTreeSet::new(), self.source.schema()?);
         let mut input = &source;
-        for step in self.split.iter().flat_map(Work::steps) {
+        for step in self.split.iter().flat_map(FusedOp::steps) {
             changed = after(step, input, changed);
             // A relaxed move passes only ops of the same column.
             let moved = step.node.op.image_column().filter(|_| relaxed.contains(&step.place));

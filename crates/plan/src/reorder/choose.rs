@@ -1,9 +1,11 @@
-//! The search: from the order as written, always the one change that saves most, until none saves enough.
+//! The search: starts from the order as written, and repeats the one change that saves most, until none saves enough.
 //!
-//! A change takes an op forward or back together with what it must not be parted from (a filter with the column that it
-//! looks at), so every order on the way is legal and a gain that needs two moves is found as one. On all short pipelines
-//! that were tried (`tests`) it ends at the cheapest order there is. Invariants: the work is bounded; of changes that save
-//! about as much the shortest is made; without a real gain nothing moves.
+//! A change moves an op forward or back, together with ops that must stay on its side (a filter and the op that makes
+//! its column). So every intermediate order is legal, and a gain that needs two moves is found as one. On all short
+//! pipelines that were tried (`tests`) it ends at the cheapest order.
+//!
+//! Invariants: the search is bounded; of changes that save about the same, the shortest is made; without a real gain no
+//! op moves.
 
 use super::legal::{Rules, Segment};
 

@@ -1,18 +1,19 @@
-//! What an order costs: nanoseconds of one core for each row that enters a segment, roughly.
+//! The cost model: approximate nanoseconds of one core for each row that enters a segment.
 //!
-//! Only the proportions matter, and only where they are large: an op costs so much for each row, pixel or byte, a filter
-//! lets a share of the rows through, image ops of one column that follow each other are one pass, and what is made last may
-//! have to travel. The figures are our own kernels', rounded, on one core of an EPYC (`bench/README.md` has the whole they
-//! add up to: 1.5 ms for an ImageNet photo). Where [`Figures`] were measured, they correct the table op by op.
+//! Only large ratios matter. An op has a cost for each row, pixel or byte; a filter passes a share of the rows;
+//! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are
+//! those of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet
+//! photo). [`MeasuredCosts`], if given, correct the table op by op.
 //!
-//! Invariant: without [`Figures`], a pure function of the ops and their schemas, the same on every machine.
+//! Invariant: without [`MeasuredCosts`], a pure function of the ops and their schemas, the same on every machine.
 
 use forebay_data::{Field, Kind, Schema};
 
 use super::legal::{Item, Segment};
-use crate::cut::may_run_at_reader;
-use crate::expr::Expr;
-use crate::op::{Direction, Op};
+use crate::ops::arguments::Direction;
+use crate::ops::expr::Expr;
+use crate::ops::op::Op;
+use crate::physical::boundary::may_run_on_consumer;
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);
@@ -31,7 +32,7 @@ const NUMBER_NS: f64 = 10.0;
 const BYTE_NS: f64 = 0.15;
 /// Of a byte that a filter copies.
 const COPY_NS: f64 = 0.1;
-/// Of a byte that travels to a reader of a service.
+/// Of a byte that travels to a consumer of a service.
 const TRAVEL_NS: f64 = 0.15;
 /// Of a pixel that is written out mirrored.
 const MIRROR_NS: f64 = 1.0;
@@ -41,23 +42,23 @@ const PYTHON_BYTE_NS: f64 = 0.3;
 /// Of a byte of text that is tokenized.
 const TOKENIZE_NS: f64 = 150.0;
 
-/// What was measured of an op.
+/// The measurements of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct OpFigures {
-    /// Nanoseconds for each row that it was given, run by itself in the order as written.
+pub struct MeasuredOp {
+    /// Nanoseconds for each input row, run by itself in the order as written.
     pub ns: Option<f64>,
     /// The share of rows that it kept.
     pub kept: Option<f64>,
 }
 
-/// What was measured of the ops of a graph, by their places. Empty: nothing.
+/// The measurements of the ops of a graph, by their places. Empty without measurements.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Figures {
+pub struct MeasuredCosts {
     /// Of each op.
-    pub ops: Vec<OpFigures>,
+    pub ops: Vec<MeasuredOp>,
 }
 
-/// How far a measured op may be from the table before that is held to be noise, either way.
+/// The largest ratio of a measured cost to the table, either way; beyond it the measurement counts as noise.
 const FACTOR_MAX: f64 = 100.0;
 
 /// The costs of one segment's orders.
@@ -68,7 +69,7 @@ pub(super) struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    pub(super) fn new(segment: &'a Segment, figures: &Figures) -> Self {
+    pub(super) fn new(segment: &'a Segment, figures: &MeasuredCosts) -> Self {
         let kept = |item: &Item| if item.access.filters { KEPT } else { 1.0 };
         let mut costs = Self { segment, items: segment.items.iter().map(|item| (1.0, kept(item))).collect() };
         let written: Vec<usize> = (0..segment.items.len()).collect();
@@ -141,7 +142,7 @@ impl<'a> Costs<'a> {
         if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
     }
 
-    /// A service's reader does what comes last and only makes rows larger; what is before that travels.
+    /// A consumer of a service runs the last ops if they only make rows larger; the rows before them travel.
     fn travel(&self, order: &[usize], schemas: &[Schema]) -> f64 {
         let mut walk = Walk::new(self.segment);
         let sizes = order.iter().zip(schemas).map(|(&item, schema)| {
@@ -151,7 +152,7 @@ impl<'a> Costs<'a> {
         let sizes: Vec<f64> = std::iter::once(Walk::new(self.segment).row_bytes()).chain(sizes).collect();
         let last = order.iter().rposition(|&item| {
             let item = &self.segment.items[item];
-            !may_run_at_reader(&item.node.op, &item.input)
+            !may_run_on_consumer(&item.node.op, &item.input)
         });
         let least = sizes[last.map_or(0, |at| at + 1)..].iter().copied().fold(f64::INFINITY, f64::min);
         least * TRAVEL_NS

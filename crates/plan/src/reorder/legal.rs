@@ -1,9 +1,8 @@
-//! Which op may run before which other: the rules, one by one, and the runs of ops that may be in any order that they
-//! allow.
+//! The legality rules: which op may run before which other, and the segments of ops that the rules may permute.
 //!
-//! The rules are about pairs. That is enough: an order in which every pair that is not as written may be so is reached by
-//! exchanging neighbours, each of these pairs once. Invariant: under exact rules no value of a row that is given out
-//! depends on the order; whether an error is seen of a row that a filter removes does.
+//! The rules concern pairs of ops. That is enough: an order in which each swapped pair is allowed can be reached by
+//! swapping neighbours, each of these pairs once. Invariant: under exact rules no value of a delivered row depends on
+//! the order; but the order may decide whether an error in a row that a filter removes is seen.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,20 +10,21 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_data::{Kind, Schema};
 
-use super::Reorder;
 use super::access::Access;
+use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
-use crate::op::{Direction, Op};
+use crate::ops::arguments::Direction;
+use crate::ops::op::Op;
 
-/// The most ops that are ordered together. A longer run is cut; its parts stay in order.
+/// The most ops of a segment. A longer run is divided into several, which stay in order.
 pub(super) const OPS_MAX: usize = 24;
 
-/// By what an order is judged.
+/// The rules of a mode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// Whether other bits of the same distribution will do.
+    /// Whether other bits of the same distribution are allowed.
     relaxed: bool,
-    /// Whether rows that fail are left out, so that it shows which op a row failed in.
+    /// Whether failing rows are skipped, so that the op in which a row failed is reported.
     tolerant: bool,
 }
 
@@ -114,10 +114,10 @@ fn may_pass(later: &Item, earlier: &Item, rules: Rules) -> bool {
 
 /// Whether each of them still sees the rows that it may see.
 fn rows_allow(later: &Access, earlier: &Access, rules: Rules) -> bool {
-    // It would see rows that a filter kept from it, and fail on one of them, or find other company.
+    // It would see rows that a filter removed before, and might fail on one of them, or see other groups of rows.
     let exposed = earlier.filters && (later.may_fail || later.grouped);
     let regrouped = later.filters && earlier.grouped;
-    // Rows that fail are counted, told and kept with the op that they failed in.
+    // Failing rows are counted, reported and saved with the op in which they failed.
     let told = rules.tolerant && earlier.may_fail && (later.may_fail || later.filters);
     !(exposed || regrouped || told)
 }
@@ -151,8 +151,9 @@ fn one_way(a: &Item, b: &Item, relaxed: bool) -> bool {
         (Op::RandomFlip { direction, .. }, Op::CenterCrop { height, width, .. }) => {
             relaxed || is_centred(&b.input, b.node.op.image_column(), *direction, (*height, *width))
         }
-        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with that
-        // but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the whole.
+        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with
+        // that but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the
+        // whole.
         (
             Op::RandomFlip { .. } | Op::ColorJitter { .. } | Op::RandomGrayscale { .. },
             Op::Resize { .. } | Op::ResizeShorter { .. } | Op::RandomResizedCrop { .. } | Op::CenterCrop { .. },

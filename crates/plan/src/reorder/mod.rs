@@ -1,12 +1,12 @@
-//! In which order row ops run: as cheap as possible, and only where that changes nothing, or nothing that was asked to
-//! stay. The graph keeps the order in which it was written; this is how it runs.
+//! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps.
+//! The graph keeps the order as written.
 //!
-//! What is understood of an op ([`access`]) decides which others it may pass ([`legal`]); a model of what ops cost
-//! ([`cost`]) decides which of the legal orders is taken ([`choose`]). See README.md in this folder.
+//! The effects of an op ([`access`]) decide which ops it may pass ([`legal`]); a cost model ([`cost`]) decides which of
+//! the legal orders is chosen ([`choose`]). See README.md in this folder.
 //!
-//! Invariants: a pure function of the graph, so that all workers and readers of a job find the same order; ops move only
-//! among row ops that follow each other, and a random op draws from the stream that it was written with; in the exact
-//! mode every sample that is given out has the same bytes as in the order as written.
+//! Invariants: a pure function of the graph, so all workers and consumers of a job find the same order; ops move only
+//! among consecutive row ops, and a random op draws from the stream that it was written with; in the exact mode every
+//! delivered sample has the same bytes as in the order as written.
 
 mod access;
 mod changed_columns;
@@ -16,72 +16,30 @@ mod legal;
 mod moves;
 
 use forebay_core::{Error, Result};
-use serde::{Deserialize, Serialize};
 
+use crate::chosen_order::{Chosen, Reorder};
 use crate::graph::Graph;
 use choose::{Choice, choose};
 use cost::Costs;
 use legal::{Rules, Segment, segments};
 
 pub(crate) use access::Access;
-pub use cost::{Figures, OpFigures};
-
-/// How much the order in which ops run may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reorder {
-    /// No byte of any sample.
-    #[default]
-    Exact,
-    /// Bytes, but not what they are drawn from: an image is resized before its colours are changed. Decided by the
-    /// pipeline alone, of which an order that was measured beforehand is a part; and part of the dataset's id.
-    Relaxed,
-    /// Nothing: ops run as written.
-    Off,
-}
-
-impl Reorder {
-    pub(crate) fn is_exact(&self) -> bool {
-        *self == Self::Exact
-    }
-}
-
-impl std::fmt::Display for Reorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Reorder::Exact => "exact",
-            Reorder::Relaxed => "relaxed",
-            Reorder::Off => "off",
-        })
-    }
-}
-
-/// An order that was chosen by measuring, for the first ops of a graph. It is checked wherever a graph is read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Chosen {
-    /// In which mode it was chosen, and is taken: exact, or relaxed.
-    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
-    pub mode: Reorder,
-    /// Which op runs at each place.
-    pub places: Vec<usize>,
-    /// The time as written by the time in this order.
-    pub speedup: f64,
-}
+pub use cost::{MeasuredCosts, MeasuredOp};
 
 /// The order in which the ops of a graph run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunOrder {
-    /// Which op runs at each place.
+    /// The op that runs at each place.
     places: Vec<usize>,
     moves: Vec<Move>,
     /// Whether it gives the same bytes as the order as written.
     is_exact: bool,
-    /// The work as written by the work in this order: by the model, or measured.
+    /// The cost of the order as written, divided by the cost of this order: by the model, or measured.
     gain: f64,
     is_measured: bool,
 }
 
-/// An op that runs elsewhere than it was written.
+/// An op that runs at another place than it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// Its place as written.
@@ -90,15 +48,15 @@ pub struct Move {
     pub earlier: bool,
     /// The places of the ops that it passed.
     pub past: Vec<usize>,
-    /// Whether that changes no byte.
+    /// Whether the move changes no byte.
     pub is_exact: bool,
 }
 
 impl RunOrder {
-    /// Returns the order of a graph: the one that was chosen for it, or the one that the model finds cheapest.
+    /// Returns the order of a graph: the one that was chosen by measuring, or the cheapest one by the model.
     ///
     /// # Errors
-    /// Whatever is wrong with the graph.
+    /// Any error of the graph.
     pub fn of(graph: &Graph) -> Result<Self> {
         let count = graph.nodes().len();
         match (graph.reorder(), graph.chosen()) {
@@ -108,15 +66,15 @@ impl RunOrder {
                 let order = Self::described(graph, &segments(graph)?, places, chosen.speedup);
                 Ok(Self { is_measured: true, ..order })
             }
-            (mode, _) => Self::cheapest(graph, mode, &Figures::default()),
+            (mode, _) => Self::cheapest(graph, mode, &MeasuredCosts::default()),
         }
     }
 
-    /// Returns the order that is cheapest in a mode where ops cost what was measured.
+    /// Returns the cheapest order in a mode, by measured costs.
     ///
     /// # Errors
     /// As [`RunOrder::of`].
-    pub fn measured(graph: &Graph, mode: Reorder, figures: &Figures) -> Result<Self> {
+    pub fn measured(graph: &Graph, mode: Reorder, figures: &MeasuredCosts) -> Result<Self> {
         Self::cheapest(graph, mode, figures)
     }
 
@@ -124,7 +82,7 @@ impl RunOrder {
         Self { places: (0..count).collect(), is_exact: true, gain: 1.0, ..Self::default() }
     }
 
-    fn cheapest(graph: &Graph, reorder: Reorder, figures: &Figures) -> Result<Self> {
+    fn cheapest(graph: &Graph, reorder: Reorder, figures: &MeasuredCosts) -> Result<Self> {
         let (segments, rules) = (segments(graph)?, Rules::of(graph, reorder));
         let mut places: Vec<usize> = (0..graph.nodes().len()).collect();
         let (mut written, mut least) = (0.0, 0.0);
@@ -140,7 +98,7 @@ impl RunOrder {
         Ok(Self::described(graph, &segments, places, gain))
     }
 
-    /// Says of an order what moved, and whether that changes bytes.
+    /// Finds the moves of an order, and whether they change bytes.
     fn described(graph: &Graph, segments: &[Segment], places: Vec<usize>, gain: f64) -> Self {
         let exact = Rules::of(graph, Reorder::Exact);
         let moves = segments.iter().flat_map(|segment| {
@@ -157,28 +115,28 @@ impl RunOrder {
         &self.places
     }
 
-    /// Returns which ops run elsewhere than they were written.
+    /// Returns the ops that run at another place than they were written.
     pub fn moves(&self) -> &[Move] {
         &self.moves
     }
 
-    /// Says whether it gives the same bytes as the order as written.
+    /// Returns whether it gives the same bytes as the order as written.
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Returns the work as written by the work in this order: by the model, or measured.
+    /// Returns the cost of the order as written, divided by the cost of this order: by the model, or measured.
     pub fn gain(&self) -> f64 {
         self.gain
     }
 
-    /// Says whether it was chosen by measuring.
+    /// Returns whether it was chosen by measuring.
     pub fn is_measured(&self) -> bool {
         self.is_measured
     }
 }
 
-/// Refuses an order that was chosen for a graph, if it may change what its mode keeps.
+/// Refuses an order that was chosen for a graph, if its mode does not allow it.
 pub(crate) fn check(graph: &Graph, chosen: &Chosen) -> Result<()> {
     if chosen.mode == Reorder::Off {
         return Err(Error::invalid("ops that run as written have no chosen order"));

@@ -1,8 +1,9 @@
 //! The ops that an order moves, and why, as lines for `explain`.
 
-use super::{Move, Reorder, RunOrder};
+use super::{Move, RunOrder};
+use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
-use crate::op::{Class, Op};
+use crate::ops::op::{Class, Op};
 
 /// Returns the fewest moves that explain an order: of all ops but a longest run that is still in the order as written.
 /// `exact` says whether an op may run before an earlier one without changing a byte.

@@ -2,9 +2,9 @@ use forebay_data::{DType, Field, Kind};
 
 use super::choose::Free;
 use super::*;
-use crate::op::{ImageMode, Layout};
+use crate::ops::arguments::{ImageMode, Layout};
 use crate::source::{BlobId, Source};
-use crate::{Binary, Expr, Function, Node, OnError, Op, Site, Stages, Work, explain};
+use crate::{Binary, Expr, Function, FusedOp, Node, OnError, Op, Site, Stages, explain};
 
 fn col(name: &str) -> Box<Expr> {
     Box::new(Expr::Col { name: name.to_owned() })
@@ -93,7 +93,7 @@ fn relaxed(ops: &[Op]) -> Vec<usize> {
 }
 
 #[test]
-fn filters_run_before_what_they_do_not_look_at() {
+fn filters_run_before_ops_on_columns_that_they_do_not_read() {
     assert_eq!(exact(&[decode(), resize(224), above("label", 3)]), [2, 0, 1]);
     assert_eq!(exact(&[decode(), double("label", "twice"), above("twice", 3)]), [1, 2, 0], "with what it looks at");
     assert_eq!(exact(&[map(Some(&["label"]), "n"), above("label", 3)]), [1, 0]);
@@ -105,7 +105,7 @@ fn filters_run_before_what_they_do_not_look_at() {
 }
 
 #[test]
-fn what_is_not_understood_stays_and_is_not_passed() {
+fn an_op_without_a_rule_stays_and_is_not_passed() {
     assert_eq!(exact(&[decode(), map(None, "n"), above("label", 3)]), [0, 1, 2], "it may look at anything");
     let all = Op::FilterFunction { function: function(None) };
     assert_eq!(exact(&[decode(), all.clone()]), [0, 1]);
@@ -156,20 +156,20 @@ fn where_rows_that_fail_are_left_out_it_shows_where_they_failed() {
 fn ops_of_one_image_come_together_and_random_streams_keep_their_numbers() {
     let ops = [decode(), double("label", "n"), flip(), double("n", "m"), crop(64), normalize(), above("label", 3)];
     let stages = Stages::new(&graph(&ops)).expect("stages");
-    let works: Vec<usize> = stages.split.iter().map(|work| work.steps().len()).collect();
-    assert!(works.contains(&4), "{works:?}");
-    let flipped = stages.split.iter().flat_map(Work::steps).find(|s| s.node.op.name() == "random_flip");
+    let fused_ops: Vec<usize> = stages.split.iter().map(|fused| fused.steps().len()).collect();
+    assert!(fused_ops.contains(&4), "{fused_ops:?}");
+    let flipped = stages.split.iter().flat_map(FusedOp::steps).find(|s| s.node.op.name() == "random_flip");
     assert_eq!(flipped.expect("it is there").random, 0);
     let two = [flip(), jitter(None), above("label", 3)];
     let stages = Stages::new(&graph(&[&[decode()], &two[..]].concat())).expect("stages");
     let random =
-        |name: &str| stages.split.iter().flat_map(Work::steps).find(|s| s.node.op.name() == name).map(|s| s.random);
+        |name: &str| stages.split.iter().flat_map(FusedOp::steps).find(|s| s.node.op.name() == name).map(|s| s.random);
     assert_eq!((random("random_flip"), random("color_jitter")), (Some(0), Some(1)));
     assert_eq!(stages.split[0].steps()[0].node.op.name(), "filter");
 }
 
 #[test]
-fn a_crop_comes_before_what_looks_at_single_pixels_only() {
+fn a_crop_runs_before_ops_on_single_pixels() {
     assert_eq!(exact(&[decode(), jitter(None), crop(64)]), [0, 2, 1]);
     assert_eq!(exact(&[decode(), jitter(Some((0.5, 1.5))), crop(64)]), [0, 1, 2], "the mean grey is another");
     assert_eq!(exact(&[decode(), blur(), crop(64)]), [0, 1, 2]);
@@ -200,7 +200,7 @@ fn relaxed_orders_shrink_images_first_and_have_ids_of_their_own() {
 }
 
 #[test]
-fn an_order_of_the_same_bytes_shares_ids_and_what_is_cached() {
+fn an_order_of_the_same_bytes_shares_ids_and_cached_rows() {
     let ops = [decode(), resize(64), above("label", 3), Op::Cache { freeze: false }];
     let (run, written) = (graph(&ops), graph(&ops).with_reorder(Reorder::Off));
     let stages = |graph: &Graph| Stages::new(graph).expect("stages");
@@ -241,7 +241,7 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
 }
 
 #[test]
-fn what_a_relaxed_order_touches_is_followed_to_where_a_split_ends() {
+fn changed_columns_are_followed_to_the_end_of_a_split() {
     let changed = |ops: &[Op], mode| {
         let stages = Stages::new(&graph(ops).with_reorder(mode)).expect("stages");
         stages.changed_columns().expect("columns").into_iter().collect::<Vec<_>>()
@@ -302,10 +302,10 @@ fn measured_figures_decide_where_the_model_was_wrong() {
     let costly = Op::FilterFunction { function: function(Some(&["label"])) };
     let graph = graph(&[costly, above("label", 3)]);
     assert_eq!(RunOrder::of(&graph).expect("an order").places(), [1, 0]);
-    let figures = |function: f64, expression: f64| Figures {
+    let figures = |function: f64, expression: f64| MeasuredCosts {
         ops: vec![
-            OpFigures { ns: Some(100.0), kept: Some(function) },
-            OpFigures { ns: Some(100.0), kept: Some(expression) },
+            MeasuredOp { ns: Some(100.0), kept: Some(function) },
+            MeasuredOp { ns: Some(100.0), kept: Some(expression) },
         ],
     };
     let measured = |figures| RunOrder::measured(&graph, Reorder::Exact, &figures).expect("an order").places().to_vec();
@@ -345,7 +345,7 @@ fn the_search_ends_at_the_cheapest_legal_order() {
         let reorder = if draw(2) == 0 { Reorder::Exact } else { Reorder::Relaxed };
         let rules = Rules::of(&drawn, reorder);
         for segment in &segments(&drawn).expect("segments") {
-            let costs = Costs::new(segment, &Figures::default());
+            let costs = Costs::new(segment, &MeasuredCosts::default());
             let choice = choose(segment, rules, |order| costs.of(order));
             let free = Free::new(segment, rules);
             let mut least = f64::INFINITY;
@@ -377,7 +377,7 @@ fn permutations(len: usize, free: &Free, order: &mut Vec<usize>, see: &mut dyn F
 }
 
 #[test]
-fn what_moved_is_told_with_its_reason() {
+fn each_move_is_explained_with_its_reason() {
     let ops = [decode(), jitter(None), crop(64), normalize(), above("label", 3)];
     let stages = Stages::new(&graph(&ops)).expect("stages");
     let text = explain(&stages, None);

@@ -1,7 +1,7 @@
 //! Who reads from a worker: tickets that wait for their lease, and streams of chunks.
 
 use forebay_core::Error;
-use forebay_proto::{Reader as ReaderStream, Ticket};
+use forebay_proto::{ConsumerStream, Ticket};
 use forebay_worker::simulate::{ChunkStream, Sent, TicketOutcome, Worker};
 
 use super::place;
@@ -15,9 +15,9 @@ const AHEAD: u32 = 3;
 /// A stream that somebody has opened.
 pub(super) enum Serving {
     /// A ticket that waits for its lease, and until when; and on which stream memory may be lent.
-    Knocking(Ticket, u64, Option<ReaderStream>),
+    Knocking(Ticket, u64, Option<ConsumerStream>),
     /// A reader: the ticket that it showed, what it may be sent, and the stream on which it is lent memory.
-    Open(ChunkStream, Ticket, u32, Option<ReaderStream>),
+    Open(ChunkStream, Ticket, u32, Option<ConsumerStream>),
 }
 
 impl World<'_> {

@@ -17,9 +17,9 @@ pub(crate) fn accept(listener: TcpListener, tls: Option<&ServerTls>, transfer: T
     let (to_serve, mut connected) = mpsc::channel(WAITING_MAX);
     let transfer = Arc::new(transfer);
     tokio::spawn(async move {
-        while let Some((connection, place)) = connected.recv().await {
+        while let Some((connection, slot)) = connected.recv().await {
             let transfer = transfer.clone();
-            tokio::spawn(async move { transfer.serve(connection, place).await });
+            tokio::spawn(async move { transfer.serve(connection, slot).await });
         }
     });
     Incoming::new(listener, tls, Some(to_serve))

@@ -9,7 +9,7 @@ use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Loss};
-use forebay_proto::{ChunkHead, Large};
+use forebay_proto::{ChunkHead, Payload};
 
 use crate::splits::chunk::ProducedChunk;
 
@@ -62,7 +62,8 @@ impl Encoder {
             // The last part lists the skipped samples: the chunk is whole then.
             let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
             messages.push_back(
-                ChunkHead { index, more, ops: *ops_on_worker, large: Large::Inside, losses }.seal(self.message(&part)?),
+                ChunkHead { index, more, ops_on_worker: *ops_on_worker, payload: Payload::Inline, losses }
+                    .seal(self.message(&part)?),
             );
             if !more {
                 return Ok(messages);
@@ -130,7 +131,10 @@ mod tests {
             );
             let messages = Encoder::default().encode(&produced, 0x0102, with_ids).expect("messages");
             assert_eq!(messages.len(), 1);
-            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, ops: 7, ..ChunkHead::default() }));
+            assert_eq!(
+                ChunkHead::open(&messages[0]),
+                Ok(ChunkHead { index: 0x0102, ops_on_worker: 7, ..ChunkHead::default() })
+            );
         }
     }
 

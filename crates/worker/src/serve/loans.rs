@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use forebay_core::{Error, Result};
-use forebay_proto::{Reader as ConsumerStream, Return};
+use forebay_proto::{ConsumerStream, Return};
 
 /// The most bytes that one stream may have on loan: as many as a consumer keeps of a split before its turn comes.
 pub(crate) const STREAM_LOANS_MAX: usize = 128 << 20;

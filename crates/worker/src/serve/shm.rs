@@ -15,7 +15,7 @@ use std::time::Duration;
 use arrow_buffer::Buffer;
 use forebay_core::{Result, WorkerId};
 use forebay_data::{Arena, Chunk};
-use forebay_proto::{Lent, LentColumn, Reader as ConsumerStream, Return, is_same_user, send_arena};
+use forebay_proto::{ConsumerStream, Lent, LentColumn, Return, is_same_user, send_arena};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;

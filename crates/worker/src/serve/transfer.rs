@@ -14,8 +14,8 @@ use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::Loss;
 use forebay_proto::{
-    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, GREETING_MAX, JobKey, Large, Place,
-    Reader as ConsumerStream, Request, ThreadTime, Ticket, metered, send_column, to_json,
+    COMPUTING_EVERY, ChunkHead, ConsumerStream, Frame, FrameHead, GREETING_MAX, GreetingSlot, JobKey, Payload, Request,
+    ThreadTime, Ticket, TrailingColumn, metered, send_column, to_json,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
@@ -47,7 +47,7 @@ pub(crate) struct Transfer {
 /// A chunk that is ready to be sent: messages, and the columns that follow the last one.
 struct OutgoingChunk {
     messages: Vec<FlightData>,
-    apart: Vec<LargeColumn>,
+    trailing: Vec<LargeColumn>,
     /// Bytes that are lent instead of sent.
     lent: usize,
 }
@@ -56,7 +56,7 @@ impl OutgoingChunk {
     /// Returns how many bytes are sent.
     fn sent(&self) -> usize {
         let messages = self.messages.iter().map(|message| message.data_header.len() + message.data_body.len());
-        messages.sum::<usize>() + self.apart.iter().map(LargeColumn::len).sum::<usize>()
+        messages.sum::<usize>() + self.trailing.iter().map(LargeColumn::len).sum::<usize>()
     }
 }
 
@@ -80,10 +80,10 @@ impl From<Error> for Ended {
     }
 }
 
-/// Ends when a connection has sent no request in time, or has lost its place to another; never after its first request.
-async fn no_request_in_time(place: Option<&mut Place>) {
-    match place {
-        Some(place) => _ = tokio::time::timeout(GREETING_MAX, place.taken()).await,
+/// Ends when a connection has sent no request in time, or was evicted from its slot; never after its first request.
+async fn no_request_in_time(slot: Option<&mut GreetingSlot>) {
+    match slot {
+        Some(slot) => _ = tokio::time::timeout(GREETING_MAX, slot.evicted()).await,
         None => std::future::pending().await,
     }
 }
@@ -99,20 +99,20 @@ impl Transfer {
     }
 
     /// Serves one connection, after its preface, until the other side disconnects or this worker stops.
-    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, place: Place) {
+    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, slot: GreetingSlot) {
         let Ok(_place) = self.room.try_acquire() else {
             return tracing::warn!("{CONSUMERS_MAX} connections are open; one more was turned away");
         };
         let (from, mut to) = tokio::io::split(Box::pin(socket));
         let mut from = BufReader::new(from);
-        let mut place = Some(place);
+        let mut slot = Some(slot);
         loop {
             let request = tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = no_request_in_time(place.as_mut()) => return,
+                () = no_request_in_time(slot.as_mut()) => return,
                 request = Request::read(&mut from) => request,
             };
-            place = None;
+            slot = None;
             let answered = match request {
                 Ok(Some(Request::Local)) => self.send_socket_name(&mut to).await,
                 Ok(Some(Request::Read { ticket, reader: consumer })) => {
@@ -215,10 +215,10 @@ async fn prepare(
     with_ids: bool,
 ) -> Result<OutgoingChunk> {
     let large = large_columns(&produced.chunk)?;
-    let apart = || large.iter().map(LargeColumn::len).sum::<usize>();
+    let trailing_bytes = || large.iter().map(LargeColumn::len).sum::<usize>();
     let copied = match &lending {
         Some(lending) => lending.bytes_to_copy(&large),
-        None => produced.chunk.num_bytes().saturating_sub(apart()),
+        None => produced.chunk.num_bytes().saturating_sub(trailing_bytes()),
     };
     let mut used = std::mem::take(encoder);
     let make = move || (encode(&mut used, lending.as_deref(), &produced, large, index, with_ids), used);
@@ -241,26 +241,34 @@ fn encode(
     with_ids: bool,
 ) -> Result<OutgoingChunk> {
     let ProducedChunk { chunk, ops_on_worker, shared } = produced;
-    let whole = |messages: VecDeque<_>| OutgoingChunk { messages: messages.into(), apart: Vec::new(), lent: 0 };
-    let one = |message| OutgoingChunk { messages: vec![message], apart: Vec::new(), lent: 0 };
+    let whole = |messages: VecDeque<_>| OutgoingChunk { messages: messages.into(), trailing: Vec::new(), lent: 0 };
+    let one = |message| OutgoingChunk { messages: vec![message], trailing: Vec::new(), lent: 0 };
     if large.is_empty() {
         return Ok(whole(encoder.encode(produced, index, with_ids)?));
     }
-    let head =
-        |large| ChunkHead { index, more: false, ops: *ops_on_worker, large, losses: Loss::to_bytes(chunk.losses()) };
+    let head = |payload| ChunkHead {
+        index,
+        more: false,
+        ops_on_worker: *ops_on_worker,
+        payload,
+        losses: Loss::to_bytes(chunk.losses()),
+    };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large, *shared)).transpose()?.flatten() {
         let bytes = lent.columns.iter().map(|column| column.len as usize).sum();
         return Ok(OutgoingChunk {
             lent: bytes,
-            ..one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?)
+            ..one(encoder.encode_rest(&rest, &head(Payload::SharedMemory(lent)), with_ids)?)
         });
     }
     let rest = without(chunk, large.iter().map(|c| c.column))?;
     if !encoder.fits(&rest) {
         return Ok(whole(encoder.encode(produced, index, with_ids)?));
     }
-    let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
-    Ok(OutgoingChunk { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })
+    let columns = large.iter().map(|c| TrailingColumn { column: c.column as u32, len: c.len() as u64 }).collect();
+    Ok(OutgoingChunk {
+        trailing: large,
+        ..one(encoder.encode_rest(&rest, &head(Payload::Trailing(columns)), with_ids)?)
+    })
 }
 
 async fn send(to: &mut (impl AsyncWrite + Unpin), outgoing: &OutgoingChunk) -> io::Result<()> {
@@ -275,7 +283,7 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), outgoing: &OutgoingChunk) -> i
         to.write_all(&[&head.to_bytes()[..], metadata, header].concat()).await?;
         to.write_all(body).await?;
     }
-    for column in &outgoing.apart {
+    for column in &outgoing.trailing {
         send_column(to, &column.values).await?;
     }
     to.flush().await

@@ -14,7 +14,7 @@ use forebay_data::{Chunk, Memory};
 use forebay_exec::{CacheContext, Environment, Executable, Functions, panicked};
 use forebay_io::{Allowed, SourceIndex};
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
-use forebay_proto::{JobDefinition, Stream, may_pass};
+use forebay_proto::{JobDefinition, SampleStreamKey, may_pass};
 use tokio::sync::Notify;
 
 use crate::blobs::{BlobStore, Fetched};
@@ -183,7 +183,7 @@ pub(crate) async fn prepare(
         cache_context,
         watch: Arc::new(SystemClock::default()),
     };
-    let join = || shared_chunks.join(Stream::of(definition));
+    let join = || shared_chunks.join(SampleStreamKey::of(definition));
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
         match open(&stages, &plan, &index, &environment, join(), definition).await {

@@ -1,6 +1,6 @@
 //! Chunks that one job has computed, kept for other running jobs with the same samples, so that each is computed once.
 //!
-//! Jobs share when their [`Stream`] is equal: pipeline, seed, source, sharding and tenant. The dispatcher grants a
+//! Jobs share when their [`SampleStreamKey`] is equal: pipeline, seed, source, sharding and tenant. The dispatcher grants a
 //! split of all of them to the worker that has computed it for one. There the first job that asks for a chunk computes
 //! it; the others wait for it, or find it. No memory is copied: consumers on this machine are told that the memory is
 //! shared.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_proto::Stream;
+use forebay_proto::SampleStreamKey;
 
 use crate::lock::lock;
 use crate::splits::chunk::ProducedChunk;
@@ -43,7 +43,7 @@ enum Entry {
 #[derive(Default)]
 struct ChunksState {
     /// The number of each stream, and how many jobs subscribe to it.
-    streams: HashMap<Stream, (u64, Arc<AtomicU64>)>,
+    streams: HashMap<SampleStreamKey, (u64, Arc<AtomicU64>)>,
     next: u64,
     last_subscriber: u64,
     chunks: HashMap<ChunkKey, Entry>,
@@ -66,7 +66,7 @@ pub(crate) struct SharedChunks {
 /// The subscription of one job; dropping it ends it.
 pub(crate) struct Subscriber {
     shared_chunks: Arc<SharedChunks>,
-    stream: Stream,
+    stream: SampleStreamKey,
     number: u64,
     id: u64,
     jobs: Arc<AtomicU64>,
@@ -101,7 +101,7 @@ impl SharedChunks {
     }
 
     /// Subscribes a job.
-    pub(crate) fn join(self: &Arc<Self>, stream: Stream) -> Subscriber {
+    pub(crate) fn join(self: &Arc<Self>, stream: SampleStreamKey) -> Subscriber {
         let mut state = lock(&self.state);
         let next = state.next;
         let (number, jobs) = state.streams.entry(stream.clone()).or_insert_with(|| (next, Arc::default())).clone();

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use forebay_core::{Ticks, WorkerId};
-use forebay_proto::Stream;
+use forebay_proto::SampleStreamKey;
 
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::state::{Effect, State};
@@ -26,7 +26,7 @@ type ConsumerSplit = (u32, Position);
 /// The groups of jobs with the same samples.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct SharingGroups {
-    group_numbers: HashMap<Stream, u64>,
+    group_numbers: HashMap<SampleStreamKey, u64>,
     groups: BTreeMap<u64, Group>,
     /// The group of each job.
     group_of: HashMap<u64, u64>,
@@ -49,7 +49,7 @@ impl SharingGroups {
             return;
         }
         let next = self.next;
-        let number = *self.group_numbers.entry(Stream::of(&record.definition())).or_insert(next);
+        let number = *self.group_numbers.entry(SampleStreamKey::of(&record.definition())).or_insert(next);
         self.next += u64::from(number == next);
         self.groups.entry(number).or_default().jobs.insert(record.id);
         self.group_of.insert(record.id, number);

@@ -1,7 +1,7 @@
 //! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it. And the cost of
 //! each boundary on both sides.
 //!
-//! The pipeline defines the legal boundaries (`plan::cut`), the policy chooses one, and a lease names the one that held
+//! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the one that held
 //! when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change from
 //! one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
 //! consumer's process does not. Pure.
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use forebay_core::Ticks;
-use forebay_plan::{Graph, Stages, Work, usual_cut};
+use forebay_plan::{FusedOp, Graph, PlacementBoundary, Stages, default_boundary};
 use forebay_policy::placement::Cut;
 use forebay_policy::scaling::{Decision, Reason};
 
@@ -68,22 +68,22 @@ impl Placement {
     pub(in crate::state) fn of(record: &JobRecord) -> Self {
         let read = || {
             let stages = Stages::in_parts(&Graph::from_json(&record.graph).ok()?, record.sharding().parts()).ok()?;
-            let cuts = stages.cuts().ok()?;
+            let legal = stages.placement_boundaries().ok()?;
             let places: Vec<_> =
-                stages.split.iter().flat_map(Work::steps).map(|s| (s.place as u32, s.node.op.name())).collect();
-            let of = |cut: &forebay_plan::Cut| {
-                let ops = cut.ops as usize;
+                stages.split.iter().flat_map(FusedOp::steps).map(|s| (s.place as u32, s.node.op.name())).collect();
+            let of = |boundary: &PlacementBoundary| {
+                let ops = boundary.ops_on_worker as usize;
                 let behind = places.get(ops);
                 Boundary {
-                    ops: cut.ops,
+                    ops: boundary.ops_on_worker,
                     before: ops.checked_sub(1).and_then(|last| places.get(last)).map(|(place, _)| *place),
                     behind: behind.map(|(place, _)| *place),
                     name: behind.map_or("", |(_, name)| name),
-                    row_bytes: cut.row_bytes() as f64,
+                    row_bytes: boundary.row_bytes() as f64,
                 }
             };
             let batch = stages.batching().map(|batching| batching.size);
-            Some(Self { boundaries: cuts.iter().map(of).collect(), at: usual_cut(&cuts), batch })
+            Some(Self { boundaries: legal.iter().map(of).collect(), at: default_boundary(&legal), batch })
         };
         read().unwrap_or_default()
     }

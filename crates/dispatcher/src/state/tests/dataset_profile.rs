@@ -2,7 +2,7 @@
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_proto::{JobDefinition, Stream};
+use forebay_proto::{JobDefinition, SampleStreamKey};
 
 use super::op_costs::{job, spent};
 use super::scale::half_second_of;
@@ -233,10 +233,10 @@ fn a_job_is_told_how_often_its_samples_were_read_before_it() {
     let later = opened(&mut world, job("later", "d"));
     assert_eq!((later.read_before, opened(&mut world, job("other", "e")).read_before), (2, 0));
     let twin = later.definition();
-    assert_eq!(Stream::of(&twin), Stream::of(&opened(&mut world, job("early 2", "d")).definition()));
+    assert_eq!(SampleStreamKey::of(&twin), SampleStreamKey::of(&opened(&mut world, job("early 2", "d")).definition()));
     assert_eq!(
-        Stream::of(&twin),
-        Stream::of(&JobDefinition { read_before: 0, ..twin.clone() }),
+        SampleStreamKey::of(&twin),
+        SampleStreamKey::of(&JobDefinition { read_before: 0, ..twin.clone() }),
         "it reaches no sample"
     );
     world.pass_and_write(WRITE_EVERY);

@@ -26,7 +26,12 @@ fn values(ProducedChunk { chunk, ops_on_worker, .. }: &ProducedChunk) -> Vec<i8>
 }
 
 fn subscriber(shared_chunks: &Arc<SharedChunks>, job: u64, seed: u64) -> Subscriber {
-    shared_chunks.join(Stream::of(&JobDefinition { job, name: format!("job {job}"), seed, ..JobDefinition::default() }))
+    shared_chunks.join(SampleStreamKey::of(&JobDefinition {
+        job,
+        name: format!("job {job}"),
+        seed,
+        ..JobDefinition::default()
+    }))
 }
 
 fn mine(subscriber: &Subscriber, index: u64) -> InFlight {

@@ -1,0 +1,346 @@
+//! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, never stored.
+//!
+//! Rows are sharded in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
+//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the
+//! global sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a
+//! **morsel** is the part of a split that a thread computes at once.
+//!
+//! Invariants: every unit is in exactly one split; sizes depend on the pipeline and the source alone, so morsels,
+//! and with them everything that a user's batched function sees, are the same everywhere.
+
+use std::ops::Range;
+
+use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
+use serde::{Deserialize, Serialize};
+
+use crate::epoch::lane_order::{LaneOrder, LaneWindow};
+use crate::epoch::lanes::Layout as LaneLayout;
+use crate::epoch::order::{Blocks, Order};
+use crate::epoch::sharding::Sharding;
+use crate::ops::op::Op;
+use crate::physical::sizing::Sizing;
+use crate::physical::stages::Stages;
+use crate::source::Source;
+
+/// The size of a source, as known when a job starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Its rows, if they were counted.
+    pub rows: Option<u64>,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Its bytes, as stored.
+    pub bytes: u64,
+    /// Whether its files can only be read from their start, as their names say that they are compressed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_compressed: bool,
+}
+
+/// Returns the order of the rows; `None` if the source is not counted.
+fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order>> {
+    let ops = stages.order.iter().map(|s| (&s.node.op, s.random));
+    extent.rows.map(|rows| Order::new(rows, blocks, ops)).transpose()
+}
+
+/// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
+fn check_coordinated(stages: &Stages) -> Result<()> {
+    if !stages.is_bucketed() && stages.batching().is_none() {
+        return Err(Error::invalid("coordinated=True, and there are no batches")
+            .hint("use batch or bucket_by_length: consumers that are coordinated take turns at batches"));
+    }
+    if stages.graph.on_error().is_tolerant() {
+        return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
+            "a sample may fail at one reader alone, and the others would be in other batches: use on_error=\"raise\"",
+        ));
+    }
+    Ok(())
+}
+
+/// Each consumer takes, skips and counts on what is its own, which must be what one of them alone would have given.
+fn check_parts(stages: &Stages) -> Result<()> {
+    let graph = &stages.graph;
+    if matches!(graph.source(), Source::Generator { .. }) {
+        return Err(Error::invalid("a generator is read from its start by one consumer: the others would get nothing")
+            .hint(
+                "let each consumer make its own part and read it alone, use from_map_dataset, or write files first",
+            ));
+    }
+    let in_plan = |place: usize| stages.order.iter().any(|step| step.place == place);
+    let after = graph.nodes().iter().enumerate().find(|(place, node)| {
+        matches!(node.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. }) && !in_plan(*place)
+    });
+    let Some((place, node)) = after else { return Ok(()) };
+    let before = graph.nodes()[..place].iter().find(|node| node.op.is_uncounted());
+    let name = before.map_or("ops whose rows are not counted", |node| node.op.name());
+    Err(node.blame(
+        Error::invalid(format!(
+            "{} comes after {name}, and several consumers: which rows these are depends on what all of them keep",
+            node.op.name()
+        ))
+        .hint(format!("put it before {name}; or save the rows once (save), and let consumers share what was saved")),
+    ))
+}
+
+/// The part of a split that a thread computes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Morsel {
+    /// Units `first..first + count` of the consumer's sequence.
+    Units {
+        /// The first.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// One source block, read from its start.
+    Block {
+        /// Which one.
+        block: u64,
+    },
+}
+
+/// The plan of a job's epochs.
+#[derive(Debug, Clone)]
+pub struct EpochPlan {
+    order: Option<Order>,
+    lane_order: Option<LaneOrder>,
+    extent: Extent,
+    sharding: Sharding,
+    /// Whether the plan knows how many units consumers get.
+    counts_known: bool,
+    /// Whether samples may be skipped, so that a consumer's position does not tell the number of its units.
+    tolerant: bool,
+    batched: bool,
+    /// Whether a short last unit counts: a short batch does, a short run of samples does not.
+    short: bool,
+    sizing: Sizing,
+    seed: Seed,
+    /// The number of rows of an epoch, without the remainder that `drop_remainder` drops.
+    places: Option<u64>,
+}
+
+impl EpochPlan {
+    /// Plans the epochs of a pipeline over a source, choosing sizes unless the job has recorded them.
+    ///
+    /// # Errors
+    /// Invalid when the order ops do not go together, when the sizes are of another pipeline, or when even shares are
+    /// requested but not possible.
+    pub fn new(
+        stages: &Stages,
+        extent: Extent,
+        seed: Seed,
+        sharding: impl Into<Sharding>,
+        sizing: Option<Sizing>,
+    ) -> Result<Self> {
+        let sharding = sharding.into();
+        let sharding = Sharding { consumers: sharding.consumers.max(1), ..sharding };
+        let order = order(stages, extent, Blocks::default())?;
+        let places = order.as_ref().and_then(Order::len).map(|len| match stages.aligned {
+            Some(b) if b.drop_remainder => len - len % b.size as u64,
+            _ => len,
+        });
+        let sizing = match sizing {
+            Some(sizing) => sizing.check(stages, order.is_some())?,
+            None => Sizing::choose(stages, extent, places, sharding.parts() as u32)?,
+        };
+        let order = match sizing.window_rows {
+            0 => order,
+            window_rows => self::order(stages, extent, Blocks { window_rows, starts: None })?,
+        };
+        let lane_order = match sizing.window_bytes {
+            0 => None,
+            bytes => LaneOrder::new(stages, extent, bytes),
+        };
+        let counts_known = stages.counts_known && order.is_some();
+        let tolerant = stages.graph.on_error().is_tolerant();
+        let batched = stages.unit.is_some();
+        let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
+        let plan =
+            Self { order, lane_order, extent, sharding, counts_known, tolerant, batched, short, sizing, seed, places };
+        if sharding.even {
+            plan.check_even(stages)?;
+        }
+        if sharding.coordinated {
+            check_coordinated(stages)?;
+        }
+        if sharding.parts() > 1 {
+            check_parts(stages)?;
+        }
+        Ok(plan)
+    }
+
+    /// Even shares need counts, and at least one unit for each consumer.
+    fn check_even(&self, stages: &Stages) -> Result<()> {
+        if !self.counts_known {
+            let error = Error::invalid("even=True, and how much each consumer gets is known only when it has run")
+                .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
+            return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
+        }
+        let (n, units) = (self.sharding.consumers, self.whole_units());
+        match units {
+            Some(units) if units > 0 && units < u64::from(n) => {
+                let what = if self.batched { "batches" } else { "samples" };
+                Err(Error::invalid(format!(
+                    "an epoch has {units} {what} for {n} consumers, and each gets as many as the others: none"
+                ))
+                .hint("use smaller batches or fewer consumers; with even=False some get one and others none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the same plan for a process that reads rows. `starts` has the first row of each block of the source, and
+    /// the number of rows.
+    ///
+    /// # Errors
+    /// As [`EpochPlan::new`].
+    pub fn over(&self, stages: &Stages, starts: Vec<u64>) -> Result<Self> {
+        let blocks = Blocks { window_rows: self.sizing.window_rows, starts: Some(starts) };
+        Ok(Self { order: order(stages, self.extent, blocks)?, ..self.clone() })
+    }
+
+    /// Returns the same plan for a process that reads windows of files of these sizes.
+    pub fn over_files(&self, sizes: Vec<u64>) -> Self {
+        Self { lane_order: self.lane_order.as_ref().map(|order| order.over(sizes)), ..self.clone() }
+    }
+
+    /// Returns whether it knows the rows. If not, the plan that [`EpochPlan::over`] returns does.
+    pub fn knows_rows(&self) -> bool {
+        self.order.as_ref().is_none_or(Order::knows_rows)
+    }
+
+    /// Returns the window layout of a shuffle whose rows are not counted.
+    pub fn lane_layout(&self) -> Option<LaneLayout> {
+        self.lane_order.as_ref().map(|order| order.layout)
+    }
+
+    /// Returns the window of a morsel's block number; `None` if rows are not shuffled, or without
+    /// [`EpochPlan::over_files`].
+    pub fn window(&self, epoch: Epoch, block: u64) -> Option<LaneWindow> {
+        self.lane_order.as_ref()?.window(self.seed, epoch, block)
+    }
+
+    /// Returns the sizes, to be recorded with the job.
+    pub fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    /// Returns the number of consumers.
+    pub fn consumers(&self) -> u32 {
+        self.sharding.consumers
+    }
+
+    /// Returns how units are divided among consumers.
+    pub fn sharding(&self) -> Sharding {
+        self.sharding
+    }
+
+    /// Returns the size of the source.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Returns whether the plan knows how many units consumers get, apart from failures. Consumers then take units.
+    pub fn knows_counts(&self) -> bool {
+        self.counts_known
+    }
+
+    /// Returns whether another number of consumers can resume within an epoch: a position then names the completed
+    /// units.
+    pub fn can_reshard(&self) -> bool {
+        self.counts_known && !self.tolerant
+    }
+
+    /// Returns the rows of an epoch before any filter; `None` when endless or not known.
+    pub fn rows(&self) -> Option<u64> {
+        self.places
+    }
+
+    /// Says whether an epoch never ends.
+    pub fn is_endless(&self) -> bool {
+        self.order.as_ref().is_some_and(|o| o.len().is_none())
+            || self.lane_order.as_ref().is_some_and(LaneOrder::is_endless)
+    }
+
+    /// Returns the units of an epoch over all consumers; `None` is endless.
+    pub fn units(&self) -> Option<u64> {
+        match &self.order {
+            Some(_) => self.places.map(|p| p.div_ceil(self.sizing.unit_rows)),
+            None => self.lane_order.as_ref().map_or(Some(self.extent.blocks), LaneOrder::units),
+        }
+    }
+
+    /// Returns the number of units that count.
+    fn whole_units(&self) -> Option<u64> {
+        let short = |p: u64| if self.short { p.div_ceil(self.sizing.unit_rows) } else { p / self.sizing.unit_rows };
+        self.places.map(short)
+    }
+
+    /// Returns the number of units after which a consumer's epoch ends, if even shares end it before its last unit.
+    /// `phase` is that of the epoch.
+    pub fn share(&self, consumer: ConsumerIndex, phase: u64) -> Option<u64> {
+        let units = self.whole_units().filter(|_| self.sharding.even)?;
+        let share = self.sharding.even_share(consumer, units, phase);
+        Some(share).filter(|share| self.consumer_units(consumer).is_some_and(|dealt| *share < dealt))
+    }
+
+    /// Returns the units of one consumer; `None` is endless.
+    pub fn consumer_units(&self, consumer: ConsumerIndex) -> Option<u64> {
+        self.units().map(|units| self.sharding.consumer_units(consumer, units))
+    }
+
+    /// Returns the splits of one consumer's epoch; `None` is endless.
+    pub fn num_splits(&self, consumer: ConsumerIndex) -> Option<u64> {
+        self.consumer_units(consumer).map(|u| u.div_ceil(self.sizing.split_units))
+    }
+
+    /// Returns the units of the consumer's sequence that a split covers.
+    pub fn split_units(&self, consumer: ConsumerIndex, split: Ordinal) -> Range<u64> {
+        let end = self.consumer_units(consumer).unwrap_or(u64::MAX);
+        let first = split.0.saturating_mul(self.sizing.split_units).min(end);
+        first..first.saturating_add(self.sizing.split_units).min(end)
+    }
+
+    /// Returns the split that holds a unit of the consumer's sequence.
+    pub fn split_of_unit(&self, unit: u64) -> Ordinal {
+        Ordinal(unit / self.sizing.split_units)
+    }
+
+    /// Returns the morsels of a split, in order.
+    pub fn morsels(&self, consumer: ConsumerIndex, split: Ordinal) -> impl Iterator<Item = Morsel> + use<> {
+        let units = self.split_units(consumer, split);
+        let size = self.sizing.morsel_units;
+        let counted = self.order.is_some();
+        let (n, i) = (self.sharding.parts(), self.sharding.part(consumer));
+        units.clone().step_by(size as usize).map(move |first| match counted {
+            true => Morsel::Units { first, count: size.min(units.end - first) },
+            false => Morsel::Block { block: first * n + i },
+        })
+    }
+
+    /// Returns the number of chunks of a split; `None` if its rows are not counted.
+    pub fn num_chunks(&self, consumer: ConsumerIndex, split: Ordinal) -> Option<u64> {
+        let units = self.split_units(consumer, split);
+        self.order.as_ref().map(|_| (units.end - units.start).div_ceil(self.sizing.morsel_units))
+    }
+
+    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
+    /// [`EpochPlan::knows_rows`] is false.
+    pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
+        let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
+        if !order.knows_rows() {
+            return;
+        }
+        let mut at = order.of_epoch(self.seed, epoch);
+        let end = self.places.unwrap_or(u64::MAX);
+        for unit in first..first + count {
+            let global = unit * self.sharding.parts() + self.sharding.part(consumer);
+            let start = global * self.sizing.unit_rows;
+            at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut see);
+        }
+    }
+
+    /// Returns the seed.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+}

@@ -1,0 +1,18 @@
+//! The epoch plan: which source rows an epoch has, in which order, and which consumer gets them in which split.
+//!
+//! - `epoch_plan`: units, splits and morsels of each consumer
+//! - `sharding`: how units are divided among consumers
+//! - `ending`: how many batches an epoch gives, and what becomes of an uneven rest
+//! - `order`: the order of counted rows after `shuffle`, `repeat`, `take`, `skip` and `shard`
+//! - `permute`: a pseudo-random permutation that is computed element by element
+//! - `window`: shuffles over windows of counted rows, and their sizes
+//! - `lanes`, `lane_order`: shuffles over windows of files whose rows are not counted
+
+pub(crate) mod ending;
+pub(crate) mod epoch_plan;
+pub(crate) mod lane_order;
+pub(crate) mod lanes;
+pub(crate) mod order;
+pub(crate) mod permute;
+pub(crate) mod sharding;
+pub(crate) mod window;

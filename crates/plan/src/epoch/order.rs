@@ -1,0 +1,318 @@
+//! The order ops as one map from a place in the epoch to a row of the source. Computed, never stored.
+//!
+//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also
+//! yields the number of the repetition, which keys all randomness before it: shuffles and augmentations differ between
+//! repetitions exactly as they do between epochs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
+
+use crate::epoch::permute::Permutation;
+use crate::epoch::window::Windows;
+use crate::ops::op::Op;
+
+/// The number of repetitions that an infinite repeat counts as.
+pub(crate) const FOREVER: u64 = 1 << 32;
+/// The number of places that are mapped together.
+const BLOCK: usize = 256;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Shuffle {
+        random: u64,
+        len: u64,
+    },
+    /// A shuffle over windows; `None` if the first rows of blocks are not known, in a plan that is not used to read
+    /// rows.
+    Windows {
+        random: u64,
+        windows: Option<Arc<Windows>>,
+    },
+    Repeat {
+        count: u64,
+        len: u64,
+    },
+    Skip {
+        count: u64,
+    },
+    Shard {
+        count: u64,
+        index: u64,
+    },
+}
+
+/// What the first shuffle needs to permute rows within windows of whole blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Blocks {
+    /// The rows of a window; 0 if the shuffle permutes all rows at once.
+    pub window_rows: u64,
+    /// The first row of each block of the source, and the number of rows. `None` in a plan that is asked for no rows.
+    pub starts: Option<Vec<u64>>,
+}
+
+/// The order ops of a pipeline over a source of known length.
+#[derive(Debug, Clone)]
+pub struct Order {
+    steps: Vec<Step>,
+    len: Option<u64>,
+    repetitions: u64,
+}
+
+impl Blocks {
+    /// Applies an op that keeps the order of rows: `of` maps the first row of a block to its first place after the op.
+    fn each(&mut self, of: impl Fn(u64) -> u64) {
+        self.starts.iter_mut().flatten().for_each(|start| *start = of(*start));
+    }
+}
+
+impl Order {
+    /// Builds the map for a source of `rows`; each op comes with its number among the random ops.
+    ///
+    /// # Errors
+    /// Invalid when an op is no order op that the plan does, or comes after an endless repeat.
+    pub fn new<'a>(rows: u64, mut blocks: Blocks, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
+        let mut order = Self { steps: Vec::new(), len: Some(rows), repetitions: 1 };
+        for (op, random) in ops {
+            let endless = || {
+                Error::invalid(format!("{} comes after an endless repeat", op.name()))
+                    .hint("put it before repeat, or give repeat a count")
+            };
+            match op {
+                Op::Shuffle { .. } => {
+                    let len = order.len.ok_or_else(endless)?;
+                    let rows_max = std::mem::take(&mut blocks.window_rows);
+                    order.steps.push(match rows_max {
+                        0 => Step::Shuffle { random, len },
+                        _ => {
+                            let starts = blocks.starts.take();
+                            Step::Windows { random, windows: starts.map(|s| Arc::new(Windows::new(s, rows_max))) }
+                        }
+                    });
+                }
+                Op::Repeat { count } => {
+                    let len = order.len.ok_or_else(endless)?;
+                    order.steps.push(Step::Repeat { count: count.unwrap_or(FOREVER), len });
+                    order.repetitions = order.repetitions.saturating_mul(count.unwrap_or(FOREVER));
+                    // Nothing repeated for ever is still nothing.
+                    order.len = match count {
+                        _ if len == 0 => Some(0),
+                        Some(n) => Some(len.checked_mul(*n).ok_or_else(|| {
+                            Error::invalid(format!("repeat: {len} rows {n} times is more than 2^64"))
+                        })?),
+                        None => None,
+                    };
+                }
+                Op::Take { count } => {
+                    order.len = Some(order.len.map_or(*count, |len| len.min(*count)));
+                    blocks.each(|start| start.min(*count));
+                }
+                Op::Skip { count } => {
+                    blocks.each(|start| start.saturating_sub(*count));
+                    order.len = order.len.map(|len| len.saturating_sub(*count));
+                    order.steps.push(Step::Skip { count: *count });
+                }
+                Op::Shard { count, index } => {
+                    blocks.each(|start| start.saturating_sub(*index).div_ceil(*count));
+                    order.len = order.len.map(|len| (len + count - 1 - index) / count);
+                    order.steps.push(Step::Shard { count: *count, index: *index });
+                }
+                other => return Err(Error::internal(format!("{} is no order op", other.name()))),
+            }
+        }
+        Ok(order)
+    }
+
+    /// Says whether it knows which rows come. It does not if a shuffle is over windows and `starts` was `None`.
+    pub fn knows_rows(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Windows { windows: None, .. }))
+    }
+
+    /// Returns the places of an epoch; `None` is endless.
+    pub fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Says whether an epoch has no row.
+    pub fn is_empty(&self) -> bool {
+        self.len == Some(0)
+    }
+
+    /// Prepares the map of one epoch.
+    pub fn of_epoch(&self, seed: Seed, epoch: Epoch) -> EpochOrder<'_> {
+        EpochOrder { order: self, seed, epoch, permutations: vec![None; self.steps.len()] }
+    }
+}
+
+/// The map of one epoch. Keeps the permutations it made last: neighbours mostly share them.
+#[derive(Debug)]
+pub struct EpochOrder<'a> {
+    order: &'a Order,
+    seed: Seed,
+    epoch: Epoch,
+    permutations: Vec<Option<(Epoch, Permutation)>>,
+}
+
+impl EpochOrder<'_> {
+    /// Calls `see` with the source row at each of these places, and the epoch that keys its randomness.
+    pub fn for_each(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch)) {
+        let base = self.epoch.0.wrapping_mul(self.order.repetitions);
+        let (mut rows, mut repetitions) = ([0; BLOCK], [0; BLOCK]);
+        for start in places.clone().step_by(BLOCK) {
+            let count = (places.end - start).min(BLOCK as u64) as usize;
+            let (rows, repetitions) = (&mut rows[..count], &mut repetitions[..count]);
+            rows.iter_mut().zip(start..).for_each(|(row, place)| *row = place);
+            repetitions.fill(0);
+            self.map(base, rows, repetitions);
+            rows.iter().zip(&*repetitions).for_each(|(row, n)| see(*row, Epoch(base.wrapping_add(*n))));
+        }
+    }
+
+    /// Takes places and the repetitions that they are in back through all steps.
+    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
+        for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
+            match step {
+                Step::Shuffle { random, len } => {
+                    let mut rest = &mut *places;
+                    for run in repetitions.chunk_by(|a, b| a == b) {
+                        let (of_run, after) = rest.split_at_mut(run.len());
+                        rest = after;
+                        let epoch = Epoch(base.wrapping_add(run[0]));
+                        if kept.as_ref().is_none_or(|(e, _)| *e != epoch) {
+                            *kept = Some((epoch, Permutation::new(*len, op_key(self.seed, epoch, *random))));
+                        }
+                        if let Some((_, permutation)) = kept {
+                            permutation.map(of_run);
+                        }
+                    }
+                }
+                Step::Windows { random, windows } => {
+                    let mut rest = &mut *places;
+                    for run in repetitions.chunk_by(|a, b| a == b) {
+                        let (of_run, after) = rest.split_at_mut(run.len());
+                        rest = after;
+                        let epoch = Epoch(base.wrapping_add(run[0]));
+                        if let Some(windows) = windows {
+                            windows.of_epoch(op_key(self.seed, epoch, *random)).map(of_run);
+                        }
+                    }
+                }
+                Step::Repeat { count, len } => {
+                    let mut time = Time { number: 0, first: 0, len: *len };
+                    for (place, repetition) in places.iter_mut().zip(&mut *repetitions) {
+                        time.find(*place);
+                        *place -= time.first;
+                        *repetition = repetition.wrapping_mul(*count).wrapping_add(time.number);
+                    }
+                }
+                Step::Skip { count } => places.iter_mut().for_each(|place| *place += *count),
+                Step::Shard { count, index } => places.iter_mut().for_each(|place| *place = *place * *count + *index),
+            }
+        }
+    }
+}
+
+/// One time round of a repeat: its number, and the first of its places. Neighbours are mostly in the same, so that a
+/// division is rare.
+struct Time {
+    number: u64,
+    first: u64,
+    len: u64,
+}
+
+impl Time {
+    fn find(&mut self, place: u64) {
+        if place.wrapping_sub(self.first) >= self.len {
+            self.number = place / self.len;
+            self.first = self.number * self.len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows(n: u64, ops: &[Op], seed: u64, epoch: u64) -> Vec<u64> {
+        let order = Order::new(n, Blocks::default(), ops.iter().zip(0..)).expect("legal");
+        let mut rows = Vec::new();
+        order.of_epoch(Seed(seed), Epoch(epoch)).for_each(0..order.len().expect("finite"), |row, _| rows.push(row));
+        rows
+    }
+
+    /// What the ops mean, on lists.
+    fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
+        ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
+            Op::Shuffle { .. } => shuffled(i, list),
+            Op::Repeat { count } => list.repeat(count.unwrap_or(1) as usize),
+            Op::Take { count } => list.into_iter().take(*count as usize).collect(),
+            Op::Skip { count } => list.into_iter().skip(*count as usize).collect(),
+            Op::Shard { count, index } => list.into_iter().skip(*index as usize).step_by(*count as usize).collect(),
+            _ => list,
+        })
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1u64..4).prop_map(|n| Op::Repeat { count: Some(n) }),
+            (0u64..40).prop_map(|count| Op::Take { count }),
+            (0u64..10).prop_map(|count| Op::Skip { count }),
+            (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard { count, index })),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn without_shuffle_it_equals_operations_on_lists(n in 0u64..30, ops in prop::collection::vec(op(), 0..5)) {
+            prop_assert_eq!(rows(n, &ops, 1, 2), model(n, &ops, |_, l| l));
+        }
+
+        #[test]
+        fn a_shuffle_only_permutes(n in 0u64..200, after in prop::collection::vec(op(), 0..2), seed: u64, epoch in 0u64..1 << 40) {
+            let mut got = rows(n, &[&after[..], &[Op::SHUFFLE]].concat(), seed, epoch);
+            let mut want = model(n, &after, |_, l| l);
+            got.sort_unstable();
+            want.sort_unstable();
+            prop_assert_eq!(got, want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_which_places_are_asked_for_together(
+            n in 1u64..300, ops in prop::collection::vec(prop_oneof![op(), Just(Op::SHUFFLE)], 0..5), cuts in prop::collection::vec(0u64..2000, 0..5),
+        ) {
+            let order = Order::new(n, Blocks::default(), ops.iter().zip(0..)).expect("legal");
+            let end = order.len().expect("finite");
+            let seen = |mut cuts: Vec<u64>| {
+                cuts.extend([0, end]);
+                cuts.sort_unstable();
+                let mut seen = Vec::new();
+                let mut at = order.of_epoch(Seed(5), Epoch(6));
+                cuts.windows(2).for_each(|w| at.for_each(w[0]..w[1], |row, epoch| seen.push((row, epoch))));
+                seen
+            };
+            let cuts = cuts.into_iter().map(|cut| cut.min(end)).collect();
+            prop_assert_eq!(seen(cuts), seen((0..end).collect()));
+        }
+    }
+
+    #[test]
+    fn epochs_and_repetitions_are_shuffled_differently() {
+        let once = |epoch| rows(50, &[Op::SHUFFLE], 3, epoch);
+        assert_ne!(once(0), once(1));
+        let twice = rows(50, &[Op::SHUFFLE, Op::Repeat { count: Some(2) }], 3, 0);
+        assert_ne!(twice[..50], twice[50..]);
+    }
+
+    #[test]
+    fn an_endless_repeat_takes_no_order_op_but_take() {
+        let endless = Op::Repeat { count: None };
+        assert!(Order::new(3, Blocks::default(), [(&endless, 0), (&Op::SHUFFLE, 1)]).is_err());
+        let taken = Order::new(3, Blocks::default(), [(&endless, 0), (&Op::Take { count: 7 }, 0)]).expect("legal");
+        assert_eq!(taken.len(), Some(7));
+        assert_eq!(Order::new(0, Blocks::default(), [(&endless, 0)]).expect("legal").len(), Some(0));
+    }
+}

@@ -1,0 +1,276 @@
+//! The pipeline as the user wrote it: a source and its ops, checked as they are added.
+//!
+//! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
+
+mod stored;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::Schema;
+use serde::{Deserialize, Serialize};
+
+use crate::chosen_order::{Chosen, Reorder};
+use crate::on_error::OnError;
+use crate::ops::op::{Class, Op};
+use crate::source::Source;
+
+/// A line of the user's code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// An op in its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// What the user calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whether the optimiser must leave it where it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_position: bool,
+    /// Where the user wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<Site>,
+}
+
+impl Node {
+    /// Makes a node without label or site.
+    pub fn new(op: Op) -> Self {
+        Self { op, label: None, keep_position: false, site: None }
+    }
+
+    /// Adds to an error which op it came from and where that was written.
+    pub fn blame(&self, error: Error) -> Error {
+        let error = error.with("op", self.title());
+        match &self.site {
+            Some(site) => error.with("line", site),
+            None => error,
+        }
+    }
+
+    /// Returns what people call it: the op, and the name that the user gave it.
+    pub fn title(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{} ({label})", self.op.name()),
+            None => self.op.name().to_owned(),
+        }
+    }
+}
+
+/// A source and what is done to its rows. Immutable: adding an op gives a new graph that shares the old nodes.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    source: Source,
+    site: Option<Site>,
+    nodes: Vec<Arc<Node>>,
+    schema: Schema,
+    /// Whether rows are in batches at the end.
+    batch: Option<(usize, bool)>,
+    on_error: OnError,
+    reorder: Reorder,
+    chosen: Option<Chosen>,
+}
+
+impl Graph {
+    /// Starts a pipeline.
+    ///
+    /// # Errors
+    /// Invalid when the source's columns clash or its arguments are out of range.
+    pub fn new(source: Source, site: Option<Site>) -> Result<Self> {
+        if matches!(source, Source::Range { step: 0, .. }) {
+            return Err(Error::invalid("range: step must not be 0"));
+        }
+        let schema = source.schema()?;
+        Ok(Self {
+            source,
+            site,
+            nodes: Vec::new(),
+            schema,
+            batch: None,
+            on_error: OnError::Raise,
+            reorder: Reorder::Exact,
+            chosen: None,
+        })
+    }
+
+    /// Adds an op.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it, naming the op and the user's line.
+    pub fn then(&self, node: Node) -> Result<Self> {
+        let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
+        let mut graph = self.clone();
+        (graph.schema, graph.batch) = (schema, batch);
+        graph.nodes.push(Arc::new(node));
+        Ok(graph)
+    }
+
+    fn check(&self, node: &Node) -> Result<(Schema, Option<(usize, bool)>)> {
+        let schema = node.op.apply(&self.schema)?;
+        if self.batch.is_some() {
+            match node.op.class() {
+                Class::Hint | Class::RowWise => {}
+                _ => {
+                    return Err(Error::invalid(format!("{} comes after batch", node.op.name()))
+                        .hint("put it before batch, where it works on rows"));
+                }
+            }
+        }
+        if let (Op::Mix { .. }, None) = (&node.op, self.batch) {
+            return Err(Error::invalid(format!("{} comes before batch", node.op.name()))
+                .hint("put it behind batch: it mixes the samples of a batch"));
+        }
+        if let Op::Batch { size, drop_remainder } = node.op {
+            if let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
+                return Err(Error::invalid(format!(
+                    "batch: column {:?} is {}, and rows of different shapes make no batch",
+                    field.name, field.kind
+                ))
+                .hint("resize or crop it to one shape first, use bucket_by_length, or drop the column"));
+            }
+            return Ok((schema, Some((size, drop_remainder))));
+        }
+        if let Op::BucketByLength(bucket) = &node.op {
+            let most = bucket.batch_sizes.iter().copied().max().unwrap_or(0);
+            return Ok((schema, Some((most, bucket.drop_remainder))));
+        }
+        if matches!(node.op.class(), Class::Order) {
+            self.check_order(&node.op)?;
+        }
+        if self.nodes.iter().any(|n| n.op.class() == Class::Global) {
+            check_after_global(&node.op)?;
+        }
+        Ok((schema, self.batch))
+    }
+
+    /// Order ops that the epoch plan does need a source that can be counted and no unknown count before them.
+    fn check_order(&self, op: &Op) -> Result<()> {
+        let streams = matches!(op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        if !self.source.can_index() && !streams {
+            return Err(Error::invalid(format!(
+                "{}: {} cannot be read in any other order",
+                op.name(),
+                self.source.name()
+            ))
+            .hint("use from_map_dataset, or write the samples to files first; epochs= repeats a generator"));
+        }
+        let cut = self.nodes.iter().position(|n| matches!(n.op.class(), Class::Filter));
+        let streamed = |n: &Arc<Node>| matches!(n.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        let from = if self.source.can_index() { cut } else { Some(0) };
+        if let (false, Some(cut)) = (streams, from)
+            && self.nodes[cut..].iter().any(streamed)
+        {
+            return Err(Error::invalid(format!(
+                "{} after take, skip or shard of a number of rows that is not known before it runs",
+                op.name()
+            ))
+            .hint(format!("put {} before the filter", op.name())));
+        }
+        Ok(())
+    }
+
+    /// Returns the source.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns where the source was written.
+    pub fn site(&self) -> Option<&Site> {
+        self.site.as_ref()
+    }
+
+    /// Adds to an error which source it came from and where that was written.
+    pub fn blame_source(&self, error: Error) -> Error {
+        let error = error.with("op", self.source.name());
+        self.site.iter().fold(error, |error, site| error.with("line", site))
+    }
+
+    /// Returns the ops in order.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// Returns the columns of a row at the end.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Returns the size of (the largest) batches, and whether those that are not full are dropped, if rows are in
+    /// batches at the end.
+    pub fn batch(&self) -> Option<(usize, bool)> {
+        self.batch
+    }
+
+    /// Returns what becomes of samples that fail.
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// Says what becomes of samples that fail.
+    #[must_use]
+    pub fn with_on_error(self, on_error: OnError) -> Self {
+        Self { on_error, ..self }
+    }
+
+    /// Returns how much the order in which its ops run may change.
+    pub fn reorder(&self) -> Reorder {
+        self.reorder
+    }
+
+    /// Says how much the order in which its ops run may change.
+    #[must_use]
+    pub fn with_reorder(self, reorder: Reorder) -> Self {
+        Self { reorder, ..self }
+    }
+
+    /// Returns the order that was chosen for its first ops by measuring. It is taken in the mode that it was chosen in.
+    pub fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    /// Returns this graph with the ops in the order in which they run in `other`, which computes the same.
+    #[must_use]
+    pub fn ordered_as(self, other: &Graph) -> Self {
+        Self { reorder: other.reorder, chosen: other.chosen.clone(), ..self }
+    }
+
+    /// Returns the blobs that travel with the graph.
+    pub fn blobs(&self) -> Vec<&crate::source::BlobId> {
+        let source = match &self.source {
+            Source::Memory { blob, .. } | Source::MapDataset { blob, .. } | Source::Generator { blob, .. } => {
+                Some(blob)
+            }
+            _ => None,
+        };
+        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
+    }
+}
+
+/// What comes after an op that makes other rows can only take them as they come.
+fn check_after_global(op: &Op) -> Result<()> {
+    match op {
+        Op::Shuffle { .. } | Op::Repeat { .. } => {
+            Err(Error::invalid(format!("{} comes after pack, whose rows are made as they come", op.name()))
+                .hint(format!("put {} before pack, where it works on documents", op.name())))
+        }
+        Op::Pack(_) => Err(Error::invalid("pack comes after pack").hint("one is enough: give it the length")),
+        _ => Ok(()),
+    }
+}
+
+fn is_ragged(kind: &forebay_data::Kind) -> bool {
+    matches!(kind, forebay_data::Kind::Tensor { .. }) && kind.known_shape().is_none()
+}

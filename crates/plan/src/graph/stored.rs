@@ -1,0 +1,161 @@
+//! The stored form of a graph: its JSON, its dataset id, and the order of ops that was chosen for it.
+//!
+//! Invariant: the dataset id depends only on what is computed, never on the user's line.
+
+use std::sync::Arc;
+
+use forebay_core::{DatasetId, Error, Result};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Graph, Node, Site};
+use crate::chosen_order::{Chosen, Reorder};
+use crate::on_error::OnError;
+use crate::ops::op::Class;
+use crate::reorder::{self, RunOrder};
+use crate::source::Source;
+
+/// The stored form of a graph. The version rises when an older version of Forebay could misread it.
+#[derive(Serialize, Deserialize)]
+struct StoredGraph {
+    version: u32,
+    source: Source,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    site: Option<Site>,
+    nodes: Vec<Node>,
+    #[serde(default, skip_serializing_if = "OnError::is_raise")]
+    on_error: OnError,
+    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
+    order: Reorder,
+    /// The order that was chosen by measuring. In the form that the dataset id hashes: any order that changes bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chosen: Option<Chosen>,
+}
+
+/// The version of the stored form, and of a graph that may run in an order that gives other bytes.
+const VERSION: u32 = 1;
+const VERSION_RELAXED: u32 = 2;
+
+impl From<Graph> for StoredGraph {
+    fn from(g: Graph) -> Self {
+        let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
+        let version = if g.reorder == Reorder::Relaxed { VERSION_RELAXED } else { VERSION };
+        let (order, chosen) = (g.reorder, g.chosen);
+        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen }
+    }
+}
+
+impl TryFrom<StoredGraph> for Graph {
+    type Error = Error;
+
+    fn try_from(stored: StoredGraph) -> Result<Self> {
+        if !(VERSION..=VERSION_RELAXED).contains(&stored.version) {
+            return Err(Error::new(
+                forebay_core::ErrorKind::Version,
+                format!("a graph of version {} cannot be read: this is version {VERSION_RELAXED}", stored.version),
+            ));
+        }
+        let graph = Graph::new(stored.source, stored.site)?.with_on_error(stored.on_error).with_reorder(stored.order);
+        let graph = stored.nodes.into_iter().try_fold(graph, |g, n| g.then(n))?;
+        match stored.chosen {
+            Some(chosen) => graph.with_chosen(chosen),
+            None => Ok(graph),
+        }
+    }
+}
+
+impl Serialize for Graph {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        StoredGraph::from(self.clone()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Graph {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        StoredGraph::deserialize(deserializer)?.try_into().map_err(de::Error::custom)
+    }
+}
+
+impl Graph {
+    /// Chooses the order in which its ops run. Ops that are added later stay behind them.
+    ///
+    /// # Errors
+    /// Invalid when that is no order of its first ops, or one that its mode does not allow.
+    pub fn with_chosen(self, chosen: Chosen) -> Result<Self> {
+        reorder::check(&self, &chosen)?;
+        Ok(Self { chosen: Some(chosen), ..self })
+    }
+
+    /// Returns the name of what this graph computes. Orders that give the same bytes have the same name.
+    pub fn dataset_id(&self) -> DatasetId {
+        let mut stored = StoredGraph::from(self.clone());
+        stored.site = None;
+        stored.source = stored.source.named();
+        // Where the bytes of skipped samples are saved changes no other sample.
+        stored.on_error = if stored.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
+        (stored.version, stored.order, stored.chosen) = (VERSION, Reorder::Exact, None);
+        if let Some(places) = self.other_bytes() {
+            (stored.order, stored.chosen) =
+                (Reorder::Relaxed, Some(Chosen { mode: Reorder::Exact, places, speedup: 0.0 }));
+        }
+        stored.nodes.retain(|n| n.op.class() != Class::Hint);
+        for node in &mut stored.nodes {
+            (node.site, node.label, node.keep_position) = (None, None, false);
+            node.op = node.op.named();
+        }
+        let canonical = serde_json::to_vec(&stored).unwrap_or_default();
+        DatasetId(*blake3::hash(&canonical).as_bytes())
+    }
+
+    /// Returns the order in which its ops run, hints left out, if that gives other bytes than the order as written.
+    fn other_bytes(&self) -> Option<Vec<usize>> {
+        if self.reorder != Reorder::Relaxed {
+            return None;
+        }
+        let order = RunOrder::of(self).ok().filter(|order| !order.is_exact())?;
+        let numbers: Vec<_> = self
+            .nodes
+            .iter()
+            .scan(0, |next, node| {
+                let number = (node.op.class() != Class::Hint).then_some(*next);
+                *next += usize::from(number.is_some());
+                Some(number)
+            })
+            .collect();
+        Some(order.places().iter().filter_map(|&place| numbers[place]).collect())
+    }
+
+    /// Returns the graph as it crosses processes.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads [`Graph::to_json`].
+    ///
+    /// # Errors
+    /// Invalid when it is not a graph, Version when it is a later one.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let stored: StoredGraph =
+            serde_json::from_str(text).map_err(|e| Error::invalid(format!("not a pipeline: {e}")))?;
+        stored.try_into()
+    }
+
+    /// Returns the first difference to another graph, for people.
+    pub fn difference(&self, other: &Graph) -> Option<String> {
+        if self.source.named() != other.source.named() {
+            let show = |s: &Source| format!("{}({})", s.name(), s.describe());
+            return Some(format!("the source is {}, and was {}", show(&other.source), show(&self.source)));
+        }
+        if self.on_error != other.on_error {
+            return Some(format!("on_error is {}, and was {}", other.on_error, self.on_error));
+        }
+        if self.other_bytes() != other.other_bytes() {
+            return Some(format!("order is {}, and was {}", other.reorder, self.reorder));
+        }
+        let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
+        let (ours, theirs) = (kept(self), kept(other));
+        let place = (0..ours.len().max(theirs.len()))
+            .find(|&i| ours.get(i).map(|n| n.op.named()) != theirs.get(i).map(|n| n.op.named()))?;
+        let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
+        Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
+    }
+}

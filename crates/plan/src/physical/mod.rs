@@ -1,0 +1,18 @@
+//! The physical plan: where each op runs, which ops are fused, and in which sizes rows travel.
+//!
+//! - `stages`: a graph divided into epoch plan, split and tail
+//! - `projection`: the columns that are read from the source
+//! - `cache_point`: the ops before `cache()`, their name, and the candidates of `autocache()`
+//! - `cache_bypass`: the fused ops of rows that do not fit into a full cache
+//! - `boundary`: the placement boundaries between worker and consumer
+//! - `sizing`: the rows of a unit, a morsel and a split
+//! - `op_label`, `op_counters`: how a fused op is named and counted in cost statistics
+
+pub(crate) mod boundary;
+pub(crate) mod cache_bypass;
+pub(crate) mod cache_point;
+pub(crate) mod op_counters;
+pub(crate) mod op_label;
+mod projection;
+pub(crate) mod sizing;
+pub(crate) mod stages;

@@ -1,0 +1,135 @@
+//! The sizes of units, morsels and splits. They depend on the pipeline and the source alone.
+
+use forebay_core::{Error, Result};
+use forebay_data::{Kind, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::epoch::epoch_plan::Extent;
+use crate::epoch::window;
+use crate::physical::stages::{FusedOp, Stages};
+
+/// The sizes of a job's units, morsels and splits. Fixed once for a job and recorded with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizing {
+    /// Rows in a unit; 0 where a unit is a source block of unknown length.
+    pub unit_rows: u64,
+    /// Units in a morsel; at least 1.
+    pub morsel_units: u64,
+    /// Units in a split; at least 1.
+    pub split_units: u64,
+    /// Rows in a window of the first shuffle; 0 if it permutes all rows at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window_rows: u64,
+    /// Bytes of a window, as stored, of a shuffle whose rows are not counted; 0 if there is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window_bytes: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The most output of a morsel, unless one unit has more.
+const MORSEL_BYTES: u64 = 1 << 20;
+/// The most output of a split, unless one unit has more: recovery recomputes a few splits.
+const SPLIT_BYTES: u64 = 16 << 20;
+/// An epoch should have this many splits for each consumer, so that many workers can share it.
+const SPLITS_MIN: u64 = 64;
+/// The most rows of a morsel: columns of this many numbers stay in the second level cache.
+const MORSEL_ROWS: u64 = 16_384;
+/// The text that is tokenized at once: a few milliseconds' work.
+const MORSEL_TEXT_BYTES: u64 = 128 << 10;
+/// The unit of rows that are not batched by the plan, in an epoch that is long enough.
+const UNIT_ROWS: u64 = 64;
+/// A shorter epoch of such rows has at least as many units as this, or one for each row: the rows that even shares
+/// drop, less than a unit for each consumer, should be few.
+const UNITS_MIN: u64 = 4096;
+
+impl Sizing {
+    /// Returns the recorded sizes, if they fit this pipeline.
+    pub(crate) fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
+        let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
+        let is_streamed = window::lane_window_bytes(&stages.graph).is_some();
+        let fits = (self.unit_rows > 0) == counted
+            && unit.is_none_or(|unit| unit == self.unit_rows)
+            && (self.window_bytes > 0) == is_streamed;
+        if !fits || self.morsel_units == 0 || self.split_units == 0 {
+            return Err(Error::invalid("the recorded sizes are not those of this pipeline")
+                .hint("a saved state fits the pipeline that it was saved with"));
+        }
+        Ok(self)
+    }
+
+    /// Returns the first unit of a chunk in its consumer's epoch, where rows are counted.
+    pub fn first_unit(&self, split: u64, chunk: u64) -> u64 {
+        split.saturating_mul(self.split_units).saturating_add(chunk.saturating_mul(self.morsel_units))
+    }
+
+    /// Returns the split and the chunk that hold a unit of a consumer's epoch, and which of the chunk's it is.
+    pub fn find_unit(&self, unit: u64) -> (u64, u64, u64) {
+        let (split, inside) = (unit / self.split_units, unit % self.split_units);
+        (split, inside / self.morsel_units, inside % self.morsel_units)
+    }
+
+    /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if
+    /// all rows are shuffled at once, or none.
+    pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
+        let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
+        let decoded = stored.saturating_mul(window::expansion(&stages.source));
+        let row = row_bytes(&stages.source.schema()?, decoded).max(1);
+        // Threads finish one window and begin the next; windows of files are read whole before that.
+        let counted = self.window_rows.saturating_mul(row).saturating_mul(2);
+        Ok(counted.max(self.window_bytes.saturating_mul(window::STREAMED_AT_ONCE)))
+    }
+
+    /// Chooses sizes for a pipeline over a source.
+    pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
+        let Some(rows) = extent.rows else {
+            let window_bytes = window::lane_window_bytes(&stages.graph).unwrap_or(0);
+            return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
+        };
+        let source_row = (extent.bytes / rows.max(1)).max(1);
+        let decoded_row = source_row.saturating_mul(window::expansion(&stages.source));
+        let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
+        let window_rows = window::rows(&stages.order, &stages.source, rows, read_row)?;
+        let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
+        let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);
+        let units = |bytes: u64| (bytes / row / unit_rows).max(1);
+        let rows_max = rows_max(&stages.split, source_row);
+        let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));
+        let total = places.map_or(u64::MAX, |p| p.div_ceil(unit_rows));
+        let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
+        let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(least);
+        let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
+        // A split that is shortened so that consumers can share need not be a whole number of large morsels.
+        let split_units = if share < morsel_units { share } else { split_units };
+        Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
+    }
+}
+
+/// Returns the unit of rows that the plan does not batch: a power of two, so that a grown source still fits old states.
+fn unit_rows(places: Option<u64>) -> u64 {
+    let most = places.map_or(UNIT_ROWS, |p| (p / UNITS_MIN).clamp(1, UNIT_ROWS));
+    1 << most.ilog2()
+}
+
+/// The most rows of a morsel. Work that costs more than a copy comes in small morsels, so that threads share it evenly.
+fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
+    let cost = |fused: &FusedOp| match fused {
+        FusedOp::Table(_) => MORSEL_ROWS,
+        FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
+        FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
+    };
+    fused_ops.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
+}
+
+/// Bytes of a row where the schema knows them; guesses from the stored size where it does not.
+fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
+    let column = |kind: &Kind| match kind.row_bytes() {
+        Some(bytes) => bytes as u64,
+        // Decoded images are about ten times their files; token ids are about as long as their text.
+        None if matches!(kind, Kind::Tensor { shape, .. } if shape.len() > 1) => source_row * 10,
+        None => source_row,
+    };
+    schema.fields().iter().map(|f| column(&f.kind)).sum()
+}

@@ -1,0 +1,389 @@
+//! Where each op runs: in the epoch plan, inside a split, or once after the merge (in the tail).
+//!
+//! The rule: order ops move to the epoch plan as long as the number of rows is known. The first op that needs the
+//! merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) begins the tail.
+//! Row ops of one image column are fused into one op, which decodes only the needed part and writes its result once.
+//!
+//! If failing samples are skipped, no count is known once rows have been read, so batches are made after the merge, as
+//! after a filter. They are made as late as possible, just before the first op that sees a whole batch: row ops written
+//! after `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan:
+//! they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
+//! consumer gets the same rows as without skipping.
+//!
+//! Row ops come in the running order ([`RunOrder`]), which moves none past an op of another class. Only the needed
+//! columns of the source are read ([`Stages::source`]); an op that concerns no other column is dropped.
+//!
+//! The ops before `cache()` are the prefix of a split; nothing is fused across its end. `autocache()` does not affect
+//! fusion, and [`Stages::with_cache_at`] gives the stages with a cache at one of its candidates. The rows are the same
+//! in either case.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::Schema;
+
+use crate::epoch::window;
+use crate::graph::{Graph, Node};
+use crate::ops::op::Op;
+use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
+use crate::reorder::RunOrder;
+use crate::source::Source;
+
+/// One op where it runs.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The op as written, over the columns that were read.
+    pub node: Arc<Node>,
+    /// Its index among all ops as written.
+    pub place: usize,
+    /// Its number among the random ops as written. It identifies the random stream, wherever the op runs.
+    pub random: u64,
+    /// The columns after it.
+    pub schema: Arc<Schema>,
+    /// Whether it is called once for each batch.
+    pub per_batch: bool,
+}
+
+/// One op, or several fused ops, that a thread runs in one pass.
+#[derive(Debug, Clone)]
+pub enum FusedOp {
+    /// Consecutive ops on one image column, fused.
+    Image {
+        /// The column.
+        column: String,
+        /// The ops.
+        steps: Vec<Step>,
+    },
+    /// A vectorised op on columns.
+    Table(Step),
+    /// Text to token ids.
+    Tokenize(Step),
+    /// A user's Python function.
+    Function(Step),
+    /// Samples mixed within their batch.
+    Mix(Step),
+}
+
+impl FusedOp {
+    /// Makes a fused op of one step.
+    pub fn of(step: Step) -> Self {
+        match (step.node.op.image_column(), step.node.op.function()) {
+            (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
+            (None, Some(_)) => FusedOp::Function(step),
+            (None, None) if matches!(step.node.op, Op::Mix { .. }) => FusedOp::Mix(step),
+            (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
+            (None, None) => FusedOp::Table(step),
+        }
+    }
+
+    /// Returns its steps.
+    pub fn steps(&self) -> &[Step] {
+        match self {
+            FusedOp::Image { steps, .. } => steps,
+            FusedOp::Table(step) | FusedOp::Tokenize(step) | FusedOp::Function(step) | FusedOp::Mix(step) => {
+                std::slice::from_ref(step)
+            }
+        }
+    }
+}
+
+/// An op on the merged, ordered stream of one consumer.
+#[derive(Debug, Clone)]
+pub enum TailStep {
+    /// Row ops.
+    RowOps(FusedOp),
+    /// The first rows only.
+    Take(u64),
+    /// All but the first rows.
+    Skip(u64),
+    /// Every `count`-th row, from `index`.
+    Shard {
+        /// Of how many.
+        count: u64,
+        /// Which one.
+        index: u64,
+    },
+    /// Token lists to rows of one length; later ops see those.
+    Pack(Step),
+    /// Batches of rows of about the same length; later ops see whole batches.
+    Bucket(Step),
+    /// Batches; later ops see whole batches.
+    Batch(Batching),
+}
+
+/// How rows are grouped into batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// Rows in a batch.
+    pub size: usize,
+    /// Whether a short last batch is dropped.
+    pub drop_remainder: bool,
+}
+
+/// A graph, divided by where its ops run.
+#[derive(Debug, Clone)]
+pub struct Stages {
+    /// The graph as written.
+    pub graph: Graph,
+    /// The source, with only the needed columns.
+    pub source: Source,
+    /// The order in which its ops run.
+    pub run_order: RunOrder,
+    /// Whether the source's rows are counted before it is read.
+    pub counted: bool,
+    /// The order ops that the epoch plan applies.
+    pub order: Vec<Step>,
+    /// The ops that run inside a split.
+    pub split: Vec<FusedOp>,
+    /// The cache point, if the user wrote `cache()`.
+    pub cached: Option<CachePoint>,
+    /// The candidates of `autocache()`, in order; the first is the rows as they are read.
+    pub candidates: Vec<CacheCandidate>,
+    /// How the rows of a split go into batches, when the plan aligns splits with batches.
+    pub aligned: Option<Batching>,
+    /// The rows of a unit, if the pipeline fixes them.
+    pub unit: Option<usize>,
+    /// The ops that run after the merge.
+    pub tail: Vec<TailStep>,
+    /// Whether the plan knows how many rows each consumer gets. Otherwise that is known only after a run.
+    pub counts_known: bool,
+    /// How many batches may wait for the consumer, if the user said.
+    pub prefetch: Option<usize>,
+}
+
+impl Stages {
+    /// Divides a graph.
+    ///
+    /// # Errors
+    /// Invalid when the ops do not go together in this order.
+    pub fn new(graph: &Graph) -> Result<Self> {
+        Self::in_parts(graph, 1)
+    }
+
+    /// Divides a graph whose rows are sharded into so many parts ([`Sharding::parts`](crate::Sharding::parts)).
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub fn in_parts(graph: &Graph, parts: u64) -> Result<Self> {
+        Self::build(graph, is_counted(graph, parts), None)
+    }
+
+    /// Divides a graph; nothing is fused across the place after `kept` row ops.
+    pub(crate) fn build(graph: &Graph, counted: bool, kept: Option<usize>) -> Result<Self> {
+        let run_order = RunOrder::of(graph)?;
+        let places = run_order.places().to_vec();
+        let mut stages = Self {
+            graph: graph.clone(),
+            source: graph.projected_source()?,
+            run_order,
+            counted,
+            order: Vec::new(),
+            split: Vec::new(),
+            cached: None,
+            candidates: Vec::new(),
+            aligned: None,
+            unit: None,
+            tail: Vec::new(),
+            counts_known: false,
+            prefetch: None,
+        };
+        let mut exact = counted;
+        let streams = streams(graph);
+        let mut batched = false;
+        // A batch that is made as late as possible.
+        let mut late = None;
+        // The number of fused ops that are complete, and of row ops so far.
+        let (mut closed, mut row_ops) = (0, 0);
+        // The first op of the tail.
+        let mut merged = None;
+        let tolerant = graph.on_error().is_tolerant();
+        let mut schema = stages.source.schema()?;
+        for place in places {
+            let (Some(node), random) = (graph.nodes()[place].over(&schema), streams[place]) else { continue };
+            schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
+            let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
+            let step = Step { node: node.clone(), place, random, schema: Arc::new(schema.clone()), per_batch };
+            let in_plan = stages.tail.is_empty() && exact;
+            if per_batch {
+                stages.tail.extend(late.take().map(TailStep::Batch));
+            }
+            match &node.op {
+                Op::Prefetch { count } => stages.prefetch = Some(*count),
+                Op::Autocache {} => {
+                    cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
+                    cache_point::mark(&mut stages, row_ops);
+                }
+                Op::Cache { freeze } => {
+                    cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
+                    let (fused_ops, schema) = (stages.split.len(), step.schema.clone());
+                    closed = fused_ops;
+                    stages.cached = Some(CachePoint { fused_ops, freeze: *freeze, schema });
+                }
+                Op::Shuffle { .. } | Op::Repeat { .. } => stages.order.push(step),
+                Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
+                Op::Take { count } => stages.tail.push(TailStep::Take(*count)),
+                Op::Skip { count } => stages.tail.push(TailStep::Skip(*count)),
+                Op::Shard { count, index } => stages.tail.push(TailStep::Shard { count: *count, index: *index }),
+                Op::Batch { size, drop_remainder } => {
+                    let batching = Batching { size: *size, drop_remainder: *drop_remainder };
+                    batched = true;
+                    stages.unit = Some(*size).filter(|_| in_plan);
+                    match tolerant {
+                        true => late = Some(batching),
+                        false if in_plan => stages.aligned = Some(batching),
+                        false => stages.tail.push(TailStep::Batch(batching)),
+                    }
+                }
+                Op::Pack(_) => {
+                    exact = false;
+                    stages.tail.push(TailStep::Pack(step));
+                }
+                Op::BucketByLength(_) => {
+                    (exact, batched) = (false, true);
+                    stages.tail.push(TailStep::Bucket(step));
+                }
+                _ => {
+                    check_random_groups(&node, &step, batched)?;
+                    exact &= !node.op.is_uncounted();
+                    if stages.tail.is_empty() {
+                        if kept == Some(row_ops) {
+                            closed = stages.split.len();
+                        }
+                        row_ops += 1;
+                        push(&mut stages.split, closed, step);
+                    } else {
+                        push_tail(&mut stages.tail, step);
+                    }
+                }
+            }
+            merged = merged.or((!stages.tail.is_empty()).then_some(node));
+        }
+        stages.tail.extend(late.map(TailStep::Batch));
+        stages.counts_known = exact;
+        Ok(stages)
+    }
+
+    /// Returns whether rows come in batches of about the same length.
+    pub fn is_bucketed(&self) -> bool {
+        self.tail.iter().any(|step| matches!(step, TailStep::Bucket(_)))
+    }
+
+    /// Returns the first op after which the plan does not know how many rows there are.
+    pub fn first_uncounted(&self) -> Option<&Arc<Node>> {
+        self.graph.nodes().iter().find(|n| n.op.is_uncounted())
+    }
+
+    /// Returns the columns of a split's output.
+    pub fn split_schema(&self) -> Result<Arc<Schema>> {
+        match self.split.last().and_then(|w| w.steps().last()) {
+            Some(step) => Ok(step.schema.clone()),
+            None => Ok(Arc::new(self.source.schema()?)),
+        }
+    }
+
+    /// Returns how rows are grouped into batches, wherever that happens.
+    pub fn batching(&self) -> Option<Batching> {
+        let tail = self.tail.iter().find_map(|t| if let TailStep::Batch(b) = t { Some(*b) } else { None });
+        self.aligned.or(tail)
+    }
+
+    /// Checks that splits may be merged in any order: that this gives the same rows, only in another order.
+    ///
+    /// # Errors
+    /// Invalid, naming the op whose rows would depend on which split came first.
+    pub fn check_any_order(&self) -> Result<()> {
+        let is_of: fn(&Op) -> bool =
+            match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
+                None | Some(TailStep::RowOps(_) | TailStep::Batch(_)) => return Ok(()),
+                Some(TailStep::Take(_)) => |op| matches!(op, Op::Take { .. }),
+                Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip { .. }),
+                Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard { .. }),
+                Some(TailStep::Pack(_)) => |op| matches!(op, Op::Pack(_)),
+                Some(TailStep::Bucket(_)) => |op| matches!(op, Op::BucketByLength(_)),
+            };
+        let is_in_plan = |place: usize| self.order.iter().any(|step| step.place == place);
+        let mut nodes = self.graph.nodes().iter().enumerate();
+        let node = nodes.find(|(place, node)| is_of(&node.op) && !is_in_plan(*place)).map(|(_, node)| node);
+        let name = node.map_or("an op", |node| node.op.name());
+        let error = Error::invalid(format!("ordered=False, and what {name} gives depends on the order of rows"))
+            .hint(format!("leave out ordered=False, or {name}; or save what it gives once (save), and read that"));
+        Err(node.map_or(error.clone(), |node| node.blame(error)))
+    }
+
+    /// Returns whether the tail needs the sample ids of rows.
+    pub fn tail_needs_ids(&self) -> bool {
+        !self.tail.is_empty()
+    }
+}
+
+/// Returns for each op, as written, the number of random ops before it: the number of its random stream.
+fn streams(graph: &Graph) -> Vec<u64> {
+    let number = |next: &mut u64, node: &Arc<Node>| {
+        *next += u64::from(node.op.is_random());
+        Some(*next - u64::from(node.op.is_random()))
+    };
+    graph.nodes().iter().scan(0, number).collect()
+}
+
+/// Refuses a random function over groups of rows that only the engine chose.
+fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
+    if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
+        return Err(node.blame(
+            forebay_core::Error::invalid(
+                "a batched function with rng comes before batch, where its groups are not fixed",
+            )
+            .hint("put it after .batch(...), or leave batched=True out"),
+        ));
+    }
+    Ok(())
+}
+
+/// Returns whether to count the rows of the source. Counting is free for some sources. It is needed if the plan has to
+/// know the last row, or shards rows instead of whole files. It is worth a pass over the file if the ops on a line cost
+/// far more than finding its end: all threads can then share a large file.
+fn is_counted(graph: &Graph, parts: u64) -> bool {
+    let in_plan = |op: &Op| {
+        let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
+        graph.nodes()[..place].iter().all(|n| !n.op.is_uncounted())
+    };
+    match graph.source() {
+        Source::Generator { .. } => false,
+        _ if window::lane_window_bytes(graph).is_some() => false,
+        _ if parts > 1 => true,
+        // Cached rows are found by their row number.
+        _ if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
+        source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
+            graph.nodes().iter().any(|n| match &n.op {
+                Op::Shuffle { .. } | Op::Repeat { .. } => true,
+                Op::Tokenize(_) => matches!(source, Source::Text { .. } | Source::Jsonl { .. }),
+                op @ Op::Shard { .. } => in_plan(op),
+                _ => false,
+            })
+        }
+        _ => true,
+    }
+}
+
+/// Adds a step; fuses it with the image op of the same column before it, unless that is among the first `closed`.
+fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
+    let last = fused_ops[closed..].last_mut();
+    if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
+        && column == next
+        && !step.per_batch
+    {
+        steps.push(step);
+        return;
+    }
+    fused_ops.push(FusedOp::of(step));
+}
+
+fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
+    if let (Some(TailStep::RowOps(FusedOp::Image { column, steps })), Some(next)) =
+        (tail.last_mut(), step.node.op.image_column())
+        && column == next
+    {
+        steps.push(step);
+        return;
+    }
+    tail.push(TailStep::RowOps(FusedOp::of(step)));
+}

@@ -1,0 +1,26 @@
+//! What the messages hold beside their protobuf fields: encodings, conversions, keys and limits.
+//!
+//! - `transfer`: the protocol by which workers send chunks
+//! - `chunk_head`: the head of a chunk's message
+//! - `shm`: the protocol by which a worker lends shared memory to consumers on its host
+//! - `ticket`: names the split that a consumer reads
+//! - `key`, `secret`: what opens a job, and what a worker proves its id with
+//! - `status`: errors over gRPC
+//! - `version`: the check that both sides run the same version
+//! - `sample_stream_key`: which jobs read the same samples
+//! - `sharding`: conversions of sharding and endings
+//! - `op_spent`: conversions of the counters of ops
+//! - `scale`: the workers that a provisioner has to start
+
+pub(crate) mod chunk_head;
+pub(crate) mod key;
+mod op_spent;
+pub(crate) mod sample_stream_key;
+mod scale;
+pub(crate) mod secret;
+mod sharding;
+pub(crate) mod shm;
+pub(crate) mod status;
+pub(crate) mod ticket;
+pub(crate) mod transfer;
+pub(crate) mod version;
