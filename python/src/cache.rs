@@ -33,14 +33,14 @@ struct Opened {
 static CACHE: Mutex<Option<Opened>> = Mutex::new(None);
 
 /// What the user was told.
-struct Told {
+struct Warned {
     looked: Option<Instant>,
     disk: bool,
     store: bool,
     late: Option<CacheConfig>,
 }
 
-static TOLD: Mutex<Told> = Mutex::new(Told { looked: None, disk: false, store: false, late: None });
+static WARNED: Mutex<Warned> = Mutex::new(Warned { looked: None, disk: false, store: false, late: None });
 
 /// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`, or the bytes of its files. To be called without the
 /// GIL.
@@ -93,7 +93,7 @@ fn too_late(opened: &CacheConfig, now: &CacheConfig) -> Option<Error> {
         || differs(opened.memory, now.memory)
         || differs(opened.disk, now.disk)
         || differs(opened.store, now.store);
-    if !is_other || lock(&TOLD).late.replace(now.clone()).as_ref() == Some(now) {
+    if !is_other || lock(&WARNED).late.replace(now.clone()).as_ref() == Some(now) {
         return None;
     }
     let place = |config: &CacheConfig| match config.places.is_empty() {
@@ -107,7 +107,7 @@ fn too_late(opened: &CacheConfig, now: &CacheConfig) -> Option<Error> {
 
 /// Tells the user, once for each place, when rows are not kept that were to be. Looks now and then, or `now`.
 pub(crate) fn tell(now: bool) {
-    let mut told = lock(&TOLD);
+    let mut told = lock(&WARNED);
     if !now && told.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
         return;
     }

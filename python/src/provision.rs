@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::Ticks;
-use forebay_server::{Action, Seen};
+use forebay_server::{Action, WorkerCounts};
 use pyo3::prelude::*;
 
 /// Brings the workers that there are to those that are wanted. Times are seconds of one monotonic clock.
@@ -20,7 +20,7 @@ impl Reconciler {
     /// "keep", "start" (one) or "end" (one).
     #[pyo3(signature = (now_s, wanted, starting, running, leaving))]
     fn next(&mut self, now_s: f64, wanted: Option<u32>, starting: u32, running: u32, leaving: u32) -> &'static str {
-        match self.0.next(ticks(now_s), wanted, Seen { starting, running, leaving }) {
+        match self.0.next(ticks(now_s), wanted, WorkerCounts { starting, running, leaving }) {
             Action::Keep => "keep",
             Action::StartOne => "start",
             Action::EndOne => "end",

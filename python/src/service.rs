@@ -22,11 +22,11 @@ use crate::runner::Runner;
 pub(crate) struct ServiceClient {
     service: Arc<Service>,
     /// What it was made with, for local workers.
-    shown: Shown,
+    identity: Identity,
 }
 
-/// What is shown to the service.
-struct Shown {
+/// How this process proves to the service who it is.
+struct Identity {
     tls: TlsFiles,
     token: Option<String>,
     token_file: Option<PathBuf>,
@@ -97,7 +97,7 @@ impl ServiceClient {
             Service::connect(Remote { address, credentials }, deadline, poll)
         })?;
         let token = token.map(str::to_owned);
-        Ok(Self { service: Arc::new(service), shown: Shown { tls: files, token, token_file } })
+        Ok(Self { service: Arc::new(service), identity: Identity { tls: files, token, token_file } })
     }
 
     #[getter]
@@ -290,7 +290,7 @@ impl ServiceClient {
 
     /// How a local worker of a reader is started.
     fn recipe(&self, command: Vec<String>, reader: (u64, u32), key: JobKey) -> LocalRecipe {
-        let Shown { tls, token, token_file } = &self.shown;
+        let Identity { tls, token, token_file } = &self.identity;
         let (tls, token, token_file) = (tls.clone(), token.clone(), token_file.clone());
         LocalRecipe { command, service: self.service.address().to_owned(), tls, token, token_file, reader, key }
     }

@@ -135,12 +135,12 @@ pub struct Figure {
     /// Forebay's.
     pub value: f64,
     /// The rivals', by name.
-    pub beside: BTreeMap<String, Beside>,
+    pub beside: BTreeMap<String, RivalFigure>,
 }
 
 /// A rival's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Beside {
+pub struct RivalFigure {
     /// In the same unit.
     pub value: f64,
     /// How many times as good Forebay is: above 1 is better, whichever way the unit counts.

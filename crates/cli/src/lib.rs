@@ -22,7 +22,7 @@ use exit::Failure;
 
 pub use exit::Exit;
 pub use host::{
-    BenchSizes, Benched, Beside, DemoOptions, DemoRow, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native,
+    BenchSizes, Benched, DemoOptions, DemoRow, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native, RivalFigure,
     WarmOptions, Warmed,
 };
 pub use progress::Progress;

@@ -388,9 +388,6 @@ impl Consumer {
     }
 
     fn merge(&mut self, head: Head) {
-        if let Head::Chunk { chunk, .. } = &head {
-            self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
-        }
         self.ended = self.progress.merge(head).err();
         self.report();
     }

@@ -89,3 +89,86 @@ fn every_module_says_why_it_exists() {
         });
     }
 }
+
+/// Names of types that say nothing to a stranger. ARCHITECTURE.md's glossary has the words that stand in their place.
+const RETIRED: &[&str] = &[
+    "Asked",
+    "Beside",
+    "Bill",
+    "Brought",
+    "Crew",
+    "Deal",
+    "Given",
+    "Ground",
+    "Held",
+    "Homes",
+    "Landing",
+    "Meeting",
+    "Nearby",
+    "Once",
+    "Pace",
+    "Passing",
+    "Seam",
+    "Seat",
+    "Seen",
+    "Shelf",
+    "Shown",
+    "Spared",
+    "Spot",
+    "Talk",
+    "Told",
+    "ToSay",
+    "Trial",
+    "Turns",
+    "Twice",
+    "Twins",
+    "Way",
+    "Whereabouts",
+    "Witness",
+];
+
+/// Rust files that lie side by side in one folder, its own `mod.rs` and tests aside.
+const FOLDER_FILES_MAX: usize = 25;
+
+fn sources() -> Vec<PathBuf> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    manifests().iter().for_each(|(_, manifest)| walk(&manifest.with_file_name("src"), &mut found));
+    assert!(found.len() > 500, "{} files", found.len());
+    found
+}
+
+#[test]
+fn no_type_has_a_retired_name() {
+    let kinds = ["struct ", "enum ", "trait ", "type "];
+    for path in sources() {
+        let text = fs::read_to_string(&path).expect("the file reads");
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let declared = kinds.iter().find_map(|kind| Some(line.split_once(kind)?.1));
+            let name = declared.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+            let is_retired = name.is_some_and(|name| RETIRED.contains(&name));
+            assert!(!is_retired, "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn folders_can_be_looked_over() {
+    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    let is_counted = |path: &&PathBuf| !["mod.rs", "lib.rs", "tests.rs"].iter().any(|name| path.ends_with(name));
+    for path in sources().iter().filter(is_counted) {
+        *folders.entry(path.parent().expect("it lies in a folder").to_owned()).or_default() += 1;
+    }
+    for (folder, files) in folders.iter().filter(|(folder, _)| !folder.ends_with("python/src")) {
+        assert!(*files <= FOLDER_FILES_MAX, "{} has {files} files: group them in folders", folder.display());
+    }
+}

@@ -349,7 +349,7 @@ fn name_extensions(named: &[String], found: &[tar::Extension]) -> Result<(Vec<St
 fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool) -> Result<Vec<Field>> {
     let look = |object: Arc<Object>| {
         let mut forward = Forward::reading(object.clone()).unpacked(tfrecord::codec)?;
-        let mut seen = example::Seen::default();
+        let mut seen = example::FeatureInference::default();
         let (mut at, mut record) = (0, 0);
         while record < RECORDS
             && let Some(len) = tfrecord::next(&mut forward, at, Some(record), verify)?
@@ -367,7 +367,7 @@ fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool)
 
 fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     let mut forward = compressed::reading(object.clone())?;
-    let mut seen = json::Seen::default();
+    let mut seen = json::FieldInference::default();
     let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
     while line < LINES
         && let Some(len) = lines::next(&mut forward, at, Some(line))?

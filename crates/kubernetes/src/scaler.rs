@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
-use forebay_policy::provision::{Action, Reconciler, Seen};
+use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
 use crate::cluster::{Cluster, Workload};
 
@@ -73,7 +73,7 @@ impl Scaler {
     fn plan(&mut self, now: Ticks, wanted: u32, there: &Workload) -> u32 {
         let mut replicas = there.replicas;
         loop {
-            let seen = Seen {
+            let seen = WorkerCounts {
                 starting: replicas.saturating_sub(there.ready),
                 running: replicas.min(there.ready),
                 leaving: there.present.saturating_sub(replicas),

@@ -17,7 +17,7 @@ const PAUSE_LAST: Duration = Duration::from_secs(60);
 
 /// The workers that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct WorkerCounts {
     /// Asked for, and not ready yet.
     pub starting: u32,
     /// Ready.
@@ -66,7 +66,7 @@ impl Reconciler {
     }
 
     /// Says what to do. `wanted` is `None` while nobody knows: then it is what it was.
-    pub fn next(&mut self, now: Ticks, wanted: Option<u32>, seen: Seen) -> Action {
+    pub fn next(&mut self, now: Ticks, wanted: Option<u32>, seen: WorkerCounts) -> Action {
         self.target = wanted.unwrap_or(self.target).clamp(self.workers_min, self.workers_max);
         let there = seen.starting + seen.running;
         match there.cmp(&self.target) {
@@ -102,8 +102,8 @@ impl Reconciler {
 mod tests {
     use super::*;
 
-    fn running(running: u32) -> Seen {
-        Seen { running, ..Seen::default() }
+    fn running(running: u32) -> WorkerCounts {
+        WorkerCounts { running, ..WorkerCounts::default() }
     }
 
     #[test]
@@ -112,17 +112,17 @@ mod tests {
         let at = Ticks(5);
         assert_eq!(it.next(at, None, running(1)), Action::Keep);
         assert_eq!(it.next(at, Some(9), running(1)), Action::StartOne);
-        assert_eq!(it.next(at, Some(9), Seen { starting: 1, running: 1, leaving: 0 }), Action::Keep);
+        assert_eq!(it.next(at, Some(9), WorkerCounts { starting: 1, running: 1, leaving: 0 }), Action::Keep);
         assert_eq!(it.next(at, Some(9), running(2)), Action::StartOne);
         assert_eq!(it.next(at, Some(9), running(3)), Action::Keep, "there may be three");
         assert_eq!(it.next(at, None, running(2)), Action::StartOne, "as many as were wanted last");
         assert_eq!(
-            it.next(at, Some(9), Seen { leaving: 1, ..running(2) }),
+            it.next(at, Some(9), WorkerCounts { leaving: 1, ..running(2) }),
             Action::Keep,
             "one that leaves is still there"
         );
         assert_eq!(it.next(at, Some(1), running(3)), Action::EndOne);
-        assert_eq!(it.next(at, Some(1), Seen { starting: 0, running: 2, leaving: 1 }), Action::Keep);
+        assert_eq!(it.next(at, Some(1), WorkerCounts { starting: 0, running: 2, leaving: 1 }), Action::Keep);
         assert_eq!(it.next(at, Some(0), running(1)), Action::Keep, "one is always there");
         let mut one_of_several = Reconciler::new(0, 3, 1);
         assert_eq!(one_of_several.next(at, None, running(0)), Action::Keep);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_waits_for_room_is_given_up_when_it_is_not_wanted_any_more() {
         let mut it = Reconciler::new(1, 9, 2);
-        let waits = |starting| Seen { starting, running: 1, leaving: 0 };
+        let waits = |starting| WorkerCounts { starting, running: 1, leaving: 0 };
         assert_eq!(it.next(Ticks(5), Some(9), waits(1)), Action::StartOne);
         assert_eq!(it.next(Ticks(5), Some(9), waits(2)), Action::Keep, "two at once");
         assert_eq!(it.next(Ticks(5), Some(1), waits(2)), Action::EndOne);

@@ -39,7 +39,7 @@ pub use forebay_dispatcher::{
     Timing, check_ledger, check_offers, check_price, check_worker_type, dump_ledger, measure_grants, new_token,
     repair_ledger,
 };
-pub use forebay_policy::provision::{Action, Reconciler, Seen};
+pub use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 pub use forebay_worker::{Functions, NoFunctions, StorePrices, WorkerType};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};

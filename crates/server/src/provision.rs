@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Remote, Service};
 use forebay_core::{Clock, Error, Result, SystemClock, Ticks};
-use forebay_policy::provision::{Action, Reconciler, Seen};
+use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
 use crate::fleet::{Fleet, Phase};
 
@@ -93,8 +93,8 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
 }
 
 /// Counts the workers, takes out those that have ended, and says which of those should not have.
-fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &mut Vec<Error>) -> Seen {
-    let mut seen = Seen::default();
+fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &mut Vec<Error>) -> WorkerCounts {
+    let mut seen = WorkerCounts::default();
     fleet.workers.retain_mut(|place| {
         let ended = place.child.ended();
         if let Phase::Starting(since) = place.phase {

@@ -14,7 +14,7 @@ use forebay_exec::{Delivery, Position, SkippedSample};
 use forebay_proto::{JobDefinition, consumer_event};
 
 use crate::fault::Node;
-use crate::losses::{Began, Told};
+use crate::losses::{Began, SkippedName};
 use crate::net::Kind;
 use crate::payload::Payload;
 use crate::pipeline::Pipeline;
@@ -80,7 +80,7 @@ pub(crate) struct ConsumerNode {
     latest: Vec<usize>,
     /// Where this process began, and the samples that it was told it does not get.
     began: Position,
-    told: Vec<Told>,
+    told: Vec<SkippedName>,
     /// Every sample that was left out so far, before this process began too.
     left_out: Vec<SkippedSample>,
     saved: Option<Saved>,

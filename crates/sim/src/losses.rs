@@ -238,10 +238,10 @@ fn fault(lost: &LostSample) -> Fault {
 }
 
 /// What a process is told of a sample that it does not get.
-pub(crate) type Told = (u64, u64, u64, u64);
+pub(crate) type SkippedName = (u64, u64, u64, u64);
 
 /// Names samples that a process was told of.
-pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item = Told> {
+pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item = SkippedName> {
     lost.iter().map(|lost| {
         let ((epoch, split, _), sample, repetition) = missing(lost, 0);
         (epoch, split, sample, repetition)
@@ -249,4 +249,4 @@ pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item =
 }
 
 /// Where a process began, and what it was told of since.
-pub(crate) type Began<'a> = (&'a Position, &'a [Told]);
+pub(crate) type Began<'a> = (&'a Position, &'a [SkippedName]);

@@ -73,7 +73,7 @@ struct Bad {
 }
 
 #[derive(Serialize)]
-struct Brought {
+struct WarmedFiles {
     files: u64,
     bytes: u64,
     /// Bytes that came from the store.
@@ -149,7 +149,7 @@ fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
     drop(progress);
     let forebay_exec::WarmReport { files, bytes, fetched, found, pages_not_kept } = found;
     if json {
-        output::json(&Brought { files, bytes, fetched, found, pages_not_kept })?;
+        output::json(&WarmedFiles { files, bytes, fetched, found, pages_not_kept })?;
     } else {
         let [bytes, fetched, found] = [bytes, fetched, found].map(output::bytes);
         output::line(&format!("{files} files of {bytes}: fetched {fetched}, found {found}"))?;

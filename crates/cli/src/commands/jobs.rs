@@ -37,7 +37,7 @@ struct Job<'a> {
     /// What workers keep of it.
     caching: Vec<Caching<'a>>,
     /// What workers computed for it, by kind, and what that costs.
-    worked: Vec<Bill<'a>>,
+    worked: Vec<WorkerCost<'a>>,
     /// What its ops cost, in the order in which they run; of `jobs show` alone.
     ops: Vec<Op<'a>>,
 }
@@ -62,7 +62,7 @@ struct Decision<'a> {
 }
 
 #[derive(Serialize)]
-struct Bill<'a> {
+struct WorkerCost<'a> {
     kind: &'a str,
     spot: bool,
     /// Of workers.
@@ -100,10 +100,10 @@ fn decision(of: &ScaleDecision) -> Decision<'_> {
     }
 }
 
-fn bill(of: &Worked) -> Bill<'_> {
+fn bill(of: &Worked) -> WorkerCost<'_> {
     let Worked { kind, spot, seconds, cost, idle_seconds, idle_cost } = of;
     let (seconds, cost, idle_seconds, idle_cost) = (*seconds, *cost, *idle_seconds, *idle_cost);
-    Bill { kind, spot: *spot, seconds, cost, idle_seconds, idle_cost }
+    WorkerCost { kind, spot: *spot, seconds, cost, idle_seconds, idle_cost }
 }
 
 fn caching(of: &WorkerCaching) -> Caching<'_> {

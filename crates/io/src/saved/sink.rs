@@ -16,13 +16,13 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Takes the bytes of a file.
 pub(super) enum Sink {
     /// A file of this machine.
-    File(Box<Beside>),
+    File(Box<UnfinishedFile>),
     /// An object of a store.
     Upload(Box<Upload>),
 }
 
 /// A file that is written beside its place.
-pub(super) struct Beside {
+pub(super) struct UnfinishedFile {
     file: BufWriter<File>,
     at: PathBuf,
     path: PathBuf,
@@ -38,7 +38,7 @@ impl Sink {
         at.push(UNFINISHED);
         let at = PathBuf::from(at);
         let file = File::create(&at).map_err(|e| unwritten(&at, &e))?;
-        Ok(Self::File(Box::new(Beside { file: BufWriter::with_capacity(BUFFER_BYTES, file), at, path })))
+        Ok(Self::File(Box::new(UnfinishedFile { file: BufWriter::with_capacity(BUFFER_BYTES, file), at, path })))
     }
 
     /// Names the file for errors.

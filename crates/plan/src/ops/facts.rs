@@ -69,7 +69,30 @@ impl Op {
             Op::Pack(_) => Class::Global,
             Op::Batch { .. } | Op::BucketByLength(_) => Class::Group,
             Op::Prefetch { .. } => Class::Hint,
-            _ => Class::RowWise,
+            Op::Map { .. }
+            | Op::Select { .. }
+            | Op::Drop { .. }
+            | Op::Rename { .. }
+            | Op::Cast { .. }
+            | Op::WithColumn { .. }
+            | Op::CheckFinite { .. }
+            | Op::DecodeImage { .. }
+            | Op::Resize { .. }
+            | Op::ResizeShorter { .. }
+            | Op::CenterCrop { .. }
+            | Op::RandomResizedCrop { .. }
+            | Op::RandomFlip { .. }
+            | Op::ColorJitter { .. }
+            | Op::RandomGrayscale { .. }
+            | Op::GaussianBlur { .. }
+            | Op::RandomRotation { .. }
+            | Op::RandAugment { .. }
+            | Op::RandomErasing { .. }
+            | Op::Normalize { .. }
+            | Op::Mix { .. }
+            | Op::Cache { .. }
+            | Op::Autocache {}
+            | Op::Tokenize(_) => Class::RowWise,
         }
     }
 
@@ -87,7 +110,29 @@ impl Op {
             | Op::RandomErasing { .. }
             | Op::Mix { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
-            _ => false,
+            Op::FilterExpr { .. }
+            | Op::Select { .. }
+            | Op::Drop { .. }
+            | Op::Rename { .. }
+            | Op::Cast { .. }
+            | Op::WithColumn { .. }
+            | Op::CheckFinite { .. }
+            | Op::DecodeImage { .. }
+            | Op::Resize { .. }
+            | Op::ResizeShorter { .. }
+            | Op::CenterCrop { .. }
+            | Op::Normalize { .. }
+            | Op::Cache { .. }
+            | Op::Autocache {}
+            | Op::Tokenize(_)
+            | Op::Pack(_)
+            | Op::BucketByLength(_)
+            | Op::Repeat { .. }
+            | Op::Take { .. }
+            | Op::Skip { .. }
+            | Op::Shard { .. }
+            | Op::Batch { .. }
+            | Op::Prefetch { .. } => false,
         }
     }
 

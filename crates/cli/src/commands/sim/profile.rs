@@ -42,7 +42,7 @@ impl Profile {
 
 /// A job as `forebay jobs show NAME --json` has it; what is not needed is passed over.
 #[derive(Deserialize)]
-struct Shown {
+struct JobProfile {
     decisions: Vec<Decision>,
     #[serde(default)]
     ops: Vec<Shared>,
@@ -109,7 +109,7 @@ impl Figures {
 
 /// Reads what `forebay jobs show NAME --json` printed.
 pub(super) fn profiled(path: &Path) -> Result<Profile> {
-    let mut shown: Vec<Shown> = read(path)?;
+    let mut shown: Vec<JobProfile> = read(path)?;
     let told = |message: String, hint: &str| Err(Error::invalid(message).with("file", path.display()).hint(hint));
     let [job] = shown.as_mut_slice() else {
         return told(

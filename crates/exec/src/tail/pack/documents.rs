@@ -11,7 +11,7 @@ use super::Unpacked;
 use crate::tail::position::Position;
 
 /// The documents of one chunk.
-struct Held {
+struct ChunkDocuments {
     lists: Int32Lists,
     ids: Arc<[RowId]>,
     at: Position,
@@ -50,7 +50,7 @@ impl Piece {
 }
 
 pub(super) struct Documents {
-    held: VecDeque<Held>,
+    held: VecDeque<ChunkDocuments>,
     /// The first token not yet packed: which of `held`, and where in it.
     first: (usize, Unpacked),
     /// Rows and tokens from there on.
@@ -74,7 +74,7 @@ impl Documents {
         }
         self.rows += lists.rows().saturating_sub(from.row as usize);
         self.tokens += tokens.saturating_sub(from.token as usize);
-        self.held.push_back(Held { lists, ids, at });
+        self.held.push_back(ChunkDocuments { lists, ids, at });
         self.settle();
     }
 

@@ -3,8 +3,8 @@
 //! A feature list has one feature for each step of a sequence. It is a list where each step has one value, and a list of
 //! lists where each has as many: what TensorFlow's `parse_sequence_example` makes of a `FixedLenSequenceFeature`.
 
+mod inference;
 mod proto;
-mod seen;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
 use crate::columns::Column;
+pub(crate) use inference::FeatureInference;
 use proto::{Encoded, Steps, Value, What, features, steps, value};
-pub(crate) use seen::Seen;
 
 fn not_an_example() -> Error {
     Error::data("a record is not a tf.train.Example or SequenceExample")
@@ -199,7 +199,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-            let _ = Seen::default().push(&bytes);
+            let _ = FeatureInference::default().push(&bytes);
             let mut parser = Parser::new(&[Field::new("", Kind::Bytes)], 1).expect("valid");
             let _ = parser.push(&bytes);
         }

@@ -8,8 +8,8 @@
 //! `serde_json` checks that a line is JSON, at any depth; values are then slices of the line, for what is parsed into numbers
 //! and maps cannot be written again as it was.
 
+mod inference;
 mod parser;
-mod seen;
 mod value;
 
 use forebay_core::{Error, Result};
@@ -17,8 +17,8 @@ use serde::de::IgnoredAny;
 
 use value::Value;
 
+pub(crate) use inference::FieldInference;
 pub(crate) use parser::{Parser, check};
-pub(crate) use seen::Seen;
 
 /// The deepest objects whose members are fields.
 const DEPTH_MAX: usize = 128;
@@ -100,7 +100,7 @@ mod tests {
     use forebay_data::{DType, Field, Kind};
 
     fn infer(lines: &[&str]) -> Vec<String> {
-        let mut seen = Seen::default();
+        let mut seen = FieldInference::default();
         lines.iter().for_each(|l| seen.push(l.as_bytes()).expect("valid"));
         seen.fields().iter().map(|f| format!("{}: {}{}", f.name, f.kind, if f.nullable { "?" } else { "" })).collect()
     }
@@ -132,7 +132,10 @@ mod tests {
             assert!(parser.push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
         }
         for line in [r#"{"a":{"b":1},"a":{"c":1}}"#, r#"{"a":{"b":1},"a.b":2}"#, r#"{"a":{"b":1},"a":2}"#] {
-            assert!(Seen::default().push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
+            assert!(
+                FieldInference::default().push(line.as_bytes()).expect_err("twice").message().contains("twice"),
+                "{line}"
+            );
             let mut parser = Parser::new(&[Field::new("a.b", Kind::scalar(DType::Int64))], 1);
             assert!(parser.push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
         }
@@ -150,13 +153,13 @@ mod tests {
             assert_eq!(column.value(0), value);
         }
         assert_eq!(infer(&[&format!("{{\"a\":{}}}", nested("[", "]", 130))]), ["a: string"]);
-        let e = Seen::default().push(nested("{\"x\":", "}", 130).as_bytes()).expect_err("deep");
+        let e = FieldInference::default().push(nested("{\"x\":", "}", 130).as_bytes()).expect_err("deep");
         assert_eq!(e.message(), "field \"x\" nests objects deeper than 128");
     }
 
     #[test]
     fn two_types_of_one_field_are_an_error() {
-        let mut seen = Seen::default();
+        let mut seen = FieldInference::default();
         seen.push(br#"{"a":1}"#).expect("valid");
         assert_eq!(seen.push(br#"{"a":"x"}"#).expect_err("two types").message(), "field \"a\" has two types");
     }

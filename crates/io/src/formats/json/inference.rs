@@ -61,13 +61,13 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
 
 /// What was seen among the first lines.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FieldInference {
     columns: Vec<(String, Option<Shape>, usize)>,
     places: HashMap<String, usize>,
     lines: usize,
 }
 
-impl Seen {
+impl FieldInference {
     /// Looks at one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
         let mut met = HashSet::new();

@@ -57,14 +57,14 @@ impl List {
 
 /// What was seen of a feature among the first records.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FeatureInference {
     features: Vec<(String, Option<DType>, Vec<usize>)>,
     places: HashMap<String, usize>,
     lists: BTreeMap<String, List>,
     records: usize,
 }
 
-impl Seen {
+impl FeatureInference {
     /// Looks at one record.
     pub(crate) fn push(&mut self, record: &[u8]) -> Result<()> {
         let mut wrong = None;
