@@ -50,6 +50,16 @@ def table(rng: np.random.Generator) -> pa.Table:
             "raw": pa.array([bytes([n // 4 % 256]) for n in rising]),
             "at": pa.array([dt.datetime(2024, 1, 1) + dt.timedelta(hours=int(n)) for n in rising]),
             "day": pa.array([day + dt.timedelta(days=int(n) // 30) for n in rising]),
+            "d64": pa.array((rising // 30 * 86_400_000).astype("datetime64[ms]"), pa.date64()),
+            "s": pa.array((rising * 60).astype("datetime64[s]")),
+            "ms": pa.array(rising.astype("datetime64[ms]"), pa.timestamp("ms", "UTC")),
+            "ns": pa.array((rising * 1001).astype("datetime64[ns]")),
+            "t32": pa.array(rising.astype(np.int32), pa.time32("s")),
+            "t64": pa.array(rising * 1000, pa.time64("ns")),
+            "span": pa.array(rising - 300, pa.duration("us")),
+            "i16": pa.array((rising * -3).astype(np.int16)),
+            "u16": pa.array((rising * 100).astype(np.uint16)),
+            "f16": pa.array((rising / 4).astype(np.float16)),
             "price": pa.array([decimal.Decimal(int(n)) / 4 for n in rising], pa.decimal128(9, 2)),
         }
     )
@@ -59,19 +69,19 @@ def table(rng: np.random.Generator) -> pa.Table:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("filters")
     rng = np.random.default_rng(5)
-    for day, version in enumerate(["2.4", "2.4", "2.6"]):
+    for day in range(3):
         (root / f"part={day}").mkdir()
         pq.write_table(
             table(rng),
             root / f"part={day}" / "0.parquet",
             row_group_size=GROUP,
-            version=version,
             data_page_version=f"{1 + day % 2}.0",
         )
     return root
 
 
 NUMBERS = ["id", "i8", "u8", "u32", "u64", "some", "f32", "f64", "somef", "flat", "at", "day", "part"]
+NUMBERS += ["d64", "s", "ms", "ns", "t32", "t64", "span", "i16", "u16", "f16"]
 TEXTS = ["word", "kind", "price"]
 
 
@@ -179,6 +189,16 @@ def test_files_whose_path_cannot_match_are_not_opened(folder, tmp_path):
     assert sum(1 for _ in ds) == 2 * ROWS
     with pytest.raises(E.DataError):
         sum(1 for _ in fb.from_parquet(tmp_path, filters=fb.col("id") > 5))
+
+
+def test_files_that_count_time_otherwise_are_refused_also_where_they_are_left_out(tmp_path):
+    hours = np.arange(48) * 3600
+    pq.write_table(pa.table({"t": pa.array(hours * 10**6, pa.timestamp("us"))}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"t": pa.array(hours * 10**3, pa.timestamp("ms"))}), tmp_path / "1.parquet")
+    what = fb.col("t") >= 24 * 3600 * 10**6
+    for ds in (fb.from_parquet(tmp_path).filter(what), fb.from_parquet(tmp_path, filters=what)):
+        with pytest.raises(E.DataError, match="t"):
+            list(ds)
 
 
 def test_resume_ranks_and_a_service(folder, service):

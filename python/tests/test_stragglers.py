@@ -6,6 +6,7 @@ import os
 import time
 
 import forebay as fb
+import pytest
 
 SLOW = "FOREBAY_TEST_SLOW_SECONDS"
 
@@ -16,6 +17,7 @@ def toil(batch):
     return {"double": batch["id"] * 2}
 
 
+@pytest.mark.alone
 def test_splits_of_a_slow_worker_are_raced_and_the_stream_is_the_same(monkeypatch, until):
     ds = fb.range(1600).shuffle().batch(8).map(toil, schema={"double": "int64"}, writes=["double"])
     want = [(b["id"].tolist(), b["double"].tolist()) for b in ds.iter(seed=3)]

@@ -44,6 +44,7 @@ def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) 
     return taken
 
 
+@pytest.mark.alone
 def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_short():
     with fb.up(workers=1, threads=1) as service:
         # Long enough to end after the other.
@@ -58,6 +59,7 @@ def test_a_weight_that_is_none_is_refused_where_it_was_written(weight):
         pipeline(10).distribute("forebay://127.0.0.1:1", job="x", weight=weight)
 
 
+@pytest.mark.alone
 def test_a_job_of_a_higher_priority_takes_the_worker_and_others_go_on_after_it():
     with fb.up(workers=1, threads=1) as service:
         lows = pipeline(100 * BATCHES).distribute(service, job="low").iter()

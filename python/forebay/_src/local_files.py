@@ -29,7 +29,7 @@ def find(paths: arguments.Paths, op: str, names: re.Pattern[str]) -> list[str]:
 def _of_path(path: str, op: str, names: re.Pattern[str]) -> list[str]:
     text = path.removeprefix("file://")
     if "://" in text:
-        hint = "mount the store as a folder, or copy the files to this machine and to those of the workers"
+        hint = "mount the store as a folder, or copy the files with their times (cp -p, rsync -t) to each machine"
         raise InvalidPipelineError(f"{op}: files in a store are not read", {"file": path, "hint": hint})
     file, line = site()
     source = native_json.dumps({"source": "files", "paths": [text]}, op)

@@ -37,7 +37,12 @@ pub(crate) fn build(
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
     let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) && tables.is_empty();
     let format = format_of(source);
-    let filtered = Filtered::of(source, &found, &labels)?;
+    let open = |uri: &str, stat: &Stat| Object::open(uri, stat, near, allowed).map(Arc::new);
+    let open_found = |found: &Found| {
+        let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
+        open(&found.uri, &stat)
+    };
+    let filtered = Filtered::of(source, &found, &labels, &open_found)?;
     let one = |&(place, found): &(usize, &Found), stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
         let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
@@ -51,7 +56,7 @@ pub(crate) fn build(
             }
             _ => match &filtered {
                 Some(filtered) if filtered.leaves_out(place) => {
-                    return Ok((stat, Some(Counted { table: Table::Groups(Vec::new()).into(), points: None })));
+                    return Ok((stat, Some(Filtered::nothing())));
                 }
                 Some(filtered) => (None, format!("{format}:{}", filtered.key(place))),
                 None => (None, format.clone()),
@@ -60,7 +65,6 @@ pub(crate) fn build(
         if let Some(counted) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
             return Ok((stat, Some(counted)));
         }
-        let open = |uri: &str, stat: &Stat| Object::open(uri, stat, near, allowed).map(Arc::new);
         let counted = match teller {
             Some(Teller { uri, stat: its }) => {
                 let index = open(&uri, &its)?;

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, LargeStringArray};
+use arrow_schema::Schema;
 use forebay_core::{Error, Result};
 use forebay_data::Field;
-use forebay_plan::{ColumnValues, Expr, Source, ValueBound, ValueRange};
+use forebay_plan::{ColumnValues, Expr, Merged, Source, ValueBound, ValueRange};
 
 use super::table::{Counted, Table};
-use crate::formats::parquet;
+use crate::formats::grouped::Grouped;
+use crate::formats::{arrow, parquet};
 use crate::partitions;
 use crate::store::{Found, Object};
 
@@ -22,25 +24,53 @@ pub(super) struct Filtered<'s> {
     written: String,
     /// The columns that are in the paths: a value for each file.
     of_paths: Vec<(&'s str, ArrayRef)>,
+    /// The columns that are in the files.
+    stored: Vec<Field>,
+    merged: Option<&'s Merged>,
+    uris: Vec<&'s str>,
+    /// The schema of the first file, by which times are counted.
+    first: Option<Arc<Schema>>,
 }
 
 impl<'s> Filtered<'s> {
     /// Returns the condition of a source that has one.
     ///
     /// # Errors
-    /// As [`partitions::column`].
-    pub(super) fn of(source: &'s Source, found: &[Found], begins: &[u64]) -> Result<Option<Self>> {
+    /// As [`partitions::column`], and of opening the first file.
+    pub(super) fn of(
+        source: &'s Source,
+        found: &'s [Found],
+        begins: &[u64],
+        open: &dyn Fn(&Found) -> Result<Arc<Object>>,
+    ) -> Result<Option<Self>> {
         let (Some(filter), Source::Parquet { fields, .. }) = (source.filter(), source) else { return Ok(None) };
-        let written = serde_json::to_string(&(filter, fields)).map_err(|e| Error::internal(e.to_string()))?;
         let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
         let of_path = |field: &'s Field| Ok((field.name.as_str(), partitions::column(field, &uris, begins)?));
         let of_paths = source.partitions().map(of_path).collect::<Result<_>>()?;
-        Ok(Some(Self { filter, fields, written, of_paths }))
+        let stored: Vec<Field> =
+            fields.iter().filter(|field| source.partitions().all(|path| path.name != field.name)).cloned().collect();
+        let merged = source.merged();
+        let first = match found {
+            [first, _, ..] if merged.is_none() && stored.iter().any(arrow::may_be_time) => {
+                Some(Arc::new(parquet::File::open(open(first)?)?.schema().clone()))
+            }
+            _ => None,
+        };
+        let times = first.as_deref().map(|first| stored.iter().map(|field| arrow::stored_type(first, &field.name)));
+        let times: Vec<_> = times.into_iter().flatten().map(|ty| format!("{ty:?}")).collect();
+        let written = serde_json::to_string(&(filter, fields, times)).map_err(|e| Error::internal(e.to_string()))?;
+        Ok(Some(Self { filter, fields, written, of_paths, stored, merged, uris, first }))
     }
 
     /// Says whether the path of a file shows that the condition is true of none of its rows.
     pub(super) fn leaves_out(&self, file: usize) -> bool {
         !self.filter.may_be_true(&|name| self.of_path(file, name).unwrap_or_default())
+    }
+
+    /// Returns the table of a file that is left out.
+    pub(super) fn nothing() -> Counted {
+        let matching = parquet::Matching { rows: Vec::new(), bytes: 0 };
+        Counted { table: Table::Matching(matching).into(), points: None }
     }
 
     /// Names what the table of a file depends on besides its content.
@@ -52,8 +82,20 @@ impl<'s> Filtered<'s> {
     /// Finds the row groups of a file that may have such rows.
     pub(super) fn scan(&self, file: usize, object: Arc<Object>) -> Result<Counted> {
         let known = |name: &str| self.of_path(file, name);
-        let matching = parquet::File::open(object)?.matching(self.filter, self.fields, &known);
+        let opened = parquet::File::open(object)?;
+        self.check(&opened, self.uris.get(file).copied().unwrap_or_default())?;
+        let matching = opened.matching(self.filter, self.fields, &known);
         Ok(Counted { table: Table::Matching(matching).into(), points: None })
+    }
+
+    /// Refuses a file that a reader refuses: it may be left out as a whole, and no reader opens it then.
+    fn check(&self, file: &parquet::File, uri: &str) -> Result<()> {
+        arrow::check(file.schema(), &self.stored, self.merged.is_some(), uri)?;
+        match (self.merged, &self.first) {
+            (Some(merged), _) => arrow::check_times(merged, file.schema(), &self.stored, uri),
+            (None, Some(first)) => arrow::check_time(first, file.schema(), &self.stored, uri),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Returns what the path of a file says of a column.

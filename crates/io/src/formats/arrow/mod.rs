@@ -24,7 +24,7 @@ use crate::store::Object;
 pub(crate) use convert::{Column, Lack, columns};
 pub(crate) use file::{File, columns_of, table};
 pub(crate) use schema::{
-    Found, check, check_time, check_times, fields, found, may_be_time, not_there, other_clock, wider,
+    Found, check, check_time, check_times, fields, found, may_be_time, not_there, other_clock, stored_type, wider,
 };
 
 /// The most bytes of a footer, or of the head of a record batch. A thousand columns take a tenth.

@@ -235,6 +235,11 @@ struct Leaf<'s> {
     nullable: bool,
 }
 
+/// Returns the type that a column has in its file.
+pub(crate) fn stored_type<'s>(schema: &'s ArrowSchema, name: &str) -> Option<&'s DataType> {
+    leaves(schema).into_iter().find(|leaf| leaf.name == name).map(|leaf| leaf.field.data_type())
+}
+
 fn leaves(schema: &ArrowSchema) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     for field in schema.fields() {

@@ -1,13 +1,16 @@
 //! What a footer says of the values in a row group, and which row groups may have a row that a condition is true of.
 
+use arrow_schema::{DataType, TimeUnit};
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{ColumnValues, Expr, ValueBound, ValueRange};
-use parquet::basic::{ConvertedType, LogicalType};
+use parquet::basic::{LogicalType, TimeUnit as Stored};
+use parquet::data_type::ByteArray;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescriptor;
 
 use super::File;
+use crate::formats::arrow;
 
 /// The row groups of a file that a condition may be true in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,48 +56,83 @@ impl File {
         if missing.is_some_and(|missing| i64::try_from(missing) == Ok(group.num_rows())) {
             return ColumnValues { range: ValueRange::Empty, may_be_missing: true, may_be_nan: false };
         }
-        ColumnValues {
-            range: range(statistics, &column, &field.kind).unwrap_or(ValueRange::Any),
-            may_be_missing: missing != Some(0),
-            ..unknown
-        }
+        let range = || {
+            let stored = arrow::stored_type(self.footer.schema(), name)?;
+            range(statistics, &column, stored).filter(|_| is_compared(stored, &field.kind))
+        };
+        ColumnValues { range: range().unwrap_or(ValueRange::Any), may_be_missing: missing != Some(0), ..unknown }
     }
 }
 
-/// Returns from which value to which a column goes, if the footer says so in the order in which values are compared.
-fn range(statistics: &Statistics, column: &ColumnDescriptor, kind: &Kind) -> Option<ValueRange> {
-    let is_unsigned = matches!(column.logical_type_ref(), Some(LogicalType::Integer(of)) if !of.is_signed)
-        || matches!(
-            column.converted_type(),
-            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
-        );
+/// Returns from which value to which a column goes, if the footer says so in the numbers and in the order in which rows are compared.
+fn range(statistics: &Statistics, column: &ColumnDescriptor, stored: &DataType) -> Option<ValueRange> {
+    use DataType as T;
+    let is_unsigned = matches!(stored, T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64);
     // Old writers gave the least and the greatest value by the order of signed numbers, and of bytes as signed ones.
     if statistics.is_min_max_deprecated() && (is_unsigned || matches!(statistics, Statistics::ByteArray(_))) {
         return None;
     }
-    let is_number = matches!(kind, Kind::Scalar { dtype } if *dtype != DType::Bool);
-    let is_decimal = matches!(column.logical_type_ref(), Some(LogicalType::Decimal { .. }))
-        || column.converted_type() == ConvertedType::DECIMAL;
     let between = |low: ValueBound, high: ValueBound| Some(ValueRange::Between(low, high));
-    match statistics {
-        _ if is_decimal => None,
-        Statistics::Boolean(of) if *kind == Kind::scalar(DType::Bool) => {
+    match (statistics, stored) {
+        (of, T::Dictionary(_, values)) => range(of, column, values),
+        (Statistics::Boolean(of), T::Boolean) => {
             between(ValueBound::Int((*of.min_opt()?).into()), ValueBound::Int((*of.max_opt()?).into()))
         }
-        Statistics::Int32(of) if is_number => {
-            let bound = |value: i32| ValueBound::Int(if is_unsigned { (value as u32).into() } else { value.into() });
+        (Statistics::Int32(of), T::UInt8 | T::UInt16 | T::UInt32) => {
+            let bound = |value: i32| ValueBound::Int((value as u32).into());
             between(bound(*of.min_opt()?), bound(*of.max_opt()?))
         }
-        Statistics::Int64(of) if is_number => {
-            let bound = |value: i64| ValueBound::Int(if is_unsigned { (value as u64).into() } else { value.into() });
+        (Statistics::Int32(of), ty)
+            if matches!(ty, T::Int8 | T::Int16 | T::Int32 | T::Date32) || is_time(column, ty) =>
+        {
+            between(ValueBound::Int((*of.min_opt()?).into()), ValueBound::Int((*of.max_opt()?).into()))
+        }
+        (Statistics::Int64(of), T::UInt64) => {
+            let bound = |value: i64| ValueBound::Int((value as u64).into());
             between(bound(*of.min_opt()?), bound(*of.max_opt()?))
         }
-        Statistics::Float(of) if is_number => floats((*of.min_opt()?).into(), (*of.max_opt()?).into()),
-        Statistics::Double(of) if is_number => floats(*of.min_opt()?, *of.max_opt()?),
-        Statistics::ByteArray(of) if matches!(kind, Kind::Utf8 | Kind::Bytes) => {
-            between(ValueBound::Bytes(of.min_opt()?.data().to_vec()), ValueBound::Bytes(of.max_opt()?.data().to_vec()))
+        (Statistics::Int64(of), ty) if *ty == T::Int64 || is_time(column, ty) => {
+            between(ValueBound::Int((*of.min_opt()?).into()), ValueBound::Int((*of.max_opt()?).into()))
+        }
+        (Statistics::Float(of), T::Float32) => floats((*of.min_opt()?).into(), (*of.max_opt()?).into()),
+        (Statistics::Double(of), T::Float64) => floats(*of.min_opt()?, *of.max_opt()?),
+        (
+            Statistics::ByteArray(of),
+            T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView,
+        ) => {
+            let bound = |bytes: &ByteArray| ValueBound::Bytes(bytes.data().to_vec());
+            between(bound(of.min_opt()?), bound(of.max_opt()?))
         }
         _ => None,
+    }
+}
+
+/// Says whether a column counts time in the unit that its file stores.
+fn is_time(column: &ColumnDescriptor, ty: &DataType) -> bool {
+    let unit = match column.logical_type_ref() {
+        Some(LogicalType::Timestamp(time)) => &time.unit,
+        Some(LogicalType::Time(time)) => &time.unit,
+        _ => return false,
+    };
+    let unit = match unit {
+        Stored::MILLIS => TimeUnit::Millisecond,
+        Stored::MICROS => TimeUnit::Microsecond,
+        Stored::NANOS => TimeUnit::Nanosecond,
+    };
+    matches!(ty, DataType::Timestamp(of, _) | DataType::Time32(of) | DataType::Time64(of) if *of == unit)
+}
+
+/// Says whether rows are compared as what is stored: numbers as numbers, texts and bytes as bytes.
+fn is_compared(stored: &DataType, kind: &Kind) -> bool {
+    let is_bytes = match stored {
+        DataType::Dictionary(_, values) => !values.is_numeric(),
+        DataType::Boolean => return *kind == Kind::scalar(DType::Bool),
+        ty => !ty.is_numeric() && !ty.is_temporal(),
+    };
+    match kind {
+        Kind::Scalar { dtype } => !is_bytes && *dtype != DType::Bool,
+        Kind::Utf8 | Kind::Bytes => is_bytes,
+        Kind::Tensor { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The threads of a process take windows in order, and may come to the reader in another: a window that is read before the one in front of it
 //! would move the cursors past that, and its bytes would be sent twice. So who takes a window announces it, and later ones wait for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Sequential;
@@ -49,20 +49,30 @@ impl<F: Sequential> Cursors<F> {
 }
 
 struct GroupState<F: Sequential> {
-    /// The windows that a thread waits for, or is about to read; each with a number of its own, for there may be two threads.
-    expected: BTreeSet<(u64, u64)>,
-    /// The number of the next one.
+    /// The windows that a thread is about to read; each with a number of its own, for two threads may have announced one.
+    announced: BTreeSet<(u64, u64)>,
+    /// The number of the next announcement.
     next: u64,
+    /// How many threads wait for each window.
+    waiting: BTreeMap<u64, usize>,
     /// `None` while a thread has them.
     cursors: Option<Cursors<F>>,
 }
 
 impl<F: Sequential> GroupState<F> {
-    fn expect(&mut self, window: u64) -> (u64, u64) {
-        let expected = (window, self.next);
-        self.next += 1;
-        self.expected.insert(expected);
-        expected
+    /// Says whether no thread waits for an earlier window or is about to read one.
+    fn is_first(&self, window: u64) -> bool {
+        self.announced.first().is_none_or(|(first, _)| *first >= window)
+            && self.waiting.first_key_value().is_none_or(|(first, _)| *first >= window)
+    }
+
+    /// A thread that waited for this window has the cursors: its announcement has no use any more.
+    fn begin(&mut self, window: u64) {
+        if let Some(others) = self.waiting.remove(&window).filter(|threads| *threads > 1) {
+            self.waiting.insert(window, others - 1);
+        }
+        let announced = self.announced.range((window, 0)..=(window, u64::MAX)).next().copied();
+        announced.map(|announced| self.announced.remove(&announced));
     }
 }
 
@@ -75,7 +85,8 @@ pub(super) struct Group<F: Sequential> {
 
 impl<F: Sequential> Default for Group<F> {
     fn default() -> Self {
-        let state = GroupState { expected: BTreeSet::new(), next: 0, cursors: Some(Cursors::default()) };
+        let (announced, waiting) = (BTreeSet::new(), BTreeMap::new());
+        let state = GroupState { announced, next: 0, waiting, cursors: Some(Cursors::default()) };
         Self { state: Mutex::new(state), free: Condvar::new() }
     }
 }
@@ -96,12 +107,12 @@ impl<F: Sequential> Drop for Taken<'_, F> {
 /// Later windows of the group are not read before this one, until it is read, or this is dropped.
 struct Announced<F: Sequential> {
     group: Arc<Group<F>>,
-    expected: (u64, u64),
+    announcement: (u64, u64),
 }
 
 impl<F: Sequential> Drop for Announced<F> {
     fn drop(&mut self) {
-        if lock(&self.group.state).expected.remove(&self.expected) {
+        if lock(&self.group.state).announced.remove(&self.announcement) {
             self.group.free.notify_all();
         }
     }
@@ -110,21 +121,22 @@ impl<F: Sequential> Drop for Announced<F> {
 impl<F: Sequential> Group<F> {
     /// Says that a thread is about to read a window.
     pub(super) fn announce(self: Arc<Self>, window: u64) -> impl Send + use<F> {
-        let expected = lock(&self.state).expect(window);
-        Announced { group: self, expected }
+        let mut state = lock(&self.state);
+        let announcement = (window, state.next);
+        state.next += 1;
+        state.announced.insert(announcement);
+        drop(state);
+        Announced { group: self, announcement }
     }
 
     /// Waits for the cursors, and until no thread waits for an earlier window or is about to read one.
     pub(super) fn take(&self, window: u64) -> Taken<'_, F> {
         let mut state = lock(&self.state);
-        let own = state.expect(window);
+        *state.waiting.entry(window).or_default() += 1;
         loop {
-            let is_first = state.expected.first().is_none_or(|(first, _)| *first >= window);
+            let is_first = state.is_first(window);
             if let Some(cursors) = state.cursors.take_if(|_| is_first) {
-                state.expected.remove(&own);
-                // Its announcement has no use any more. Where two leases are of one window, it may be that of the other.
-                let announced = state.expected.range((window, 0)..=(window, u64::MAX)).next().copied();
-                announced.map(|announced| state.expected.remove(&announced));
+                state.begin(window);
                 return Taken { group: self, cursors };
             }
             state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +164,10 @@ mod tests {
     #[test]
     fn a_window_waits_for_an_earlier_one_that_was_announced() {
         let group = Arc::new(Group::<Tar>::default());
-        let expected = || lock(&group.state).expected.len();
+        let expected = || {
+            let state = lock(&group.state);
+            state.announced.len() + state.waiting.len()
+        };
         let announced = [2, 1, 0].map(|window| group.clone().announce(window));
         let read = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
