@@ -36,7 +36,7 @@ pub struct PrefixListing {
     pub is_source: bool,
     /// Its description, for messages; empty when no block could be read.
     pub what: String,
-    /// The number of blocks, with those that could not be read.
+    /// The number of blocks, readable or not.
     pub blocks: u64,
     /// Bytes of the blocks.
     pub bytes: u64,
@@ -62,7 +62,7 @@ pub struct BadBlock {
     pub block: String,
     /// Why it is not used.
     pub why: String,
-    /// Its bytes are not those that were written: it is deleted when a process reads it.
+    /// The block's bytes changed after they were written. The process that reads the block next deletes it.
     pub broken: bool,
 }
 

@@ -83,7 +83,7 @@ def from_tfrecord(
     return _files("from_tfrecord", source="tfrecord", paths=paths, verify=checked, **given)
 
 
-@explained('from_parquet(paths, columns=["a", "b"]) reads these columns alone')
+@explained('from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone')
 def from_parquet(
     paths: Paths,
     *,

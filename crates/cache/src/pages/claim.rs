@@ -87,6 +87,9 @@ mod tests {
         assert_eq!(std::fs::read_dir(&claims).expect("a folder").count(), 0);
         let file = folder.path().join("file");
         std::fs::write(&file, "in the way").expect("written");
-        assert!(matches!(PageClaim::take(&file, modes, &key), Claimed::Ours(None)), "nobody is kept from fetching");
+        assert!(
+            matches!(PageClaim::take(&file, modes, &key), Claimed::Ours(None)),
+            "another process may fetch the page"
+        );
     }
 }

@@ -35,7 +35,7 @@ impl Found {
         Self { schema, shapes, tables: Vec::new(), rows: Vec::new(), filtered_out: Vec::new(), sorted: true }
     }
 
-    /// Adds rows that the caller has, such as those that it has just computed.
+    /// Adds rows that the caller holds, for example because it has just computed them.
     ///
     /// # Errors
     /// Internal when the columns do not match the schema or the number of rows.

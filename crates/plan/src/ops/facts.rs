@@ -61,46 +61,26 @@ impl Op {
 
     /// Returns its class.
     pub fn class(&self) -> Class {
-        match self {
-            Op::FilterFunction { .. } | Op::FilterExpr { .. } => Class::Filter,
-            Op::Shuffle { .. } | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => {
-                Class::Order
-            }
-            Op::Pack(_) => Class::Global,
-            Op::Batch { .. } | Op::BucketByLength(_) => Class::Group,
-            Op::Prefetch { .. } => Class::Hint,
-            Op::Map { .. }
-            | Op::Select { .. }
-            | Op::Drop { .. }
-            | Op::Rename { .. }
-            | Op::Cast { .. }
-            | Op::WithColumn { .. }
-            | Op::CheckFinite { .. }
-            | Op::DecodeImage { .. }
-            | Op::Resize { .. }
-            | Op::ResizeShorter { .. }
-            | Op::CenterCrop { .. }
-            | Op::RandomResizedCrop { .. }
-            | Op::RandomFlip { .. }
-            | Op::ColorJitter { .. }
-            | Op::RandomGrayscale { .. }
-            | Op::GaussianBlur { .. }
-            | Op::RandomRotation { .. }
-            | Op::RandAugment { .. }
-            | Op::RandomErasing { .. }
-            | Op::Normalize { .. }
-            | Op::Mix { .. }
-            | Op::Cache { .. }
-            | Op::Autocache {}
-            | Op::Tokenize(_) => Class::RowWise,
-        }
+        self.class_and_randomness().0
     }
 
     /// Says whether it draws random numbers.
     pub fn is_random(&self) -> bool {
+        self.class_and_randomness().1
+    }
+
+    /// Names every op, so that none gets a class or shares a random stream by default.
+    fn class_and_randomness(&self) -> (Class, bool) {
         match self {
-            Op::Shuffle { .. }
-            | Op::RandomResizedCrop { .. }
+            Op::FilterFunction { function } => (Class::Filter, function.with_rng),
+            Op::FilterExpr { .. } => (Class::Filter, false),
+            Op::Shuffle { .. } => (Class::Order, true),
+            Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => (Class::Order, false),
+            Op::Pack(_) => (Class::Global, false),
+            Op::Batch { .. } | Op::BucketByLength(_) => (Class::Group, false),
+            Op::Prefetch { .. } => (Class::Hint, false),
+            Op::Map { function, .. } => (Class::RowWise, function.with_rng),
+            Op::RandomResizedCrop { .. }
             | Op::RandomFlip { .. }
             | Op::ColorJitter { .. }
             | Op::RandomGrayscale { .. }
@@ -108,10 +88,8 @@ impl Op {
             | Op::RandomRotation { .. }
             | Op::RandAugment { .. }
             | Op::RandomErasing { .. }
-            | Op::Mix { .. } => true,
-            Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
-            Op::FilterExpr { .. }
-            | Op::Select { .. }
+            | Op::Mix { .. } => (Class::RowWise, true),
+            Op::Select { .. }
             | Op::Drop { .. }
             | Op::Rename { .. }
             | Op::Cast { .. }
@@ -124,15 +102,7 @@ impl Op {
             | Op::Normalize { .. }
             | Op::Cache { .. }
             | Op::Autocache {}
-            | Op::Tokenize(_)
-            | Op::Pack(_)
-            | Op::BucketByLength(_)
-            | Op::Repeat { .. }
-            | Op::Take { .. }
-            | Op::Skip { .. }
-            | Op::Shard { .. }
-            | Op::Batch { .. }
-            | Op::Prefetch { .. } => false,
+            | Op::Tokenize(_) => (Class::RowWise, false),
         }
     }
 

@@ -77,7 +77,7 @@ pub(crate) enum Trouble {
     Later(io::Error),
     /// Another version wrote it, which this one does not read.
     OtherFormat(String),
-    /// Its bytes are not those that were written.
+    /// The block's bytes changed after they were written.
     Broken(String),
 }
 
