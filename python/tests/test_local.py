@@ -20,6 +20,9 @@ import pytest
 from pipelines import fingerprint, make, name
 from secured import Authority, Fleet, new_token
 
+# Local workers run at idle priority: on cores that other tests keep busy they get no time at all.
+pytestmark = pytest.mark.alone
+
 CORES = len(os.sched_getaffinity(0))
 
 
