@@ -118,7 +118,7 @@ impl<A> DispatcherCore<A> {
     /// Removes a job that is over, and answers once that is durable; at once when it is refused.
     pub(crate) fn forget(&mut self, now: Ticks, tenant: &str, name: &str, answer: impl FnOnce(Result<()>) -> A) {
         let mut effects = Vec::new();
-        let forgotten = self.state.forget_job(tenant, name, &mut effects);
+        let forgotten = self.state.forget_job(now, tenant, name, &mut effects);
         self.answer(now, effects, forgotten.is_ok(), answer(forgotten));
     }
 
@@ -187,7 +187,7 @@ impl<A> DispatcherCore<A> {
     fn take(&mut self, now: Ticks, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Persist(update) => self.outbox.update(now, update, true),
+                Effect::Persist(update) => self.outbox.update(now, update.into_update(), true),
                 Effect::Remember(update) => self.outbox.update(now, update, false),
                 Effect::Worker(session, event) => self.emit(Output::Worker(session, event)),
                 Effect::Consumer(session, event) => self.emit(Output::Consumer(session, event)),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::fleet::worker_types::Labels;
-use super::inspect::{JOB_STATES, worker_state};
-use super::{Counts, State};
+use super::counts::Counts;
+use super::leases::status::LeaseFigures;
+use super::machines::State;
 
 /// Gauges of the state, and its counters.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,28 +32,18 @@ pub struct StateFigures {
 impl State {
     /// Returns the figures of this moment.
     pub(crate) fn figures(&self, now: Ticks) -> StateFigures {
-        let mut by_state: BTreeMap<_, u64> = BTreeMap::new();
-        for job in self.jobs.values() {
-            *by_state.entry(self.job_state(job)).or_default() += 1;
-        }
         let (mut workers, mut prices) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, f64>::new());
-        let labels = Labels::of(self.workers.values());
-        for worker in self.workers.values() {
-            let kind = labels.label(worker);
-            *workers.entry((kind.clone(), worker_state(worker, worker.leases.len()))).or_default() += 1;
+        let labels = self.fleet.labels(self.leases.workers());
+        for (worker, (_, state)) in self.leases.workers().zip(self.leases.worker_states()) {
+            let worker_type = self.fleet.worker_type(worker.id);
+            let kind = labels.label(worker_type, worker.is_local());
+            *workers.entry((kind.clone(), state)).or_default() += 1;
             if !worker.is_local() {
-                *prices.entry((kind, worker.worker_type.is_spot())).or_default() += worker.worker_type.price();
+                *prices.entry((kind, worker_type.is_spot())).or_default() += worker_type.price();
             }
         }
-        let attached = || self.consumers().filter_map(|(_, consumer)| consumer.attached);
-        StateFigures {
-            jobs: JOB_STATES.map(|state| (state, by_state.get(state).copied().unwrap_or(0))).to_vec(),
-            workers,
-            prices,
-            consumers_attached: attached().count() as u64,
-            longest_wait: attached().filter_map(|attached| Some(now - attached.waits_since?)).max().unwrap_or_default(),
-            splits_leased: self.consumers().map(|(_, consumer)| consumer.leases().len() as u64).sum(),
-            counts: self.counts,
-        }
+        let LeaseFigures { jobs, consumers_attached, longest_wait, splits_leased } = self.leases.figures(now);
+        let counts = self.leases.counts();
+        StateFigures { jobs, workers, prices, consumers_attached, longest_wait, splits_leased, counts }
     }
 }

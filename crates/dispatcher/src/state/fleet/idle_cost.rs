@@ -9,30 +9,68 @@ use std::sync::Arc;
 
 use forebay_core::Ticks;
 
-use crate::state::{Job, State};
+use super::job_cost::JobCost;
+use super::worker_types::WorkerType;
+
+/// The idle time of one worker.
+#[derive(Debug)]
+pub(in crate::state) struct IdleTime {
+    /// Start of the unbilled idle interval, and busy microseconds that were reported but not yet subtracted from it:
+    /// reports lag one heartbeat.
+    since: Ticks,
+    unbilled_us: u64,
+}
+
+impl IdleTime {
+    pub(in crate::state) fn new(now: Ticks) -> Self {
+        Self { since: now, unbilled_us: 0 }
+    }
+
+    /// Notes that the worker's threads were busy for so many microseconds.
+    pub(in crate::state) fn note_spent(&mut self, micros: u64) {
+        self.unbilled_us = self.unbilled_us.saturating_add(micros);
+    }
+
+    /// Returns the idle seconds since the last call, averaged over the worker's threads; `None` if there were none.
+    fn take(&mut self, now: Ticks, threads: u32) -> Option<f64> {
+        let all = ((now - self.since).as_micros() as u64).saturating_mul(threads.into());
+        self.since = now;
+        let idle = all.saturating_sub(self.unbilled_us);
+        self.unbilled_us = self.unbilled_us.saturating_sub(all);
+        (idle > 0).then(|| idle as f64 / 1e6 / f64::from(threads.max(1)))
+    }
+}
 
 /// The tenant that workers serve, their type, and whether they are spot workers.
 type Group = (Option<Arc<str>>, Arc<str>, bool);
 
-impl State {
-    /// Charges for the time since the last call. Workers are summed up first: there may be thousands of them, and as
-    /// many jobs.
-    pub(in crate::state) fn charge_idle(&mut self, now: Ticks) {
-        let mut idle: BTreeMap<Group, (f64, f64)> = BTreeMap::new();
-        for worker in self.workers.values_mut().filter(|w| w.is_of_fleet()) {
-            let Some(seconds) = worker.idle(now) else { continue };
-            let kind = &worker.worker_type;
-            let sums = idle.entry((worker.serves.clone(), kind.name().into(), kind.is_spot())).or_default();
-            *sums = (sums.0 + seconds, sums.1 + seconds / 3600.0 * kind.price());
-        }
-        let mut read: Vec<_> = self.jobs.values_mut().filter(|job| job.is_read()).collect();
-        let wants = |job: &Job| f64::from(job.scale.wanted().unwrap_or(1));
-        for ((serves, kind, spot), (seconds, cost)) in idle {
-            let is_served = |job: &Job| serves.as_deref().is_none_or(|tenant| tenant == job.record.tenant);
-            let all: f64 = read.iter().filter(|job| is_served(job)).map(|job| wants(job)).sum();
-            for job in read.iter_mut().filter(|job| is_served(job) && all > 0.0) {
-                let share = wants(job) / all;
-                job.cost.add_idle(&kind, spot, seconds * share, cost * share);
+/// Idle seconds of workers, and what they cost, by group: there may be thousands of workers, and as many jobs.
+#[derive(Debug, Default)]
+pub(in crate::state) struct IdleSums(BTreeMap<Group, (f64, f64)>);
+
+impl IdleSums {
+    /// Adds the idle time of a worker since the last call.
+    pub(in crate::state) fn add(
+        &mut self,
+        now: Ticks,
+        (serves, threads): (Option<&Arc<str>>, u32),
+        worker_type: &WorkerType,
+        idle: &mut IdleTime,
+    ) {
+        let Some(seconds) = idle.take(now, threads) else { return };
+        let group = (serves.cloned(), worker_type.name().into(), worker_type.is_spot());
+        let sums = self.0.entry(group).or_default();
+        *sums = (sums.0 + seconds, sums.1 + seconds / 3600.0 * worker_type.price());
+    }
+
+    /// Charges the sums to jobs: to each its cost, its tenant, and how many workers it wants.
+    pub(in crate::state) fn charge(self, read: &mut [(&mut JobCost, &str, f64)]) {
+        for ((serves, kind, spot), (seconds, cost)) in self.0 {
+            let is_served = |tenant: &str| serves.as_deref().is_none_or(|serves| serves == tenant);
+            let all: f64 = read.iter().filter(|(_, tenant, _)| is_served(tenant)).map(|(.., wants)| wants).sum();
+            for (job, _, wants) in read.iter_mut().filter(|(_, tenant, _)| is_served(tenant) && all > 0.0) {
+                let share = *wants / all;
+                job.add_idle(&kind, spot, seconds * share, cost * share);
             }
         }
     }

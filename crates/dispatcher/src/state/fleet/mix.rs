@@ -16,9 +16,7 @@ use forebay_policy::fleet::{
 use forebay_policy::scaling::Claim;
 use forebay_proto::{KindWanted, Spent};
 
-use crate::state::Job;
-use crate::state::State;
-use crate::state::leases::worker::Worker;
+use super::worker_types::WorkerType;
 use crate::state::load::job_load::Workforce;
 
 /// How long one measurement of workers' speed takes.
@@ -35,8 +33,8 @@ struct Present {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Fleet {
+#[derive(Debug, Default)]
+pub(in crate::state) struct FleetMix {
     offers: Arc<[Offer]>,
     paces: Vec<f64>,
     previous: Option<Previous>,
@@ -46,16 +44,14 @@ pub(in crate::state) struct Fleet {
     window: BTreeMap<(u64, usize), Worked>,
 }
 
-impl Fleet {
+impl FleetMix {
     pub(in crate::state) fn new(offers: Arc<[Offer]>) -> Self {
         Self { paces: vec![1.0; offers.len()], offers, ..Self::default() }
     }
 
     /// Returns the index of a worker's offer.
-    fn offer_of(&self, worker: &Worker) -> Option<usize> {
-        self.offers
-            .iter()
-            .position(|offer| offer.kind == worker.worker_type.name() && offer.spot == worker.worker_type.is_spot())
+    fn offer_of(&self, worker_type: &WorkerType) -> Option<usize> {
+        self.offers.iter().position(|offer| offer.kind == worker_type.name() && offer.spot == worker_type.is_spot())
     }
 
     /// Says whether the dispatcher decides how many workers there are of each type.
@@ -68,8 +64,8 @@ impl Fleet {
         Mix::none(self.offers.len())
     }
 
-    pub(in crate::state) fn add(&self, mix: &mut Mix, worker: &Worker) {
-        mix.add(self.offer_of(worker), f64::from(worker.threads));
+    pub(in crate::state) fn add(&self, mix: &mut Mix, worker_type: &WorkerType, threads: u32) {
+        mix.add(self.offer_of(worker_type), f64::from(threads));
     }
 
     /// Returns the share of these workers' time that each job can count on, by how many units it wants; all of it where
@@ -101,8 +97,8 @@ impl Fleet {
     }
 
     /// Notes what a worker did for a job.
-    pub(in crate::state) fn spend(&mut self, worker: &Worker, spent: &Spent) {
-        if let Some(kind) = self.offer_of(worker) {
+    pub(in crate::state) fn spend(&mut self, worker_type: &WorkerType, spent: &Spent) {
+        if let Some(kind) = self.offer_of(worker_type) {
             let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
             worked.rows += spent.rows as f64;
             worked.seconds += spent.compute_us as f64 / 1e6;
@@ -118,18 +114,65 @@ impl Fleet {
         by_job.values().for_each(|window| learn(&mut self.paces, window));
     }
 
-    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> Present {
+    fn count<'a>(&self, workers: impl Iterator<Item = (&'a WorkerType, u32)>) -> Present {
         let mut present = Present { types: vec![0; self.offers.len()], ..Present::default() };
-        for worker in workers {
-            match self.offer_of(worker) {
+        for (worker_type, threads) in workers {
+            match self.offer_of(worker_type) {
                 Some(kind) => present.types[kind] += 1,
                 None => {
                     present.others += 1;
-                    present.others_threads += f64::from(worker.threads);
+                    present.others_threads += f64::from(threads);
                 }
             }
         }
         present
+    }
+
+    /// Measures workers' speed, and decides on worker types if there are offers. `wants` is what each job wants, and
+    /// `workers` the present workers with their threads.
+    pub(in crate::state) fn tick<'a, 'b>(
+        &mut self,
+        now: Ticks,
+        workers_max: u32,
+        mut wants: impl Iterator<Item = Option<(u32, &'a Unit)>>,
+        workers: impl Iterator<Item = (&'b WorkerType, u32)>,
+    ) {
+        if !self.decides() {
+            return;
+        }
+        if now - self.began >= WINDOW {
+            self.began = now;
+            self.learn();
+        }
+        let need = |wants: Option<(u32, &Unit)>| wants.map(|(wanted, unit)| self.need(wanted, unit));
+        let need = wants.try_fold(0.0, |sum, wants| Some(sum + need(wants)?));
+        let Present { types: present, others_threads: others, .. } = self.count(workers);
+        let paces = self.paces.clone();
+        self.decide(&Observation { at: now, need, others, there: present, paces, workers_max });
+    }
+
+    /// Returns how many workers of each type are wanted, for the provisioner, and how many present workers are of no
+    /// offered type.
+    pub(in crate::state) fn wanted<'a>(
+        &self,
+        workers: impl Iterator<Item = (&'a WorkerType, u32)>,
+    ) -> (Vec<KindWanted>, u32) {
+        let present = self.count(workers);
+        let of = |(i, offer): (usize, &Offer)| {
+            let wanted = self.wanted.as_ref().map(|types| types[i]);
+            KindWanted {
+                kind: offer.kind.clone(),
+                price: offer.price,
+                spot: offer.spot,
+                threads: offer.threads,
+                max: offer.max,
+                wanted: wanted.map(|wanted| wanted.workers),
+                workers: present.types[i],
+                pace: self.paces[i],
+                reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
+            }
+        };
+        (self.offers.iter().enumerate().map(of).collect(), present.others)
     }
 
     /// Decides, and logs what changed.
@@ -152,54 +195,5 @@ impl Fleet {
             }
         }
         (self.wanted, self.previous) = (wanted, Some(next));
-    }
-}
-
-impl State {
-    /// Sets which types of workers can be started. Earlier decisions are forgotten.
-    pub(crate) fn set_offers(&mut self, offers: Arc<[Offer]>) {
-        self.fleet = Fleet::new(offers);
-    }
-
-    /// Measures workers' speed, and decides on worker types if there are offers.
-    pub(in crate::state) fn tick_fleet(&mut self, now: Ticks) {
-        if !self.fleet.decides() {
-            return;
-        }
-        if now - self.fleet.began >= WINDOW {
-            self.fleet.began = now;
-            self.fleet.learn();
-        }
-        let need = |job: &Job| job.scale.wants().map(|(wanted, unit)| self.fleet.need(wanted, unit));
-        let need = self.going_on(now).map(need).try_fold(0.0, |sum, need| Some(sum + need?));
-        let Present { types: present, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
-        let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
-        self.fleet.decide(&Observation { at: now, need, others, there: present, paces, workers_max });
-    }
-
-    /// Returns the connected workers that are not local.
-    pub(in crate::state) fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.values().filter(|w| w.is_of_fleet())
-    }
-
-    /// Returns how many workers of each type are wanted, for the provisioner, and how many present workers are of no
-    /// offered type.
-    pub(in crate::state) fn types_wanted(&self) -> (Vec<KindWanted>, u32) {
-        let present = self.fleet.count(self.fleet_workers());
-        let of = |(i, offer): (usize, &Offer)| {
-            let wanted = self.fleet.wanted.as_ref().map(|types| types[i]);
-            KindWanted {
-                kind: offer.kind.clone(),
-                price: offer.price,
-                spot: offer.spot,
-                threads: offer.threads,
-                max: offer.max,
-                wanted: wanted.map(|wanted| wanted.workers),
-                workers: present.types[i],
-                pace: self.fleet.paces[i],
-                reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
-            }
-        };
-        (self.fleet.offers.iter().enumerate().map(of).collect(), present.others)
     }
 }

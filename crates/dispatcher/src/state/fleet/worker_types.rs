@@ -1,27 +1,21 @@
-//! Worker types, their prices, and the cost of each job.
-//!
-//! A job is charged for the time that threads spent on it, as a share of their worker, and for its share of idle time
-//! (see `idle_cost`). A type is a name that workers report. Bounds: at most [`TYPES_MAX`] types per job, and as many
-//! labels; further ones count as [`OTHERS`]. Totals are since process start and are not persisted.
+//! Worker types and their prices. A type is a name that workers report. Bounds: at most [`TYPES_MAX`] labels; further
+//! types count as [`OTHERS`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_policy::placement::{Objective, PRICE_MAX};
-use forebay_proto::{Spent, Worked};
+use forebay_policy::placement::PRICE_MAX;
 
-use crate::state::leases::worker::Worker;
-use crate::state::{SessionId, State};
-
-const TYPES_MAX: usize = 16;
+/// The most types that are told apart.
+pub(in crate::state) const TYPES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 63;
 /// The type of workers that report none.
 const UNNAMED: &str = "fleet";
 /// The type of local workers.
 const LOCAL: &str = "local";
 /// All types beyond the first [`TYPES_MAX`].
-const OTHERS: &str = "others";
+pub(in crate::state) const OTHERS: &str = "others";
 
 /// Checks the name of a worker type; an empty name is allowed and means none.
 ///
@@ -80,60 +74,16 @@ impl WorkerType {
     }
 }
 
-/// What workers computed for a job, by type and whether they are spot workers.
-#[derive(Debug, Clone, Default)]
-pub(in crate::state) struct JobCost(BTreeMap<(Arc<str>, bool), Sums>);
-
-/// Seconds of workers, and their cost.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    worked: (f64, f64),
-    idle: (f64, f64),
-}
-
-impl JobCost {
-    /// Adds the time that a worker spent on the job.
-    pub(in crate::state) fn add(&mut self, worker: &Worker, spent: &Spent) {
-        let seconds = spent.compute_us as f64 / 1e6 / f64::from(worker.threads.max(1));
-        let sums = self.sums(worker.worker_type.name(), worker.worker_type.spot);
-        sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.worker_type.price);
-    }
-
-    /// Adds idle seconds of workers of a type, and their cost.
-    pub(in crate::state) fn add_idle(&mut self, kind: &str, spot: bool, seconds: f64, cost: f64) {
-        let sums = self.sums(kind, spot);
-        sums.idle = (sums.idle.0 + seconds, sums.idle.1 + cost);
-    }
-
-    fn sums(&mut self, kind: &str, spot: bool) -> &mut Sums {
-        let key = (Arc::from(kind), spot);
-        let is_known = self.0.contains_key(&key) || self.0.len() < TYPES_MAX;
-        let key = if is_known { key } else { (Arc::from(OTHERS), spot) };
-        self.0.entry(key).or_default()
-    }
-
-    pub(in crate::state) fn status(&self) -> Vec<Worked> {
-        let status = |((kind, spot), sums): (&(Arc<str>, bool), &Sums)| Worked {
-            kind: kind.to_string(),
-            spot: *spot,
-            seconds: sums.worked.0,
-            cost: sums.worked.1,
-            idle_seconds: sums.idle.0,
-            idle_cost: sums.idle.1,
-        };
-        self.0.iter().map(status).collect()
-    }
-}
-
 /// The labels of the present types: the first names in sorted order.
 #[derive(Debug, Default)]
 pub(in crate::state) struct Labels(BTreeSet<Arc<str>>);
 
 impl Labels {
-    pub(in crate::state) fn of<'a>(workers: impl Iterator<Item = &'a Worker>) -> Self {
+    /// Takes the types of the workers that are not local.
+    pub(in crate::state) fn of<'a>(types: impl Iterator<Item = &'a WorkerType>) -> Self {
         let mut names = BTreeSet::new();
-        for worker in workers.filter(|w| !w.is_local()) {
-            names.insert(Arc::from(worker.worker_type.name()));
+        for worker_type in types {
+            names.insert(Arc::from(worker_type.name()));
             if names.len() > TYPES_MAX {
                 names.pop_last();
             }
@@ -141,44 +91,18 @@ impl Labels {
         Self(names)
     }
 
-    pub(in crate::state) fn label(&self, worker: &Worker) -> Arc<str> {
-        match self.0.get(worker.worker_type.name()) {
-            _ if worker.is_local() => LOCAL.into(),
+    pub(in crate::state) fn label(&self, worker_type: &WorkerType, is_local: bool) -> Arc<str> {
+        match self.0.get(worker_type.name()) {
+            _ if is_local => LOCAL.into(),
             Some(name) => name.clone(),
             None => OTHERS.into(),
         }
     }
 }
 
-impl State {
-    /// Notes the type that a worker reported.
-    pub(in crate::state) fn note_worker_type(&mut self, session: SessionId, worker_type: WorkerType) {
-        if let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) {
-            worker.worker_type = worker_type;
-        }
-    }
-}
-
-/// Returns the objective with the mean price that workers report. If none reports a price, the configured one holds.
-pub(in crate::state) fn priced<'a>(objective: Objective, workers: impl Iterator<Item = &'a Worker>) -> Objective {
-    let prices = workers.map(|w| w.worker_type.price).filter(|price| *price > 0.0);
-    let (sum, count) = prices.fold((0.0, 0u32), |(sum, count), price| (sum + price, count + 1));
-    if count == 0 { objective } else { objective.with_worker(sum / f64::from(count)) }
-}
-
 #[cfg(test)]
 mod tests {
-    use forebay_core::Ticks;
-    use forebay_policy::placement::Prices;
-
     use super::*;
-
-    fn worker(kind: &str, price: f64, spot: bool) -> Worker {
-        let worker_type = WorkerType::new(kind, price, spot).expect("a kind");
-        let mut worker = Worker::absent("worker:1".into(), Ticks(0), Ticks(0));
-        (worker.threads, worker.worker_type) = (2, worker_type);
-        worker
-    }
 
     #[test]
     fn an_invalid_type_or_price_is_refused() {
@@ -196,35 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_job_costs_what_workers_of_each_type_took_for_it() {
-        let mut cost = JobCost::default();
-        let hour = Spent { job: 1, compute_us: 2 * 3_600_000_000, rows: 1 };
-        cost.add(&worker("big", 4.0, false), &hour);
-        cost.add(&worker("big", 4.0, false), &hour);
-        cost.add(&worker("big", 1.0, true), &hour);
-        cost.add(&worker("", 0.0, false), &hour);
-        let status: Vec<_> = cost.status().into_iter().map(|w| (w.kind, w.spot, w.seconds, w.cost)).collect();
-        let of = |kind: &str, spot, seconds, cost| (kind.to_owned(), spot, seconds, cost);
-        assert_eq!(
-            status,
-            [of("big", false, 7200.0, 8.0), of("big", true, 3600.0, 1.0), of("fleet", false, 3600.0, 0.0)]
-        );
-        (0..50).for_each(|n| cost.add(&worker(&format!("kind-{n}"), 1.0, false), &hour));
-        let status = cost.status();
-        assert_eq!(status.len(), TYPES_MAX + 1);
-        assert_eq!(status.iter().map(|w| w.seconds).sum::<f64>(), 54.0 * 3600.0, "nothing is lost");
-    }
-
-    #[test]
-    fn labels_are_bounded_and_prices_are_those_of_the_workers_that_there_are() {
-        let workers: Vec<_> = (10..40).map(|n| worker(&format!("kind-{n}"), 0.0, false)).collect();
-        let labels = Labels::of(workers.iter());
-        let of: BTreeSet<_> = workers.iter().map(|w| labels.label(w)).collect();
-        assert_eq!((of.len(), of.contains(OTHERS), &*labels.label(&workers[0])), (TYPES_MAX + 1, true, "kind-10"));
-        let cost = Objective::Cost(Prices { trainer: 30.0, worker: 1.0 });
-        let of = |workers: &[Worker]| priced(cost, workers.iter()).prices().worker;
-        assert_eq!(of(&workers), 1.0, "none says");
-        assert_eq!(of(&[worker("a", 3.0, false), worker("b", 1.0, true), worker("c", 0.0, false)]), 2.0);
-        assert_eq!(priced(Objective::Time, [worker("a", 3.0, false)].iter()), Objective::Time);
+    fn labels_are_bounded() {
+        let of = |n| WorkerType::new(&format!("kind-{n}"), 0.0, false).expect("a kind");
+        let types: Vec<_> = (10..40).map(of).collect();
+        let labels = Labels::of(types.iter());
+        let of: BTreeSet<_> = types.iter().map(|t| labels.label(t, false)).collect();
+        assert_eq!((of.len(), of.contains(OTHERS), &*labels.label(&types[0], false)), (TYPES_MAX + 1, true, "kind-10"));
+        assert_eq!(&*labels.label(&types[0], true), LOCAL);
     }
 }

@@ -6,29 +6,32 @@
 //! no split.
 
 use super::consumer::Consumer;
+use super::machine::Leases;
 use crate::records::ConsumerKey;
-use crate::state::State;
 
 impl Consumer {
     /// Says whether nothing is to be done for this consumer.
-    pub(in crate::state) fn is_inactive(&self) -> bool {
+    pub(in crate::state::leases) fn is_inactive(&self) -> bool {
         self.attached.is_none() && self.leases().is_empty() && self.backups().is_empty() && self.trouble.is_empty()
     }
 }
 
-impl State {
+impl Leases {
     /// Returns the active consumers.
-    pub(in crate::state) fn active_consumers(&self) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
+    pub(in crate::state::leases) fn active_consumers(&self) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
         self.active.iter().filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
     /// Returns the active consumers of one job.
-    pub(in crate::state) fn active_consumers_of(&self, job: u64) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
+    pub(in crate::state::leases) fn active_consumers_of(
+        &self,
+        job: u64,
+    ) -> impl Iterator<Item = (ConsumerKey, &Consumer)> {
         self.active.range((job, 0)..=(job, u32::MAX)).filter_map(|key| Some((*key, self.consumer(*key)?)))
     }
 
     /// Removes the consumers that became inactive, and those whose job is gone.
-    pub(in crate::state) fn drop_inactive(&mut self) {
+    pub(in crate::state::leases) fn drop_inactive(&mut self) {
         let jobs = &self.jobs;
         let consumer = |key: &ConsumerKey| jobs.get(&key.0)?.consumers.get(key.1 as usize);
         self.active.retain(|key| consumer(key).is_some_and(|consumer| !consumer.is_inactive()));

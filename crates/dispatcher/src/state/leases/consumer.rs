@@ -10,10 +10,9 @@ use std::time::Duration;
 use forebay_core::{Error, Fault, Result, Ticks, WorkerId};
 use forebay_proto::JobKey;
 
-use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
+use super::trouble::Trouble;
 use crate::records::Position;
-use crate::state::SessionId;
-use crate::state::scaling::local_workers::LocalThreads;
+use crate::state::input::SessionId;
 
 /// The most splits that a consumer may ask to have ahead of its frontier.
 const WINDOW_MAX: u32 = 4096;
@@ -24,46 +23,25 @@ const ORDINAL_MAX: u64 = 1 << 62;
 const UNREACHED_MAX: Duration = Duration::from_secs(60);
 /// The most epochs that a consumer may end ahead of its frontier.
 const ENDED_MAX: usize = 4096;
+/// The sample number that stands for a whole split among the skipped samples of the ledger.
+pub(crate) const WHOLE_SPLIT: u64 = u64::MAX;
 
 /// The worker that holds a split, and the token of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::state) struct Holder {
-    pub(in crate::state) token: u64,
-    pub(in crate::state) worker: WorkerId,
+pub(in crate::state::leases) struct Holder {
+    pub(in crate::state::leases) token: u64,
+    pub(in crate::state::leases) worker: WorkerId,
 }
 
 /// What is left of a split's leases after one worker dropped its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::state) enum AfterDrop {
+pub(in crate::state::leases) enum AfterDrop {
     /// The worker did not hold the split under this token.
     NotHeld,
     /// No lease is left: the split may be granted again.
     Free,
     /// The other of two leases is left: the split was backed up.
     HeldBy(Holder),
-}
-
-/// What went wrong with a split so far.
-#[derive(Debug, Clone, Default)]
-pub(in crate::state) struct Trouble {
-    /// How often the consumer could not fetch the split.
-    pub(in crate::state) failures: u32,
-    /// How often a worker answered the fetch, and refused it.
-    pub(in crate::state) refusals: u32,
-    /// Since when the consumer can reach no worker for this split.
-    pub(in crate::state) unreached: Option<Ticks>,
-    /// Workers that were lost while they computed the split, and did not come back.
-    pub(in crate::state) deaths: Vec<Death>,
-    /// The worker where the split failed last, and when.
-    pub(in crate::state) avoid: Option<(WorkerId, Ticks)>,
-}
-
-/// A worker that was lost, and when.
-#[derive(Debug, Clone)]
-pub(in crate::state) struct Death {
-    pub(in crate::state) worker: WorkerId,
-    pub(in crate::state) address: Arc<str>,
-    pub(in crate::state) at: Ticks,
 }
 
 /// A worker that the consumer could not reach.
@@ -74,38 +52,25 @@ struct Unreached {
     until: Ticks,
 }
 
-impl Trouble {
-    /// Says whether the split may have ended as many workers as are allowed. It is not granted until it is known
-    /// whether these are dead.
-    pub(in crate::state) fn is_held(&self) -> bool {
-        self.deaths.len() >= DEATHS_MAX
-    }
-
-    /// Says whether the split may end workers. A single death is taken for an accident.
-    pub(in crate::state) fn is_suspect(&self) -> bool {
-        self.deaths.len() > 1
-    }
-}
-
 /// A sample of a split: its position, its number, and which repetition of it.
-pub(in crate::state) type SkippedSample = (Position, u64, u64);
+pub(in crate::state::leases) type SkippedSample = (Position, u64, u64);
 
 /// The session of the process that reads a consumer.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::state) struct ConsumerSession {
-    pub(in crate::state) session: SessionId,
-    pub(in crate::state) window: u32,
-    pub(in crate::state) heard: Ticks,
+pub(in crate::state::leases) struct ConsumerSession {
+    pub(in crate::state::leases) session: SessionId,
+    pub(in crate::state::leases) window: u32,
+    pub(in crate::state::leases) heard: Ticks,
     /// How many workers may compute for its tenant.
-    pub(in crate::state) workers_max: Option<u32>,
+    pub(in crate::state::leases) workers_max: Option<u32>,
     /// Since when the process waits for rows; `None` while it does not.
-    pub(in crate::state) waits_since: Option<Ticks>,
+    pub(in crate::state::leases) waits_since: Option<Ticks>,
     /// The key that its local workers must show; the default if it has none.
-    pub(in crate::state) local_key: JobKey,
+    pub(in crate::state::leases) local_key: JobKey,
 }
 
 #[derive(Debug, Clone)]
-pub(in crate::state) struct Consumer {
+pub(in crate::state::leases) struct Consumer {
     /// Splits in an epoch; `None` if an epoch has no end.
     splits: Option<u64>,
     /// 0 if the job has no end.
@@ -118,19 +83,17 @@ pub(in crate::state) struct Consumer {
     ended: BTreeSet<u64>,
     /// Every split from the frontier to here is leased.
     cursor: Position,
-    pub(in crate::state) trouble: BTreeMap<Position, Trouble>,
+    pub(in crate::state::leases) trouble: BTreeMap<Position, Trouble>,
     unreached: BTreeMap<WorkerId, Unreached>,
     /// Samples that the consumer left out, and their errors.
     skipped: BTreeMap<SkippedSample, Arc<str>>,
-    pub(in crate::state) attached: Option<ConsumerSession>,
-    /// How many local threads compute for it.
-    pub(in crate::state) local: LocalThreads,
+    pub(in crate::state::leases) attached: Option<ConsumerSession>,
     /// When its last session ended.
-    pub(in crate::state) gone: Ticks,
+    pub(in crate::state::leases) gone: Ticks,
 }
 
 impl Consumer {
-    pub(in crate::state) fn new(splits: Option<u64>, epochs: u64, frontier: Position, now: Ticks) -> Self {
+    pub(in crate::state::leases) fn new(splits: Option<u64>, epochs: u64, frontier: Position, now: Ticks) -> Self {
         Self {
             splits,
             epochs,
@@ -143,56 +106,55 @@ impl Consumer {
             unreached: BTreeMap::new(),
             skipped: BTreeMap::new(),
             attached: None,
-            local: LocalThreads::default(),
             gone: now,
         }
     }
 
-    pub(in crate::state) fn frontier(&self) -> Position {
+    pub(in crate::state::leases) fn frontier(&self) -> Position {
         self.frontier
     }
 
-    pub(in crate::state) fn leases(&self) -> &BTreeMap<Position, Holder> {
+    pub(in crate::state::leases) fn leases(&self) -> &BTreeMap<Position, Holder> {
         &self.leases
     }
 
-    pub(in crate::state) fn backups(&self) -> &BTreeMap<Position, Holder> {
+    pub(in crate::state::leases) fn backups(&self) -> &BTreeMap<Position, Holder> {
         &self.backups
     }
 
     /// Returns the holder of a split under a token.
-    pub(in crate::state) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
+    pub(in crate::state::leases) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
         let holders = [self.leases.get(&p), self.backups.get(&p)];
         holders.into_iter().flatten().find(|holder| holder.token == token).copied()
     }
 
     /// Returns the holder of the other lease of a split.
-    pub(in crate::state) fn other_holder(&self, p: Position, token: u64) -> Option<Holder> {
+    pub(in crate::state::leases) fn other_holder(&self, p: Position, token: u64) -> Option<Holder> {
         let (first, second) = (self.leases.get(&p)?, self.backups.get(&p)?);
         if first.token == token { Some(*second) } else { Some(*first).filter(|_| second.token == token) }
     }
 
-    pub(in crate::state) fn skipped(&self) -> &BTreeMap<SkippedSample, Arc<str>> {
+    pub(in crate::state::leases) fn skipped(&self) -> &BTreeMap<SkippedSample, Arc<str>> {
         &self.skipped
     }
 
     /// Returns the error of a split that is never tried again.
-    pub(in crate::state) fn poison(&self, p: Position) -> Option<&str> {
+    pub(in crate::state::leases) fn poison(&self, p: Position) -> Option<&str> {
         self.skipped.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
     }
 
     /// Adds a sample that was left out; returns false if it was known.
-    pub(in crate::state) fn skip(&mut self, sample: SkippedSample, error: Arc<str>) -> bool {
+    pub(in crate::state::leases) fn skip(&mut self, sample: SkippedSample, error: Arc<str>) -> bool {
         let is_new = !self.skipped.contains_key(&sample);
         self.skipped.entry(sample).or_insert(error);
         is_new
     }
 
-    pub(in crate::state) fn splits(&self) -> Option<u64> {
+    pub(in crate::state::leases) fn splits(&self) -> Option<u64> {
         self.splits
     }
 
-    pub(in crate::state) fn is_finished(&self) -> bool {
+    pub(in crate::state::leases) fn is_finished(&self) -> bool {
         self.end().is_some_and(|end| self.frontier >= end)
     }
 
@@ -201,7 +163,7 @@ impl Consumer {
     }
 
     /// Checks a position from outside. The end of an epoch becomes the start of the next one.
-    pub(in crate::state) fn check(&self, p: Position) -> Result<Position> {
+    pub(in crate::state::leases) fn check(&self, p: Position) -> Result<Position> {
         let splits_max = self.splits.unwrap_or(ORDINAL_MAX);
         let end = self.end().unwrap_or(Position::new(EPOCH_MAX, 0));
         if p > end || p.ordinal > splits_max {
@@ -215,7 +177,7 @@ impl Consumer {
     /// Returns the frontier for a process that attaches at `p`. Attaching at the end of the job acknowledges nothing:
     /// the last split counts as consumed only once it is acknowledged. Otherwise the job would be over while its
     /// process may have to begin anew.
-    pub(in crate::state) fn begins(&self, p: Position) -> Position {
+    pub(in crate::state::leases) fn begins(&self, p: Position) -> Position {
         if self.is_finished() || self.end().is_none_or(|end| p < end) {
             return p;
         }
@@ -253,7 +215,7 @@ impl Consumer {
     }
 
     /// How many splits lie from the frontier to `p`, without those of ended epochs.
-    pub(in crate::state) fn distance(&self, p: Position) -> u128 {
+    pub(in crate::state::leases) fn distance(&self, p: Position) -> u128 {
         let (from, to) = (self.index(self.frontier), self.index(p));
         let inside = |e: &u64| {
             let first = self.index(Position::new(*e, 0)).max(from);
@@ -267,7 +229,7 @@ impl Consumer {
     }
 
     /// Returns the splits that may be granted now, in order: at most a window of them.
-    pub(in crate::state) fn free(&self) -> impl Iterator<Item = Position> {
+    pub(in crate::state::leases) fn free(&self) -> impl Iterator<Item = Position> {
         let mut at = self.wanted_from(self.cursor);
         std::iter::from_fn(move || {
             let p = at.filter(|p| self.distance(*p) < self.window())?;
@@ -278,7 +240,7 @@ impl Consumer {
         .filter(|p| !self.trouble.get(p).is_some_and(Trouble::is_held))
     }
 
-    pub(in crate::state) fn lease(&mut self, p: Position, holder: Holder) {
+    pub(in crate::state::leases) fn lease(&mut self, p: Position, holder: Holder) {
         self.leases.insert(p, holder);
         while let Some(next) = self.wanted_from(self.cursor)
             && self.leases.contains_key(&next)
@@ -288,19 +250,19 @@ impl Consumer {
     }
 
     /// Leases a split to a second worker.
-    pub(in crate::state) fn lease_backup(&mut self, p: Position, holder: Holder) {
+    pub(in crate::state::leases) fn lease_backup(&mut self, p: Position, holder: Holder) {
         self.backups.insert(p, holder);
     }
 
     /// Releases a split; returns its holders.
-    pub(in crate::state) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
+    pub(in crate::state::leases) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
         let Some(first) = self.leases.remove(&p) else { return Vec::new() };
         self.cursor = self.cursor.min(p);
         std::iter::once(first).chain(self.backups.remove(&p)).map(|holder| (p, holder)).collect()
     }
 
     /// Releases splits; returns their holders.
-    pub(in crate::state) fn release_all(
+    pub(in crate::state::leases) fn release_all(
         &mut self,
         splits: impl IntoIterator<Item = Position>,
     ) -> Vec<(Position, Holder)> {
@@ -308,13 +270,13 @@ impl Consumer {
     }
 
     /// Releases everything that is leased; returns the holders.
-    pub(in crate::state) fn release_everything(&mut self) -> Vec<(Position, Holder)> {
+    pub(in crate::state::leases) fn release_everything(&mut self) -> Vec<(Position, Holder)> {
         let places: Vec<_> = self.leases.keys().copied().collect();
         self.release_all(places)
     }
 
     /// One worker drops its lease of a split.
-    pub(in crate::state) fn drop_lease(&mut self, p: Position, token: u64) -> AfterDrop {
+    pub(in crate::state::leases) fn drop_lease(&mut self, p: Position, token: u64) -> AfterDrop {
         match (self.leases.get(&p).copied(), self.backups.get(&p).copied()) {
             (Some(first), Some(second)) if second.token == token => {
                 self.backups.remove(&p);
@@ -336,7 +298,7 @@ impl Consumer {
     }
 
     /// Moves the frontier; returns the leases before it, which are no longer wanted.
-    pub(in crate::state) fn move_to(&mut self, p: Position) -> Vec<(Position, Holder)> {
+    pub(in crate::state::leases) fn move_to(&mut self, p: Position) -> Vec<(Position, Holder)> {
         self.cursor = if p < self.frontier { p } else { self.cursor.max(p) };
         self.frontier = p;
         let kept = self.leases.split_off(&p);
@@ -350,9 +312,8 @@ impl Consumer {
 
     /// A process attaches at the frontier; returns the leases outside its window. The epochs that an earlier process
     /// ended and the fetches that failed for it are forgotten.
-    pub(in crate::state) fn attach(&mut self, attached: ConsumerSession) -> Vec<(Position, Holder)> {
+    pub(in crate::state::leases) fn attach(&mut self, attached: ConsumerSession) -> Vec<(Position, Holder)> {
         self.attached = Some(ConsumerSession { window: attached.window.clamp(1, WINDOW_MAX), ..attached });
-        self.local = LocalThreads::default();
         self.ended.clear();
         self.trouble.clear();
         self.unreached.clear();
@@ -363,7 +324,7 @@ impl Consumer {
 
     /// Returns the leased splits with a recorded sample whose failure may not repeat. Their workers may have computed
     /// them before that was recorded, and would send the sample to a process that begins anew.
-    pub(in crate::state) fn leased_with_accidents(&self) -> Vec<Position> {
+    pub(in crate::state::leases) fn leased_with_accidents(&self) -> Vec<Position> {
         let of = |p: &Position| self.skipped.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
         let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
         self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
@@ -371,7 +332,7 @@ impl Consumer {
 
     /// Notes that the consumer could not reach a worker. It gets no splits from this worker for the time `first`, and
     /// for twice as long each further time.
-    pub(in crate::state) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
+    pub(in crate::state::leases) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
         let was = self.unreached.get(&worker).copied().unwrap_or(Unreached { times: 0, until: now });
         // The consumer reports the splits of a broken connection one by one: they count as one failure.
         if now < was.until {
@@ -383,17 +344,17 @@ impl Consumer {
     }
 
     /// Says whether the consumer currently avoids a worker that it could not reach.
-    pub(in crate::state) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
+    pub(in crate::state::leases) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
         self.unreached.get(&worker).is_some_and(|u| now < u.until)
     }
 
     /// Says whether the consumer currently avoids any worker.
-    pub(in crate::state) fn waits_for_others(&self, now: Ticks) -> bool {
+    pub(in crate::state::leases) fn waits_for_others(&self, now: Ticks) -> bool {
         self.unreached.values().any(|u| now < u.until)
     }
 
     /// Forgets a worker that is gone. Worker ids are not used again.
-    pub(in crate::state) fn forget_worker(&mut self, worker: WorkerId) {
+    pub(in crate::state::leases) fn forget_worker(&mut self, worker: WorkerId) {
         self.unreached.remove(&worker);
     }
 

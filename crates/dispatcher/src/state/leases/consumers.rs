@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
-use forebay_proto::{
-    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
-    worker_event,
-};
+use forebay_proto::{Attached, Consumed, ConsumerHeartbeat, Forget, NO_JOB, UNREACHED, consumer_event, worker_event};
 
-use super::consumer::{ConsumerSession, Death};
+use super::consumer::ConsumerSession;
+use super::durable::Durable;
+use super::job::Job;
+use super::machine::Leases;
+use super::notice::Notice;
+use super::trouble::Death;
 use crate::records::{ConsumerKey, Position, Update};
-use crate::state::Job;
-use crate::state::scaling::local_workers::LocalThreads;
-use crate::state::{Attachment, Effect, SessionId, State};
+use crate::state::effect::Effect;
+use crate::state::input::{Attachment, SessionId};
 
 /// A split that workers refused this often is not tried again.
 const REFUSALS_MAX: u32 = 4;
@@ -21,7 +22,12 @@ const REFUSALS_MAX: u32 = 4;
 /// A consumer that reaches no worker for a split for this long gets an error. Consumers wait as long for a dispatcher.
 const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
-impl State {
+impl Leases {
+    /// A process attaches to a consumer, with the samples that its saved state lists as left out.
+    ///
+    /// # Errors
+    /// NotFound for another tenant's job; Conflict while another process reads the consumer; Closed, Invalid or
+    /// Exhausted as the message says.
     pub(in crate::state) fn attach(
         &mut self,
         now: Ticks,
@@ -29,6 +35,8 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Result<()> {
         let &Attachment { session, ref tenant, consumer: key, position, resume, window, local_key, .. } = attachment;
+        self.check_owner(tenant, key.0)?;
+        self.record_skipped(key, &attachment.skipped, out)?;
         let silence_max = self.timing.lease;
         self.check_attached_quota(tenant, key)?;
         let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
@@ -70,7 +78,7 @@ impl State {
         let mut dropped = consumer.attach(attached);
         let accidents = consumer.leased_with_accidents();
         dropped.extend(consumer.release_all(accidents));
-        self.warm_start(now, key.0);
+        self.notices.push(Notice::Attached(key));
         self.revoke_all(key, dropped, out);
         self.revoke_from_foreign(key, out);
         self.assign_again(key, out);
@@ -118,14 +126,14 @@ impl State {
         let event = worker_event::Event::Consumed(Consumed { job: key.0, consumer: key.1, epoch, ordinal });
         out.extend(holders.into_iter().map(|session| Effect::Worker(session, event.clone())));
         let update = Update::Frontier(key, to);
-        out.push(if finished { Effect::Persist(update) } else { Effect::Remember(update) });
+        out.push(if finished { Effect::Persist(Durable::new(update)) } else { Effect::Remember(update) });
         if finished && self.jobs.get(&key.0).is_some_and(Job::is_finished) {
             self.forget(key.0, out);
         }
     }
 
     /// Tells every worker to forget a job.
-    pub(in crate::state) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
         for worker in self.workers.values_mut() {
             if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
                 out.push(Effect::Worker(session, worker_event::Event::Forget(Forget { job })));
@@ -134,14 +142,20 @@ impl State {
     }
 
     /// Returns the consumer of a session that is still open, and notes that it is alive.
-    pub(in crate::state) fn heard_consumer(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+    pub(in crate::state::leases) fn heard_consumer(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
         let key = *self.consumer_sessions.get(&session)?;
         self.consumer_mut(key)?.attached.as_mut()?.heard = now;
         Some(key)
     }
 
     /// Ends a consumer's session with an error.
-    pub(in crate::state) fn end_consumer(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn end_consumer(
+        &mut self,
+        now: Ticks,
+        key: ConsumerKey,
+        error: Error,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(attached) = self.consumer_mut(key).and_then(|c| c.attached) else { return };
         self.consumer_gone(now, attached.session);
         out.push(Effect::End(attached.session, error));
@@ -155,7 +169,7 @@ impl State {
             Ok(position) if position > consumer.frontier() => {
                 let epochs = position.epoch - consumer.frontier().epoch;
                 if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
-                    self.profiles.add_epochs(now, &job.record, epochs, out);
+                    self.notices.push(Notice::EpochsRead(job.record.clone(), epochs));
                 }
                 self.advance(now, key, position, out);
                 self.end_at_poison(now, key, out);
@@ -226,50 +240,38 @@ impl State {
         }
     }
 
+    /// Takes a heartbeat. Returns its consumer, or `None` if the session is over.
     pub(in crate::state) fn consumer_heartbeat(
         &mut self,
         now: Ticks,
         session: SessionId,
         said: &ConsumerHeartbeat,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some((job, consumer)) = self.heard_consumer(now, session) else {
+    ) -> Option<ConsumerKey> {
+        let Some(key) = self.heard_consumer(now, session) else {
             self.counts.consumer_heartbeats_refused += 1;
-            return;
+            return None;
         };
         self.counts.rows_delivered = self.counts.rows_delivered.saturating_add(said.rows);
         self.counts.bytes_delivered = self.counts.bytes_delivered.saturating_add(said.bytes);
-        if let Some(job) = self.jobs.get_mut(&job) {
-            job.load.add(consumer, said);
-        }
-        if let Some(attached) = self.consumer_mut((job, consumer)).and_then(|c| c.attached.as_mut()) {
+        if let Some(attached) = self.consumer_mut(key).and_then(|c| c.attached.as_mut()) {
             let waits = Some(said.waiting_ms).filter(|ms| *ms > 0);
             attached.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
         }
-        self.note_consumer_ops(now, job, &said.ops, out);
-        let is_alone = said.spare.is_some_and(|spare| spare.asks)
-            && !self.eligible_workers((job, consumer)).has_others(&self.workers);
-        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.take_heartbeat(said, is_alone));
-        let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
-        let reply = ConsumerHeartbeatReply { local_threads, missing };
-        out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
+        Some(key)
     }
 
     pub(in crate::state) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
         let Some(key) = self.consumer_sessions.remove(&session) else { return };
-        if let Some(consumer) = self.consumer_mut(key) {
-            (consumer.attached, consumer.gone, consumer.local) = (None, now, LocalThreads::default());
+        let Some(job) = self.jobs.get_mut(&key.0) else { return };
+        if let Some(consumer) = job.consumers.get_mut(key.1 as usize) {
+            (consumer.attached, consumer.gone) = (None, now);
         }
-        if let Some(job) = self.jobs.get_mut(&key.0) {
-            job.epoch_ends.detach(key.1);
-        }
-        if let Some(job) = self.jobs.get(&key.0) {
-            self.profiles.write_soon(now, &job.record);
-        }
+        job.epoch_ends.detach(key.1);
+        self.notices.push(Notice::ConsumerGone(key, job.record.clone()));
     }
 }
 
-pub(in crate::state) fn no_job(id: u64) -> Error {
+pub(in crate::state::leases) fn no_job(id: u64) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
         .with(NO_JOB, "job")
         .hint(

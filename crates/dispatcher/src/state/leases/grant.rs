@@ -18,16 +18,23 @@ use std::time::Duration;
 use forebay_core::{Ticks, WorkerId};
 use forebay_proto::{Lease, worker_event};
 
-use super::consumer::{Consumer, Holder, Trouble};
+use super::consumer::{Consumer, Holder};
+use super::durable::Durable;
+use super::events::assigned_event;
+use super::hints::HintEvent;
+use super::job::Job;
+use super::jobs::tenants::EligibleWorkers;
+use super::machine::Leases;
+use super::trouble::Trouble;
 use super::worker::{LOAD_OF_ONE, Worker};
 use crate::records::{ConsumerKey, Grant, Position, Update};
-use crate::state::Job;
-use crate::state::jobs::tenants::EligibleWorkers;
-use crate::state::{Effect, State, assigned_event};
+use crate::state::effect::Effect;
 
 /// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);
 
+/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
+pub(in crate::state) const LOOKAHEAD: u128 = 16;
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
@@ -71,10 +78,10 @@ impl Eq for Share {}
 /// Workers with room, by load.
 type Room = BTreeSet<(usize, WorkerId)>;
 
-impl State {
+impl Leases {
     /// Grants splits until workers or consumers have no more room. After heartbeats alone it returns at once: ten
     /// thousand workers send as many a second.
-    pub(crate) fn schedule(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn schedule(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
@@ -118,7 +125,7 @@ impl State {
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    pub(in crate::state) fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
+    pub(in crate::state::leases) fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
         self.consumer(key).and_then(|c| c.trouble.get(&position)).is_some_and(Trouble::is_suspect)
     }
 
@@ -135,14 +142,12 @@ impl State {
         let some = self.workers.iter().any(|(id, w)| w.is_live() && eligible.has(*id, w) && reachable(*id));
         let is_eligible = |id: &WorkerId| self.workers.get(id).is_some_and(|w| eligible.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_eligible(id) && (reachable(*id) || !some)).collect();
-        let affinity = &self.jobs.get(&key.0)?.affinity;
-        let at_preferred = |_: Position, preferred: WorkerId| {
+        let at_preferred = |preferred: WorkerId| {
             let is_fit =
                 self.workers.get(&preferred).is_some_and(|w| !w.slow) && self.may_take(preferred, false, reserved);
             room.iter().find(|(_, id)| is_fit && *id == preferred).map(|worker| **worker)
         };
-        let is_there = |preferred: WorkerId| self.workers.get(&preferred).is_some_and(Worker::is_live);
-        if let Some(found) = affinity.first(key.1, consumer, is_there, at_preferred) {
+        if let Some(found) = self.preferred(key, consumer, at_preferred) {
             return Some(found);
         }
         consumer.free().find_map(|p| {
@@ -157,6 +162,28 @@ impl State {
         })
     }
 
+    /// Returns the first of a consumer's next splits whose hinted worker may have it, with that worker.
+    fn preferred<W>(
+        &self,
+        key: ConsumerKey,
+        consumer: &Consumer,
+        may_have: impl Fn(WorkerId) -> Option<W>,
+    ) -> Option<(Position, W)> {
+        if !self.affinity.knows(key.0) {
+            return None;
+        }
+        // The rest of an epoch goes before the next epoch.
+        let first = consumer.free().next()?;
+        let is_near =
+            |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
+        let is_live = |id: WorkerId| self.workers.get(&id).is_some_and(Worker::is_live);
+        let is_ordered = self.affinity.is_ordered(key.0);
+        let next = consumer.free().take_while(is_near).map(|p| (p, self.affinity.worker(key, p)));
+        let next = next.take_while(|(_, worker)| !is_ordered || worker.is_some_and(is_live));
+        let untroubled = next.filter(|(p, _)| !consumer.trouble.contains_key(p));
+        untroubled.filter_map(|(p, worker)| Some((p, may_have(worker?)?))).next()
+    }
+
     /// Returns the worker that must not get this split now because the split failed there: another worker may have room
     /// soon, or this one may recover after a pause.
     fn avoided(&self, now: Ticks, trouble: &Trouble, eligible: &EligibleWorkers<'_>) -> Option<WorkerId> {
@@ -169,7 +196,7 @@ impl State {
 
     /// Leases a split; a split that is leased already gets a backup lease. Returns whether the worker has room for
     /// more.
-    pub(in crate::state) fn grant(
+    pub(in crate::state::leases) fn grant(
         &mut self,
         now: Ticks,
         key: ConsumerKey,
@@ -177,17 +204,9 @@ impl State {
         id: WorkerId,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let lease = Lease {
-            job: key.0,
-            epoch: position.epoch,
-            consumer: key.1,
-            ordinal: position.ordinal,
-            token: self.next_token,
-            ops: None,
-        };
-        let skipped = self.skipped_of(&lease);
+        let skipped = self.skipped_of(key, position);
         let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
-        let lease = Lease { ops: job.placement.ops_on_worker(worker.is_local()), ..lease };
+        let ops = job.ops_on_worker(worker.is_local());
         let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
             return false;
         };
@@ -207,19 +226,20 @@ impl State {
         }
         let event = assigned_event(position, &grant, first.unwrap_or(0));
         let assigned = consumer.attached.map(|r| Effect::Consumer(r.session, event));
-        out.push(Effect::Persist(match first {
+        out.push(Effect::Persist(Durable::new(match first {
             None => Update::Grant((key, position), grant),
             Some(_) => Update::Token(token),
-        }));
+        })));
         out.extend(skipped.map(|skipped| Effect::Worker(session, skipped)));
+        let (epoch, ordinal) = (position.epoch, position.ordinal);
+        let lease = Lease { job: key.0, epoch, consumer: key.1, ordinal, token, ops };
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
         worker.take_room();
         let (has_room, is_local) = (worker.has_room(), worker.is_local());
         self.note_granted(now, id, token);
         if !is_local {
-            self.sharing.note(key, position, id);
-            self.note_affinity(key, position, id);
+            self.hint(&HintEvent::Granted(key, position, id));
         }
         has_room
     }

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use super::machine::Leases;
 use super::worker::Worker;
 use crate::records::ConsumerKey;
-use crate::state::{SessionId, State};
+use crate::state::input::SessionId;
 
 /// Jobs of one tenant that may hang at a worker before the tenant's other jobs get no split there: each occupies a
 /// thread.
@@ -17,7 +18,7 @@ pub(in crate::state) const JOBS_MAX: usize = 64;
 /// The most held-up jobs that a worker may report.
 const TOLD_MAX: usize = 4096;
 
-impl State {
+impl Leases {
     /// Notes which jobs a worker reports as held up.
     pub(in crate::state) fn note_held_up(&mut self, session: SessionId, said: &[u64]) {
         let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
@@ -30,7 +31,7 @@ impl State {
 
     /// Says whether a consumer's job may get no more of a worker, because the job or others of its tenant are held up
     /// there.
-    pub(in crate::state) fn fills(&self, tenant: &str, key: ConsumerKey, worker: &Worker) -> bool {
+    pub(in crate::state::leases) fn fills(&self, tenant: &str, key: ConsumerKey, worker: &Worker) -> bool {
         if worker.held_up.is_empty() {
             return false;
         }

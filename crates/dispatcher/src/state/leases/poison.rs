@@ -18,22 +18,20 @@ use std::collections::BTreeSet;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Ticks, WorkerId};
 
-use super::consumer::Consumer;
-use super::consumer::{Death, Holder, Trouble};
+use super::consumer::{Consumer, Holder, WHOLE_SPLIT};
+use super::durable::Durable;
+use super::machine::Leases;
+use super::trouble::{DEATHS_MAX, Death, Trouble};
 use super::worker::Worker;
 use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
-use crate::state::{Effect, State};
+use crate::state::effect::Effect;
 
-/// Workers that a split may end.
-pub(in crate::state) const DEATHS_MAX: usize = 3;
-/// The sample number that stands for a whole split among the skipped samples of the ledger.
-pub(crate) const WHOLE_SPLIT: u64 = u64::MAX;
 /// Rows that an error names.
 const NAMED_MAX: usize = 16;
 
-impl State {
+impl Leases {
     /// A worker was lost while it computed a split, or a consumer could not fetch the split from it.
-    pub(in crate::state) fn accuse(&mut self, key: SplitKey, death: Death) {
+    pub(in crate::state::leases) fn accuse(&mut self, key: SplitKey, death: Death) {
         if let Some(consumer) = self.consumer_mut(key.0) {
             let deaths = &mut consumer.trouble.entry(key.1).or_default().deaths;
             match deaths.iter_mut().find(|d| d.worker == death.worker) {
@@ -44,7 +42,7 @@ impl State {
     }
 
     /// A worker is alive: removes it from the deaths of all splits.
-    pub(in crate::state) fn acquit(&mut self, worker: WorkerId) {
+    pub(in crate::state::leases) fn acquit(&mut self, worker: WorkerId) {
         for trouble in self.jobs.values_mut().flat_map(|j| &mut j.consumers).flat_map(|c| c.trouble.values_mut()) {
             let before = trouble.deaths.len();
             trouble.deaths.retain(|death| death.worker != worker);
@@ -53,7 +51,7 @@ impl State {
     }
 
     /// Gives up the splits that ended [`DEATHS_MAX`] workers.
-    pub(in crate::state) fn convict(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn convict(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let certain = self.timing.presumed_dead;
         let is_dead = |death: &Death| now - death.at >= certain;
         let mut convicted = Vec::new();
@@ -79,12 +77,12 @@ impl State {
         tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
         let json: std::sync::Arc<str> = error.to_json().into();
         self.add_skipped((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
-        out.push(Effect::Persist(Update::Skipped((key.0, key.1, WHOLE_SPLIT, 0), json)));
+        out.push(Effect::Persist(Durable::new(Update::Skipped((key.0, key.1, WHOLE_SPLIT, 0), json))));
         self.end_at_poison(now, key.0, out);
     }
 
     /// Ends the session of a consumer whose frontier is a split that is never tried again.
-    pub(in crate::state) fn end_at_poison(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn end_at_poison(&mut self, now: Ticks, key: ConsumerKey, out: &mut Vec<Effect>) {
         if let Some(error) = self.consumer(key).and_then(|c| c.poison(c.frontier())) {
             let error = Error::from_json(error);
             self.end_consumer(now, key, error, out);
@@ -92,14 +90,14 @@ impl State {
     }
 
     /// Says whether a consumer with a session waits for a suspect.
-    pub(in crate::state) fn has_suspects(&self) -> bool {
+    pub(in crate::state::leases) fn has_suspects(&self) -> bool {
         let mut consumers = self.active_consumers().filter(|(_, c)| c.attached.is_some());
         consumers.any(|(_, c)| c.trouble.values().any(Trouble::is_suspect))
     }
 
     /// Returns the workers that get no other splits now: those that compute a suspect, and, while a suspect waits, the
     /// worker that is kept free for it.
-    pub(in crate::state) fn reserved(&self) -> BTreeSet<WorkerId> {
+    pub(in crate::state::leases) fn reserved(&self) -> BTreeSet<WorkerId> {
         if !self.has_suspects() {
             return BTreeSet::new();
         }
@@ -123,7 +121,7 @@ impl State {
 
     /// Releases the splits of held-up jobs at a worker that is kept for a suspect: it would never become free
     /// otherwise.
-    pub(in crate::state) fn clear_reserved(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn clear_reserved(&mut self, out: &mut Vec<Effect>) {
         let is_suspect = |key: &SplitKey| self.is_suspect(key.0, key.1);
         let waits = |w: &&Worker| w.at_work().next().is_none() && !w.unfinished().any(is_suspect);
         let kept: Vec<_> =
@@ -141,7 +139,12 @@ impl State {
 
     /// Says whether a worker may get a split. A suspect needs a worker without other work; a reserved worker gets
     /// nothing else.
-    pub(in crate::state) fn may_take(&self, id: WorkerId, is_suspect: bool, reserved: &BTreeSet<WorkerId>) -> bool {
+    pub(in crate::state::leases) fn may_take(
+        &self,
+        id: WorkerId,
+        is_suspect: bool,
+        reserved: &BTreeSet<WorkerId>,
+    ) -> bool {
         let idle = || self.workers.get(&id).is_some_and(|w| w.unfinished().next().is_none());
         if is_suspect { idle() } else { !reserved.contains(&id) }
     }

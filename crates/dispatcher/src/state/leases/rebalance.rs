@@ -14,25 +14,26 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
+use super::machine::Leases;
 use super::worker::Worker;
 use crate::records::SplitKey;
-use crate::state::{Effect, State};
+use crate::state::effect::Effect;
 
 /// The shortest time between two rebalances for new workers: ten thousand may come at a time.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(10);
 
-impl State {
+impl Leases {
     /// A worker without leases has come: it takes splits that others hold before it gets later ones.
-    pub(in crate::state) fn rebalance_for_newcomer(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        if std::mem::take(&mut self.has_newcomer) && now - self.newcomer_rebalanced >= NEWCOMER_EVERY {
-            self.newcomer_rebalanced = now;
+    pub(in crate::state::leases) fn rebalance_for_newcomer(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.has_newcomer) && now - self.clock.newcomer_rebalanced >= NEWCOMER_EVERY {
+            self.clock.newcomer_rebalanced = now;
             self.rebalance(now, out);
         }
     }
 
     /// Gives each idle worker a split that waits elsewhere. Runs before anything is granted, periodically and when a
     /// worker comes.
-    pub(in crate::state) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let is_idle = |w: &Worker| w.has_room() && !w.slow && w.at_work().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
         if idle.is_empty()

@@ -14,14 +14,16 @@ use std::time::Duration;
 use forebay_core::{Ticks, WorkerId};
 
 use super::consumer::{AfterDrop, Holder};
+use super::events::assigned_event;
+use super::machine::Leases;
 use super::stragglers::{RunningSplit, to_back_up};
 use crate::records::{Grant, Position, SplitKey, Update};
-use crate::state::{Effect, State, assigned_event, revoke_event};
+use crate::state::effect::Effect;
 
-impl State {
+impl Leases {
     /// Grants backup leases of late splits. The caller runs this before it grants anything, so it uses room that
     /// nothing else wanted.
-    pub(in crate::state) fn speculate(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn speculate(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let mut idle: Vec<_> =
             self.workers.iter().filter(|(_, w)| w.has_room() && !w.slow).map(|(id, _)| *id).collect();
         if idle.is_empty() || self.workers.len() < 2 {
@@ -77,7 +79,7 @@ impl State {
     }
 
     /// Says whether a worker may get a split that another one holds.
-    pub(in crate::state) fn may_back_up(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
+    pub(in crate::state::leases) fn may_back_up(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
         let is_eligible = self.workers.get(&id).is_some_and(|worker| self.eligible_workers(key.0).has(id, worker));
         is_eligible
             && self.consumer(key.0).is_some_and(|consumer| {
@@ -97,7 +99,7 @@ impl State {
     }
 
     /// Releases the splits that a worker holds and has not begun.
-    pub(in crate::state) fn release_unstarted(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn release_unstarted(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get(&id) else { return };
         let waiting = worker.leases.iter().filter(|(token, _)| !worker.finished.contains(token));
         let waiting = waiting.filter(|(token, _)| !worker.begun.contains_key(token));
@@ -115,7 +117,7 @@ impl State {
     }
 
     /// Counts a split that goes to a second worker. The first one may have begun it since its last heartbeat.
-    pub(in crate::state) fn count_second_lease(&mut self, key: SplitKey) {
+    pub(in crate::state::leases) fn count_second_lease(&mut self, key: SplitKey) {
         self.counts.splits_raced += 1;
         if let Some(job) = self.jobs.get_mut(&key.0.0) {
             job.second_leases += 1;
@@ -123,7 +125,13 @@ impl State {
     }
 
     /// A worker has finished a split: revokes the other lease of the split, and notes its duration.
-    pub(in crate::state) fn has_finished(&mut self, now: Ticks, id: WorkerId, token: u64, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn has_finished(
+        &mut self,
+        now: Ticks,
+        id: WorkerId,
+        token: u64,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(key) = self.workers.get(&id).and_then(|w| w.leases.get(&token)).copied() else { return };
         let Some(holder) = self.consumer(key.0).and_then(|c| c.holder(key.1, token)) else { return };
         if let Some(took) = self.workers.get(&id).and_then(|w| w.split_duration(now, token, self.timing.heartbeat)) {
@@ -139,7 +147,7 @@ impl State {
     }
 
     /// Notes how long a split took.
-    pub(in crate::state) fn note_duration(&mut self, key: SplitKey, holder: Holder, took: Duration) {
+    pub(in crate::state::leases) fn note_duration(&mut self, key: SplitKey, holder: Holder, took: Duration) {
         let Some(job) = self.jobs.get_mut(&key.0.0) else { return };
         if let Some(worker) = self.workers.get_mut(&holder.worker)
             && worker.slow
@@ -151,7 +159,7 @@ impl State {
     }
 
     /// A worker no longer holds a split: the other lease remains if there is one, else the split is free.
-    pub(in crate::state) fn drop_lease(&mut self, key: SplitKey, token: u64, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn drop_lease(&mut self, key: SplitKey, token: u64, out: &mut Vec<Effect>) {
         match self.consumer_mut(key.0).map_or(AfterDrop::NotHeld, |c| c.drop_lease(key.1, token)) {
             AfterDrop::NotHeld => {}
             AfterDrop::Free => {
@@ -165,17 +173,8 @@ impl State {
         }
     }
 
-    /// Revokes a lease at its worker.
-    pub(in crate::state) fn revoke_from_worker(&mut self, holder: Holder, out: &mut Vec<Effect>) {
-        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
-        worker.leases.remove(&holder.token);
-        if let Some(session) = worker.session {
-            out.push(Effect::Worker(session, revoke_event(holder.token)));
-        }
-    }
-
     /// Tells a consumer which workers hold a split.
-    pub(in crate::state) fn send_assignments(&self, key: SplitKey, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn send_assignments(&self, key: SplitKey, out: &mut Vec<Effect>) {
         let Some((consumer, attached)) = self.consumer(key.0).and_then(|c| Some((c, c.attached?))) else { return };
         let Some(first) = consumer.leases().get(&key.1).copied() else { return };
         let second = consumer.backups().get(&key.1).copied();
@@ -188,7 +187,7 @@ impl State {
         }
     }
 
-    pub(in crate::state) fn grant_record(&self, holder: Holder) -> Grant {
+    pub(in crate::state::leases) fn grant_record(&self, holder: Holder) -> Grant {
         let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
         Grant { token: holder.token, worker: holder.worker, address }
     }

@@ -30,12 +30,12 @@ const LEASES_PER_BACKUP: usize = 10;
 
 /// How long the last splits of one job took, until their worker or their consumer was done.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct SplitDurations {
+pub(in crate::state::leases) struct SplitDurations {
     recent: VecDeque<Duration>,
 }
 
 impl SplitDurations {
-    pub(in crate::state) fn note(&mut self, took: Duration) {
+    pub(in crate::state::leases) fn note(&mut self, took: Duration) {
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -43,7 +43,7 @@ impl SplitDurations {
     }
 
     /// Returns the median duration; `None` while too few are known.
-    pub(in crate::state) fn median(&self) -> Option<Duration> {
+    pub(in crate::state::leases) fn median(&self) -> Option<Duration> {
         if self.recent.len() < KNOWN_MIN {
             return None;
         }
@@ -53,23 +53,23 @@ impl SplitDurations {
     }
 
     /// Says whether a split took about as long as others do.
-    pub(in crate::state) fn is_usual(&self, took: Duration) -> bool {
+    pub(in crate::state::leases) fn is_usual(&self, took: Duration) -> bool {
         self.median().is_none_or(|median| took <= median * LATE_FACTOR)
     }
 
     /// Says whether a split that waits for `rounds` others should move to an idle worker. Before any duration is known,
     /// the current age of the running split, `by_now`, stands for it.
-    pub(in crate::state) fn is_worth_moving(&self, rounds: u32, by_now: Duration) -> bool {
+    pub(in crate::state::leases) fn is_worth_moving(&self, rounds: u32, by_now: Duration) -> bool {
         self.median().unwrap_or(by_now) * rounds >= WAIT_MAX
     }
 
     /// Says whether a split of the age `by_now` may end within the time `soon`.
-    pub(in crate::state) fn may_end_within(&self, soon: Duration, by_now: Duration) -> bool {
+    pub(in crate::state::leases) fn may_end_within(&self, soon: Duration, by_now: Duration) -> bool {
         self.median().is_some_and(|median| by_now + soon >= median)
     }
 
     /// Returns the age from which a split is late: earlier for a worker that is known to be slow.
-    pub(in crate::state) fn late_after(&self, is_slow: bool) -> Option<Duration> {
+    pub(in crate::state::leases) fn late_after(&self, is_slow: bool) -> Option<Duration> {
         let median = self.median()?;
         Some(if is_slow { median } else { (median * LATE_FACTOR).max(LATE_MIN) })
     }
@@ -77,14 +77,14 @@ impl SplitDurations {
 
 /// A split that a worker computes now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::state) struct RunningSplit<T> {
-    pub(in crate::state) split: T,
+pub(in crate::state::leases) struct RunningSplit<T> {
+    pub(in crate::state::leases) split: T,
     /// Splits that its consumer needs before it, and the consumer's window.
-    pub(in crate::state) before: u128,
-    pub(in crate::state) window: u128,
-    pub(in crate::state) age: Duration,
+    pub(in crate::state::leases) before: u128,
+    pub(in crate::state::leases) window: u128,
+    pub(in crate::state::leases) age: Duration,
     /// See [`SplitDurations::late_after`].
-    pub(in crate::state) late_after: Duration,
+    pub(in crate::state::leases) late_after: Duration,
 }
 
 impl<T> RunningSplit<T> {
@@ -95,7 +95,11 @@ impl<T> RunningSplit<T> {
 }
 
 /// Returns the splits to back up now, the most urgent first, where `running` backups run among `leases` leases.
-pub(in crate::state) fn to_back_up<T>(running_splits: Vec<RunningSplit<T>>, running: usize, leases: usize) -> Vec<T> {
+pub(in crate::state::leases) fn to_back_up<T>(
+    running_splits: Vec<RunningSplit<T>>,
+    running: usize,
+    leases: usize,
+) -> Vec<T> {
     let most = (leases / LEASES_PER_BACKUP).max(1).saturating_sub(running);
     let mut due: Vec<_> = running_splits.into_iter().filter(RunningSplit::is_due).collect();
     due.sort_by_key(|runner| runner.before);

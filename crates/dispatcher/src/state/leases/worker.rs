@@ -5,76 +5,67 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::Ticks;
+use forebay_core::{Ticks, WorkerId};
 use forebay_proto::JobKey;
 
+use super::views::WorkerView;
 use crate::records::{ConsumerKey, SplitKey};
-use crate::state::SessionId;
-use crate::state::fleet::worker_types::WorkerType;
+use crate::state::input::SessionId;
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;
 /// What one lease adds to [`Worker::load`].
-pub(in crate::state) const LOAD_OF_ONE: usize = 2;
+pub(in crate::state::leases) const LOAD_OF_ONE: usize = 2;
 /// Added to the load of a slow worker: more than the leases of any worker add up to.
 const SLOW_LOAD: usize = 1 << 32;
 
 #[derive(Debug, Clone)]
-pub(in crate::state) struct Worker {
-    pub(in crate::state) address: Arc<str>,
-    pub(in crate::state) threads: u32,
-    pub(in crate::state) session: Option<SessionId>,
+pub(in crate::state::leases) struct Worker {
+    pub(in crate::state::leases) address: Arc<str>,
+    pub(in crate::state::leases) threads: u32,
+    pub(in crate::state::leases) session: Option<SessionId>,
     /// When the worker's last message came; without a session, when the session ended.
-    pub(in crate::state) heard: Ticks,
+    pub(in crate::state::leases) heard: Ticks,
     /// When the dispatcher last answered a heartbeat, or the hello.
-    pub(in crate::state) answered: Ticks,
+    pub(in crate::state::leases) answered: Ticks,
     /// Without a session: when its leases go to other workers.
-    pub(in crate::state) until: Ticks,
+    pub(in crate::state::leases) until: Ticks,
     /// Splits that the worker asked for and did not get yet.
     credit: u32,
-    pub(in crate::state) leaving: bool,
+    pub(in crate::state::leases) leaving: bool,
     /// By token.
-    pub(in crate::state) leases: BTreeMap<u64, SplitKey>,
+    pub(in crate::state::leases) leases: BTreeMap<u64, SplitKey>,
     /// When the worker began the splits that it computes now, by token: see [`Worker::note_begun`].
-    pub(in crate::state) begun: BTreeMap<u64, Ticks>,
+    pub(in crate::state::leases) begun: BTreeMap<u64, Ticks>,
     /// When a split that it had begun was preempted by one of a higher priority, by token. Its threads first finish
     /// their morsels.
     gave_way: BTreeMap<u64, Ticks>,
     /// Jobs whose definition this session was sent.
-    pub(in crate::state) jobs: BTreeSet<u64>,
-    pub(in crate::state) splits_done: u64,
-    pub(in crate::state) rows_done: u64,
-    pub(in crate::state) rows_shared: u64,
+    pub(in crate::state::leases) jobs: BTreeSet<u64>,
+    pub(in crate::state::leases) splits_done: u64,
+    pub(in crate::state::leases) rows_done: u64,
+    pub(in crate::state::leases) rows_shared: u64,
     /// Tokens of leases that the worker reported as finished.
-    pub(in crate::state) finished: BTreeSet<u64>,
+    pub(in crate::state::leases) finished: BTreeSet<u64>,
     /// Jobs that the worker reported as held up: see `held_up`. It reports them again in a new session.
-    pub(in crate::state) held_up: BTreeSet<u64>,
+    pub(in crate::state::leases) held_up: BTreeSet<u64>,
     /// Unfinished splits that their consumer could not fetch, and when: the worker may have died of one of them.
     failed: Vec<(SplitKey, Ticks)>,
     /// The tenant that the worker computes for; `None` for all tenants.
-    pub(in crate::state) serves: Option<Arc<str>>,
+    pub(in crate::state::leases) serves: Option<Arc<str>>,
     /// Of a local worker: the only consumer that it computes for. It runs on that consumer's host.
-    pub(in crate::state) only: Option<ConsumerKey>,
+    pub(in crate::state::leases) only: Option<ConsumerKey>,
     /// The key that a local worker shows to prove that its consumer started it.
-    pub(in crate::state) local_key: JobKey,
+    pub(in crate::state::leases) local_key: JobKey,
     /// Whether the worker was late with a split, and has not finished one in the usual time since.
-    pub(in crate::state) slow: bool,
-    /// The folder where the worker caches rows; empty if it has none.
-    pub(in crate::state) place: Arc<str>,
+    pub(in crate::state::leases) slow: bool,
     /// Why the worker writes nothing to its cache folder; empty if it writes there or has no folder.
-    pub(in crate::state) disk_off: String,
-    pub(in crate::state) worker_type: WorkerType,
-    /// The peers that this session was told of.
-    pub(in crate::state) peers_sent: Option<Vec<Arc<str>>>,
-    /// Start of the unbilled idle interval, and busy microseconds that were reported but not yet subtracted from it:
-    /// reports lag one heartbeat.
-    idle_since: Ticks,
-    unbilled_us: u64,
+    pub(in crate::state::leases) disk_off: String,
 }
 
 impl Worker {
     /// A worker that holds leases and has not said hello yet.
-    pub(in crate::state) fn absent(address: Arc<str>, now: Ticks, until: Ticks) -> Self {
+    pub(in crate::state::leases) fn absent(address: Arc<str>, now: Ticks, until: Ticks) -> Self {
         Self {
             address,
             threads: 0,
@@ -98,54 +89,34 @@ impl Worker {
             only: None,
             local_key: JobKey::default(),
             slow: false,
-            place: Arc::default(),
             disk_off: String::new(),
-            worker_type: WorkerType::default(),
-            peers_sent: None,
-            idle_since: now,
-            unbilled_us: 0,
         }
     }
 
-    pub(in crate::state) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
+    pub(in crate::state::leases) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
         (self.credit, self.leaving, self.answered) = (0, false, now);
-        (self.idle_since, self.unbilled_us) = (now, 0);
         self.jobs.clear();
     }
 
-    /// Notes that the worker's threads were busy for so many microseconds.
-    pub(in crate::state) fn note_spent(&mut self, micros: u64) {
-        self.unbilled_us = self.unbilled_us.saturating_add(micros);
-    }
-
-    /// Returns the worker's idle seconds since the last call, averaged over its threads; `None` if there were none.
-    pub(in crate::state) fn idle(&mut self, now: Ticks) -> Option<f64> {
-        let all = ((now - self.idle_since).as_micros() as u64).saturating_mul(self.threads.into());
-        self.idle_since = now;
-        let idle = all.saturating_sub(self.unbilled_us);
-        self.unbilled_us = self.unbilled_us.saturating_sub(all);
-        (idle > 0).then(|| idle as f64 / 1e6 / f64::from(self.threads.max(1)))
-    }
-
     /// Returns the splits that the worker has not reported as finished.
-    pub(in crate::state) fn unfinished(&self) -> impl Iterator<Item = &SplitKey> {
+    pub(in crate::state::leases) fn unfinished(&self) -> impl Iterator<Item = &SplitKey> {
         self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
     }
 
     /// Returns the unfinished splits of jobs that are not held up at this worker.
-    pub(in crate::state) fn at_work(&self) -> impl Iterator<Item = &SplitKey> {
+    pub(in crate::state::leases) fn at_work(&self) -> impl Iterator<Item = &SplitKey> {
         self.unfinished().filter(|key| !self.held_up.contains(&key.0.0))
     }
 
     /// Returns when the worker is lost unless it sends something before.
-    pub(in crate::state) fn expiry(&self, lease: Duration) -> Ticks {
+    pub(in crate::state::leases) fn expiry(&self, lease: Duration) -> Ticks {
         if self.session.is_some() { self.heard + lease } else { self.until }
     }
 
     /// Notes that a lease ended because its consumer could not fetch the split: consumers often notice a death first.
     /// Returns whether the worker may have died of this split.
-    pub(in crate::state) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) -> bool {
+    pub(in crate::state::leases) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) -> bool {
         self.failed.retain(|(_, at)| now - *at <= lease);
         let unfinished = !self.finished.contains(&token);
         if unfinished {
@@ -156,26 +127,26 @@ impl Worker {
 
     /// Says whether the worker was heard of after a consumer failed to fetch from it. A message within one heartbeat of
     /// the failure may be older than the failure.
-    pub(in crate::state) fn has_outlived(&self, now: Ticks, heartbeat: Duration) -> bool {
+    pub(in crate::state::leases) fn has_outlived(&self, now: Ticks, heartbeat: Duration) -> bool {
         self.failed.last().is_some_and(|(_, at)| now - *at > heartbeat)
     }
 
     /// Returns the splits that the worker may have died of.
-    pub(in crate::state) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
+    pub(in crate::state::leases) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
         let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
         self.unfinished().chain(failed).copied().collect()
     }
 
-    pub(in crate::state) fn serves(&self, tenant: &str) -> bool {
+    pub(in crate::state::leases) fn serves(&self, tenant: &str) -> bool {
         self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
     /// Says whether the worker may get splits of this consumer of this tenant.
-    pub(in crate::state) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
+    pub(in crate::state::leases) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
         self.serves(tenant) && self.only.is_none_or(|only| only == key)
     }
 
-    pub(in crate::state) fn is_local(&self) -> bool {
+    pub(in crate::state::leases) fn is_local(&self) -> bool {
         self.only.is_some()
     }
 
@@ -186,7 +157,7 @@ impl Worker {
 
     /// Lists the unfinished leases in the order in which the worker computes them: the highest priority first, then the
     /// oldest, and those of held-up jobs last.
-    pub(in crate::state) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
+    pub(in crate::state::leases) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
         let unfinished = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
         let mut order: Vec<_> =
             unfinished.map(|(token, key)| (self.held_up.contains(&key.0.0), priority(key), *token)).collect();
@@ -196,7 +167,7 @@ impl Worker {
 
     /// Says whether a lease that was just granted must wait, because the worker is busy with as many leases that come
     /// first as it has threads. Each grant calls this, so it looks at the begun leases only.
-    pub(in crate::state) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
+    pub(in crate::state::leases) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
         let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
         let at = self.begun.keys().filter(|at| !self.finished.contains(at) && !is_held_up(at));
@@ -205,7 +176,7 @@ impl Worker {
 
     /// Notes the splits that the worker computes now: the first in its order, as many as it has threads. The others
     /// wait, also those that were preempted by a higher priority: their waiting time does not count as late.
-    pub(in crate::state) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
+    pub(in crate::state::leases) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
         let order = self.run_order(priority);
         let highest = order.first().map_or(0, |(priority, _)| *priority);
         let (at, waiting) = order.split_at(order.len().min(self.threads.max(1) as usize));
@@ -223,39 +194,50 @@ impl Worker {
     }
 
     /// Returns how long a finished split took, as far as the `heartbeat`s tell; `None` if it was preempted in between.
-    pub(in crate::state) fn split_duration(&self, now: Ticks, token: u64, heartbeat: Duration) -> Option<Duration> {
+    pub(in crate::state::leases) fn split_duration(
+        &self,
+        now: Ticks,
+        token: u64,
+        heartbeat: Duration,
+    ) -> Option<Duration> {
         // A split whose start no heartbeat showed took less than a heartbeat.
         let took = || self.begun.get(&token).map_or(heartbeat, |begun| now - *begun);
         (!self.gave_way.contains_key(&token)).then(took)
     }
 
     /// Returns for how long a begun split has been preempted.
-    pub(in crate::state) fn gives_way_for(&self, now: Ticks, token: u64) -> Option<Duration> {
+    pub(in crate::state::leases) fn gives_way_for(&self, now: Ticks, token: u64) -> Option<Duration> {
         self.gave_way.get(&token).map(|since| now - *since)
     }
 
-    pub(in crate::state) fn is_live(&self) -> bool {
+    /// Returns what the other machines see of it.
+    pub(in crate::state::leases) fn view(&self, id: WorkerId) -> WorkerView<'_> {
+        let (address, threads, only) = (&self.address, self.threads, self.only);
+        WorkerView { id, address, threads, serves: self.serves.as_ref(), only, is_live: self.is_live() }
+    }
+
+    pub(in crate::state::leases) fn is_live(&self) -> bool {
         self.session.is_some() && !self.leaving
     }
 
     /// Says whether the worker is connected and serves more than one consumer.
-    pub(in crate::state) fn is_of_fleet(&self) -> bool {
+    pub(in crate::state::leases) fn is_of_fleet(&self) -> bool {
         self.is_live() && !self.is_local()
     }
 
     /// Says whether the worker may get a split. A slow worker gets one at a time; a paused local worker gets none.
-    pub(in crate::state) fn has_room(&self) -> bool {
+    pub(in crate::state::leases) fn has_room(&self) -> bool {
         self.is_live() && self.credit > 0 && !self.is_paused() && !(self.slow && self.at_work().next().is_some())
     }
 
     /// Splits that the worker asked for and did not get yet.
-    pub(in crate::state) fn credit(&self) -> u32 {
+    pub(in crate::state::leases) fn credit(&self) -> u32 {
         self.credit
     }
 
     /// Returns the worker's load: the scheduler prefers the least. Among equals a local worker comes after the others,
     /// and a slow worker comes after all.
-    pub(in crate::state) fn load(&self) -> usize {
+    pub(in crate::state::leases) fn load(&self) -> usize {
         LOAD_OF_ONE * self.leases.len() + usize::from(self.is_local()) + if self.slow { SLOW_LOAD } else { 0 }
     }
 
@@ -263,7 +245,7 @@ impl Worker {
         self.credit = self.credit.saturating_add(splits).min(CREDIT_MAX);
     }
 
-    pub(in crate::state) fn take_room(&mut self) {
+    pub(in crate::state::leases) fn take_room(&mut self) {
         self.credit = self.credit.saturating_sub(1);
     }
 }

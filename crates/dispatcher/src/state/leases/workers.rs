@@ -8,15 +8,19 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
 use forebay_proto::{Forget, JobKey, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
 
-use super::consumer::Death;
+use super::events::revoke_event;
+use super::machine::Leases;
+use super::notice::Notice;
+use super::trouble::Death;
 use super::worker::Worker;
 use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
-use crate::state::{Effect, SessionId, State, revoke_event};
+use crate::state::effect::Effect;
+use crate::state::input::SessionId;
 
 /// The longest reason that is kept for a cache folder that a worker does not write to.
 const DISK_OFF_CHARS_MAX: usize = 300;
 
-impl State {
+impl Leases {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub(in crate::state) fn hello(
         &mut self,
@@ -56,7 +60,7 @@ impl State {
             }),
         ));
         self.acquit(id);
-        self.expiry = self.expiry.min(now + self.timing.lease);
+        self.clock.expiry = self.clock.expiry.min(now + self.timing.lease);
         let mut kept = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for lease in held {
@@ -105,15 +109,24 @@ impl State {
         }
     }
 
+    /// Returns the worker of a session whose heartbeat must be answered now. A worker gives the dispatcher up after a
+    /// lease of silence; to answer each heartbeat would double their cost.
+    pub(in crate::state) fn answer_is_due(&self, now: Ticks, session: SessionId) -> Option<WorkerId> {
+        let id = self.worker_sessions.get(&session)?;
+        let worker = self.workers.get(id)?;
+        (now - worker.answered >= self.timing.lease / 3).then_some(*id)
+    }
+
+    /// Takes a heartbeat, and answers it.
     pub(in crate::state) fn worker_heartbeat(
         &mut self,
         now: Ticks,
         session: SessionId,
         said: &WorkerHeartbeat,
+        answer: Option<WorkerHeartbeatReply>,
         out: &mut Vec<Effect>,
     ) {
-        // A worker gives the dispatcher up after a lease of silence. Answering each heartbeat would double their cost.
-        let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
+        let heartbeat = self.timing.heartbeat;
         let Some(worker) = self.heard_worker(now, session) else {
             self.counts.worker_heartbeats_refused += 1;
             return;
@@ -128,14 +141,10 @@ impl State {
         let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
         let new: Vec<_> = finished.difference(&worker.finished).copied().collect();
         worker.finished = finished;
-        let is_answered = now - worker.answered >= answer_every;
-        worker.answered = if is_answered { now } else { worker.answered };
+        worker.answered = if answer.is_some() { now } else { worker.answered };
         let outlived = worker.has_outlived(now, heartbeat);
         if let Some(id) = self.worker_sessions.get(&session).copied() {
-            if is_answered {
-                let reply = WorkerHeartbeatReply { peers: self.peers_update(id) };
-                out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
-            }
+            out.extend(answer.map(|answer| Effect::Worker(session, worker_event::Event::Heartbeat(answer))));
             if outlived {
                 self.acquit(id);
             }
@@ -147,13 +156,13 @@ impl State {
     }
 
     /// Notes the splits that a worker computes now.
-    pub(in crate::state) fn note_begun(&mut self, now: Ticks, id: WorkerId) {
+    pub(in crate::state::leases) fn note_begun(&mut self, now: Ticks, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.note_begun(now, |key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
     }
 
     /// Notes the splits that a worker computes, after it got a lease.
-    pub(in crate::state) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
+    pub(in crate::state::leases) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
         let priority = |key: &SplitKey| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority);
         if !self.workers.get(&id).is_some_and(|worker| worker.must_wait(token, priority)) {
             self.note_begun(now, id);
@@ -171,14 +180,14 @@ impl State {
         let Some(id) = self.worker_sessions.remove(&session) else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         (worker.session, worker.until) = (None, now + grace);
-        self.expiry = self.expiry.min(now + grace);
+        self.clock.expiry = self.clock.expiry.min(now + grace);
         if grace.is_zero() {
             self.lose_worker(now, id, out);
         }
     }
 
     /// A worker is lost: its leases go to other workers, under new tokens.
-    pub(in crate::state) fn lose_worker(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn lose_worker(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.remove(&id) else { return };
         self.counts.workers_lost += u64::from(!worker.leaving);
         self.counts.leases_lapsed += if worker.leaving { 0 } else { worker.leases.len() as u64 };
@@ -188,8 +197,7 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
-        self.forget_caching(id);
-        self.caching_workers.remove(&id);
+        self.notices.push(Notice::WorkerGone(id));
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
             self.drop_lease(key, token, out);

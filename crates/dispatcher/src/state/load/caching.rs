@@ -1,47 +1,38 @@
-//! What workers cache of jobs with `cache()` or `autocache()`, as last reported: for people. Nothing is decided on it
+//! What workers cache of a job with `cache()` or `autocache()`, as last reported: for people. Nothing is decided on it
 //! here.
 //!
-//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each job and connected worker.
+//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each connected worker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_proto::{Caching, WorkerCaching};
-
-use crate::state::{Job, SessionId, State};
+use forebay_proto::WorkerCaching;
 
 /// The longest text that is accepted.
 const JSON_BYTES_MAX: usize = 64 << 10;
 
-impl State {
-    /// Takes a worker's reports on jobs that it computes for.
-    pub(in crate::state) fn note_caching(&mut self, session: SessionId, said: &[Caching]) {
-        let Some(id) = self.worker_sessions.get(&session).copied() else { return };
-        let Some(worker) = self.workers.get(&id) else { return };
-        for caching in said.iter().filter(|caching| caching.json.len() <= JSON_BYTES_MAX) {
-            let is_own = worker.only.is_none_or(|(job, _)| job == caching.job);
-            let job = self.jobs.get_mut(&caching.job).filter(|job| is_own && worker.serves(&job.record.tenant));
-            if let Some(job) = job {
-                job.caching.insert(id, Arc::from(caching.json.as_str()));
-            }
+/// By worker, as JSON.
+#[derive(Debug, Default)]
+pub(in crate::state) struct CachingReports(BTreeMap<WorkerId, Arc<str>>);
+
+impl CachingReports {
+    pub(in crate::state) fn note(&mut self, worker: WorkerId, json: &str) {
+        if json.len() <= JSON_BYTES_MAX {
+            self.0.insert(worker, Arc::from(json));
         }
     }
 
     /// Forgets what a lost worker cached in memory.
-    pub(in crate::state) fn forget_caching(&mut self, id: WorkerId) {
-        for job in self.jobs.values_mut() {
-            job.caching.remove(&id);
-        }
+    pub(in crate::state) fn forget(&mut self, worker: WorkerId) {
+        self.0.remove(&worker);
     }
-}
 
-impl Job {
-    /// Returns what workers cache of the job.
-    pub(in crate::state) fn caching(&self) -> Vec<WorkerCaching> {
+    pub(in crate::state) fn status(&self) -> Vec<WorkerCaching> {
         let told = |(id, json): (&WorkerId, &Arc<str>)| WorkerCaching {
             worker: format!("{:032x}", id.0),
             json: json.to_string(),
         };
-        self.caching.iter().map(told).collect()
+        self.0.iter().map(told).collect()
     }
 }

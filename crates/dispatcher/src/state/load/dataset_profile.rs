@@ -19,8 +19,7 @@ use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::OpSpent;
 
 use super::op_costs::OpCosts;
-use crate::records::{At, DatasetKey, JobRecord, Ledger, ProfileRecord, SteadyStateRecord, Update};
-use crate::state::{Effect, State};
+use crate::records::{At, DatasetKey, JobRecord, Ledger, ProfileRecord, SteadyStateRecord};
 
 /// Datasets that are remembered.
 pub(in crate::state) const DATASETS_MAX: usize = 128;
@@ -32,10 +31,19 @@ pub(in crate::state) const WRITE_EVERY: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(2);
 
 /// All profiles; the most recently used is at the end.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(in crate::state) struct DatasetProfiles {
     profiles: VecDeque<DatasetProfile>,
     next_number: u64,
+    /// Changes that the ledger must soon hold.
+    changes: Vec<ProfileChange>,
+}
+
+/// A change of the profiles in the ledger. Nobody waits until it is durable.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::state) enum ProfileChange {
+    Written(Arc<ProfileRecord>),
+    Gone(DatasetKey),
 }
 
 /// The profile of one dataset.
@@ -86,18 +94,22 @@ impl DatasetProfiles {
         let mut records: Vec<_> = ledger.profiles.values().collect();
         records.sort_by_key(|record| record.number);
         let next_number = records.last().map_or(0, |record| record.number + 1);
-        Self { profiles: records.into_iter().map(DatasetProfile::of).collect(), next_number }
+        Self { profiles: records.into_iter().map(DatasetProfile::of).collect(), next_number, changes: Vec::new() }
+    }
+
+    /// Takes the changes that must be written.
+    pub(in crate::state) fn take_changes(&mut self) -> Vec<ProfileChange> {
+        std::mem::take(&mut self.changes)
     }
 
     /// Returns the profile of a job's dataset to change it, and marks it as changed and as most recently used.
-    fn touch(&mut self, now: Ticks, job: &JobRecord, out: &mut Vec<Effect>) -> &mut DatasetProfile {
+    fn touch(&mut self, now: Ticks, job: &JobRecord) -> &mut DatasetProfile {
         let profile =
             self.profiles.iter().position(|profile| profile.is_of(job)).and_then(|at| self.profiles.remove(at));
         while profile.is_none() && self.profiles.len() >= DATASETS_MAX {
             let oldest = self.profiles.pop_front();
-            out.extend(
-                oldest.and_then(|profile| profile.written).map(|r| Effect::Remember(Update::ProfileGone(r.key()))),
-            );
+            let written = oldest.and_then(|profile| profile.written);
+            self.changes.extend(written.map(|record| ProfileChange::Gone(record.key())));
         }
         let new = || DatasetProfile {
             tenant: job.tenant.clone(),
@@ -125,20 +137,13 @@ impl DatasetProfiles {
     }
 
     /// Adds op costs that a job reported.
-    pub(in crate::state) fn add_ops(
-        &mut self,
-        now: Ticks,
-        job: &JobRecord,
-        at: At,
-        said: &[OpSpent],
-        out: &mut Vec<Effect>,
-    ) {
-        self.touch(now, job, out).ops.take(now, at, said);
+    pub(in crate::state) fn add_ops(&mut self, now: Ticks, job: &JobRecord, at: At, said: &[OpSpent]) {
+        self.touch(now, job).ops.take(now, at, said);
     }
 
     /// Adds epochs that a consumer of a job has read.
-    pub(in crate::state) fn add_epochs(&mut self, now: Ticks, job: &JobRecord, epochs: u64, out: &mut Vec<Effect>) {
-        self.touch(now, job, out).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
+    pub(in crate::state) fn add_epochs(&mut self, now: Ticks, job: &JobRecord, epochs: u64) {
+        self.touch(now, job).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
     }
 
     /// Returns how many whole epochs of a job's dataset were read.
@@ -160,9 +165,9 @@ impl DatasetProfiles {
     }
 
     /// Notes the seconds that a trainer takes per row.
-    pub(in crate::state) fn note_step(&mut self, now: Ticks, job: &JobRecord, step: f64, out: &mut Vec<Effect>) {
+    pub(in crate::state) fn note_step(&mut self, now: Ticks, job: &JobRecord, step: f64) {
         if step.is_finite() && step > 0.0 {
-            self.touch(now, job, out).step = Some(step);
+            self.touch(now, job).step = Some(step);
         }
     }
 
@@ -173,13 +178,12 @@ impl DatasetProfiles {
         job: &JobRecord,
         objective: &Objective,
         state: Rest,
-        out: &mut Vec<Effect>,
     ) {
         if self.steady_state(job, objective) == Some(state) {
             return;
         }
         let (consumers, objective) = (job.consumers, objective.to_string());
-        let steady_states = &mut self.touch(now, job, out).steady_states;
+        let steady_states = &mut self.touch(now, job).steady_states;
         steady_states.retain(|r| (r.consumers, &r.objective) != (consumers, &objective));
         if steady_states.len() == STEADY_STATES_MAX {
             steady_states.pop_front();
@@ -195,29 +199,26 @@ impl DatasetProfiles {
     }
 
     /// Writes the profiles that are due.
-    pub(in crate::state) fn write(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        self.write_if(|profile| now >= profile.due, now + WRITE_EVERY, out);
+    pub(in crate::state) fn write(&mut self, now: Ticks) {
+        self.write_if(|profile| now >= profile.due, now + WRITE_EVERY);
     }
 
-    fn write_if(&mut self, is_due: impl Fn(&DatasetProfile) -> bool, next: Ticks, out: &mut Vec<Effect>) {
+    /// Writes all changed profiles when this process stops.
+    pub(in crate::state) fn write_all(&mut self) {
+        self.write_if(|_| true, Ticks(u64::MAX));
+    }
+
+    fn write_if(&mut self, is_due: impl Fn(&DatasetProfile) -> bool, next: Ticks) {
         for profile in self.profiles.iter_mut().filter(|profile| profile.is_dirty && is_due(profile)) {
             let record = profile.record(self.next_number);
             self.next_number += 1;
             (profile.written, profile.is_dirty, profile.due) = (Some(record.clone()), false, next);
-            out.push(Effect::Remember(Update::Profile(record)));
+            self.changes.push(ProfileChange::Written(record));
         }
     }
 
     /// Returns the profiles as they were written.
     pub(in crate::state) fn written(&self) -> impl Iterator<Item = (DatasetKey, Arc<ProfileRecord>)> {
         self.profiles.iter().filter_map(|profile| profile.written.as_ref()).map(|record| (record.key(), record.clone()))
-    }
-}
-
-impl State {
-    /// Writes all changed profiles when this process stops.
-    pub(crate) fn write_profiles(&mut self, out: &mut Vec<Effect>) {
-        let never = Ticks(u64::MAX);
-        self.profiles.write_if(|_| true, never, out);
     }
 }

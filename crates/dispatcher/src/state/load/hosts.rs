@@ -10,8 +10,8 @@ use forebay_policy::placement::{Finishing, Objective, Wire};
 use forebay_policy::scaling::Host;
 use forebay_proto::Spare;
 
+use super::boundary_costs::BoundaryCosts;
 use crate::state::limits::MILLICORES_MAX;
-use crate::state::scaling::placement::BoundaryCosts;
 
 /// Thousandths of a core, or of the time.
 const MILLI: f64 = 1000.0;
@@ -169,10 +169,9 @@ pub(in crate::state) fn combined(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::scaling::placement::Placement;
 
     fn combined_of(consumers: &[SpareCapacity]) -> Host {
-        let costs = Placement::default().costs(&[]);
+        let costs = BoundaryCosts::default();
         let (made, sent) =
             (BatchesMade { local: 0.0, remote: 0.0, rows: 1.0, compute: Some(1.0) }, SendCost::new(0.0, 1.0, [0.0; 2]));
         combined(consumers, &made, &costs, &sent, Objective::Time).expect("they say something")

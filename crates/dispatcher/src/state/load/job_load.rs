@@ -11,10 +11,10 @@ use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
 use forebay_proto::{ConsumerHeartbeat, Sent, Spent};
 
+use super::boundary_costs::BoundaryCosts;
 use super::hosts::{BatchesMade, SendCost, SpareCapacity, combined};
 use super::network_cost::EndpointCost;
 use crate::state::limits::REPORTED_MAX;
-use crate::state::scaling::placement::BoundaryCosts;
 
 /// The duration, in milliseconds, of a step that was too short to measure.
 const STEP_MIN_MS: f64 = 0.5;
@@ -263,13 +263,12 @@ impl JobLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::scaling::placement::Placement;
 
     const LIMITS: Limits = Limits { min: 1, max: 8 };
 
     /// A pipeline without a choice of boundaries.
     fn whole() -> BoundaryCosts {
-        Placement::default().costs(&[])
+        BoundaryCosts::default()
     }
 
     fn workforce(workers: u32, threads: f64) -> Workforce {

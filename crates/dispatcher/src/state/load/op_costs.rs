@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 use forebay_plan::{Graph, OpCounters, OpLabel, RunOrder};
-use forebay_proto::{JobOps, OpSpent, OpStatus};
+use forebay_proto::{OpSpent, OpStatus};
 
 use crate::records::{At, OpRecord};
 use crate::state::limits::WORKER_SHARE_MIN;
-use crate::state::{Effect, Job, SessionId, State};
 
 /// Ops of one job, counted once for each side that runs them.
 pub(in crate::state) const OPS_MAX: usize = 256;
@@ -173,69 +172,26 @@ impl OpCosts {
         }
     }
 
-    /// Lists the ops in the order in which they run; `graph` knows their names.
-    fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
+    pub(in crate::state) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lists the ops of a pipeline in the order in which they run; none if its graph cannot be read. `earlier` says
+    /// whether the figures are those of earlier jobs.
+    pub(in crate::state) fn list(&self, graph: &str, earlier: bool) -> Vec<OpStatus> {
+        let read = || {
+            let graph = Graph::from_json(graph).ok()?;
+            let order = RunOrder::of(&graph).ok()?;
+            Some((graph, order))
+        };
+        let Some((graph, order)) = read() else { return Vec::new() };
         let labelled = |((at, places), figures): (&(At, Vec<u32>), &OpFigures)| {
             let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
-            (OpLabel::of(graph, order, &places), *at, figures.clone())
+            (OpLabel::of(&graph, &order, &places), *at, figures.clone())
         };
         let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(labelled).collect();
         // The consumer runs its ops after the workers.
         ops.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         ops.into_iter().map(|(label, at, figures)| figures.status(label, at, earlier)).collect()
-    }
-}
-
-impl State {
-    /// Takes a worker's report of op costs. A report on another tenant's job, or by another consumer's local worker, is
-    /// ignored.
-    pub(in crate::state) fn note_op_costs(
-        &mut self,
-        now: Ticks,
-        session: SessionId,
-        said: &[JobOps],
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(worker) = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
-        for said in said {
-            let Some(job) = self.jobs.get_mut(&said.job).filter(|job| worker.serves(&job.record.tenant)) else {
-                continue;
-            };
-            let at = match worker.only {
-                None => At::Workers,
-                Some((id, _)) if id == said.job => At::Local,
-                Some(_) => continue,
-            };
-            job.op_costs.take(now, at, &said.ops);
-            self.profiles.add_ops(now, &job.record, at, &said.ops, out);
-        }
-    }
-
-    /// Takes a consumer's report of the ops that its process ran.
-    pub(in crate::state) fn note_consumer_ops(
-        &mut self,
-        now: Ticks,
-        job: u64,
-        said: &[OpSpent],
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(job) = self.jobs.get_mut(&job).filter(|_| !said.is_empty()) else { return };
-        job.op_costs.take(now, At::Consumer, said);
-        self.profiles.add_ops(now, &job.record, At::Consumer, said, out);
-    }
-
-    /// Returns the op costs of a job. If it reported nothing since this process began, returns those of earlier jobs on
-    /// its dataset.
-    pub(in crate::state) fn ops(&self, job: &Job) -> Vec<OpStatus> {
-        let read = || {
-            let graph = Graph::from_json(&job.record.graph).ok()?;
-            let order = RunOrder::of(&graph).ok()?;
-            Some((graph, order))
-        };
-        let Some((graph, order)) = read() else { return Vec::new() };
-        match (job.op_costs.0.is_empty(), self.profiles.ops(&job.record)) {
-            (true, Some(known)) => known.list(&graph, &order, true),
-            _ => job.op_costs.list(&graph, &order, false),
-        }
     }
 }

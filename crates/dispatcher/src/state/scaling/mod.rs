@@ -1,11 +1,13 @@
 //! Scaling: runs the policy on what `load` measured, and keeps what it decided for each job.
 //!
-//! - `scale`: how many workers each job wants, and why.
+//! - `machine`: the decisions on each job, and what follows from them.
+//! - `scale`: how many workers one job wants, and why.
 //! - `placement`: after which op a job's splits leave the workers (the placement boundary).
 //! - `warm_start`: the first decision on a job, before anything of it is measured.
-//! - `local_workers`: workers on the host of a consumer, and how many threads they get.
+//! - `local_threads`: how many threads the local workers of a job's consumers have.
 
-pub(super) mod local_workers;
+mod local_threads;
+pub(super) mod machine;
 pub(super) mod placement;
-pub(super) mod scale;
+mod scale;
 pub(super) mod warm_start;

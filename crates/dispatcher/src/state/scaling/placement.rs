@@ -1,28 +1,18 @@
-//! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it. And the cost of
-//! each boundary on both sides.
+//! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it.
 //!
 //! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the one that held
 //! when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change from
 //! one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
 //! consumer's process does not. Pure.
 
-use std::sync::Arc;
-
-use forebay_core::Ticks;
 use forebay_plan::{FusedOp, Graph, PlacementBoundary, Stages, default_boundary};
-use forebay_policy::placement::Cut;
-use forebay_policy::scaling::{Decision, Reason};
 
 use crate::records::JobRecord;
-use crate::state::jobs::lifecycle::name_key;
-use crate::state::limits::WORKER_SHARE_MIN;
+use crate::state::load::boundary_costs::{BoundaryCosts, RowCost};
 use crate::state::load::op_costs::OpCosts;
-use crate::state::{Job, State};
 
 /// Seconds per byte in or out of an op of unknown cost: about the cost of copying.
 const COPY_BYTE_SECONDS: f64 = 0.25e-9;
-/// `ops_on_worker` of a worker that runs all row ops.
-const ALL: u32 = u32::MAX;
 
 /// A legal boundary.
 #[derive(Debug, Clone)]
@@ -45,22 +35,6 @@ pub(in crate::state) struct Placement {
     at: usize,
     /// Rows of a batch, if the pipeline makes batches.
     pub(in crate::state) batch: Option<usize>,
-}
-
-/// The cost of a row at each boundary, and the index of the current one.
-#[derive(Debug, Clone)]
-pub(in crate::state) struct BoundaryCosts {
-    rows: Vec<RowCost>,
-    at: usize,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct RowCost {
-    /// Seconds of worker threads beyond those at the current boundary.
-    more: f64,
-    /// Seconds of the consumer's process.
-    after: f64,
-    bytes: f64,
 }
 
 impl Placement {
@@ -88,10 +62,10 @@ impl Placement {
         read().unwrap_or_default()
     }
 
-    /// Returns how many row ops a worker is told to run; `None` if there is no choice.
-    pub(in crate::state) fn ops_on_worker(&self, is_local: bool) -> Option<u32> {
+    /// Returns how many row ops workers run; `None` if there is no choice.
+    pub(in crate::state) fn ops_on_worker(&self) -> Option<u32> {
         let boundary = self.boundaries.get(self.at).filter(|_| self.boundaries.len() > 1)?;
-        Some(if is_local { ALL } else { boundary.ops })
+        Some(boundary.ops)
     }
 
     /// Sets the boundary by its number, from 1 on. Returns whether it changed.
@@ -137,7 +111,7 @@ impl Placement {
             bytes,
         };
         let rows: Vec<_> = bytes.iter().enumerate().map(row).collect();
-        BoundaryCosts { rows: if rows.is_empty() { vec![RowCost::default()] } else { rows }, at: self.at }
+        if rows.is_empty() { BoundaryCosts::default() } else { BoundaryCosts { rows, at: self.at } }
     }
 
     /// Says which ops consumers run, and the bytes of a row that travels; empty if there is no choice.
@@ -167,52 +141,6 @@ impl Placement {
 
 fn kib(bytes: f64) -> String {
     if bytes < 10_240.0 { format!("{bytes:.0} bytes") } else { format!("{:.0} KiB", bytes / 1024.0) }
-}
-
-impl BoundaryCosts {
-    /// Returns the number of boundaries.
-    pub(in crate::state) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Returns the number of the current boundary, from 1 on.
-    pub(in crate::state) fn current_number(&self) -> u32 {
-        self.at as u32 + 1
-    }
-
-    /// Returns the cost of a row at the current boundary: seconds of the consumer's process, and bytes.
-    pub(in crate::state) fn current(&self) -> (f64, f64) {
-        self.rows.get(self.at).map_or((0.0, 0.0), |row| (row.after, row.bytes))
-    }
-
-    /// Returns the cost of a batch of so many rows at each boundary; at the current one workers spend `compute` seconds
-    /// of one thread.
-    pub(in crate::state) fn of_batch(&self, rows: f64, compute: f64) -> Arc<[Cut]> {
-        let of = |row: &RowCost| Cut {
-            before: (compute + row.more * rows).max(compute * WORKER_SHARE_MIN),
-            after: row.after * rows,
-            bytes: row.bytes * rows,
-        };
-        self.rows.iter().map(of).collect()
-    }
-}
-
-impl State {
-    /// Returns the row costs of a job, from its own ops, and where they lack figures from earlier jobs on its dataset.
-    pub(in crate::state) fn boundary_costs(&self, job: &Job) -> BoundaryCosts {
-        let shown: Vec<_> = std::iter::once(&job.op_costs).chain(self.profiles.ops(&job.record)).collect();
-        job.placement.costs(&shown)
-    }
-
-    /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns how many
-    /// row ops workers are told to run.
-    pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, number: u32) -> Option<u32> {
-        let id = *self.names.get(&name_key(tenant, name))?;
-        let workers = self.jobs.get(&id)?.scale.wanted().unwrap_or(1);
-        let decision = Decision { workers, local: 0, cut: Some(number), reason: Reason::Fixed, figures: None };
-        self.decided(now, id, workers, decision);
-        self.jobs.get(&id)?.placement.ops_on_worker(false)
-    }
 }
 
 #[cfg(test)]

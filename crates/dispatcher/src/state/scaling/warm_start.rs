@@ -1,65 +1,68 @@
 //! The first decision on a job, before anything of it is measured: the steady state of the last job on its samples or,
-//! if there is none, the solution for known op costs and a known trainer speed. The policy then confirms it.
+//! if there is none, the solution for known op costs and a known trainer speed. The policy then confirms it. Pure.
 
-use forebay_core::Ticks;
-use forebay_policy::placement::{Finishing, Model, Wire};
+use forebay_policy::placement::{Finishing, Model, Objective, Wire};
 use forebay_policy::scaling::{Decision, Figures, Limits, Previous};
 
-use super::scale::{mix_of, objective_of};
-use crate::options::Scaling;
-use crate::state::{Job, State};
+use super::placement::Placement;
+use crate::options;
+use crate::records::JobRecord;
+use crate::state::load::dataset_profile::DatasetProfiles;
+use crate::state::load::job_load::Workforce;
 
-impl State {
-    /// Makes the first decision on a job when it is opened or first read. A job that nobody returns to after a restart
-    /// wants no workers.
-    pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
-        let Scaling { policy, objective, .. } = self.scaling;
-        let Some(job) = self.jobs.get(&id).filter(|job| job.scale.is_new()) else { return };
-        let rest = self.profiles.steady_state(&job.record, &objective).and_then(|rest| policy.again(&rest));
-        let Some((decision, previous)) = rest.or_else(|| self.solved(job)) else { return };
-        let (_, unit) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.begin(previous, unit);
-        self.decided(now, id, decision.workers, decision);
-    }
+/// Returns the first decision on a job, and the policy's state after it; `None` if nothing is known. `objective` holds
+/// for the job: its trainers and the workers that may compute for it have prices.
+pub(in crate::state) fn first_decision(
+    options: options::Scaling,
+    job: &JobRecord,
+    placement: &Placement,
+    profiles: &DatasetProfiles,
+    workforce: Workforce,
+    objective: &Objective,
+) -> Option<(Decision, Previous)> {
+    let rest = profiles.steady_state(job, &options.objective).and_then(|rest| options.policy.again(&rest));
+    rest.or_else(|| solved(options, job, placement, profiles, workforce, objective))
+}
 
-    /// Solves for a job with its dataset's profile. `None` if the profile lacks figures, or no worker reports its
-    /// threads.
-    fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
-        let Scaling { policy, workers_max, .. } = self.scaling;
-        let ops = self.profiles.ops(&job.record)?;
-        let (workforce, _) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
-        let rows = job.placement.batch.unwrap_or(1) as f64;
-        let step = self.profiles.step(&job.record)? * rows / f64::from(job.record.consumers.max(1));
-        let costs = job.placement.costs(&[ops]);
-        let compute = job.placement.worker_row(ops, &costs)? * rows;
-        let threads = workforce.each;
-        let model = Model {
-            step,
-            cuts: costs.of_batch(rows, compute),
-            wire: Wire::default(),
-            threads,
-            efficiency: 1.0,
-            shared_limit: None,
-            machine: None,
-            finishing: Finishing::Reader,
-        };
-        let figures = Figures {
-            workers: workforce.workers,
-            demand: 1.0 / step,
-            beside: 0.0,
-            supply: threads / compute,
-            compute,
-            waited: 0.0,
-            delivered: 0.0,
-            made: 0.0,
-            local: 0,
-            spare: 0.0,
-            pressure: 0.0,
-            send: 0.0,
-            receive: 0.0,
-        };
-        let objective = objective_of(job, self.scaling.objective, &self.workers);
-        policy.begin(&model, figures, Limits { min: 1, max: workers_max }, &objective)
-    }
+/// Solves for a job with its dataset's profile. `None` if the profile lacks figures, or no worker reports its threads.
+fn solved(
+    options: options::Scaling,
+    job: &JobRecord,
+    placement: &Placement,
+    profiles: &DatasetProfiles,
+    workforce: Workforce,
+    objective: &Objective,
+) -> Option<(Decision, Previous)> {
+    let ops = profiles.ops(job)?;
+    let rows = placement.batch.unwrap_or(1) as f64;
+    let step = profiles.step(job)? * rows / f64::from(job.consumers.max(1));
+    let costs = placement.costs(&[ops]);
+    let compute = placement.worker_row(ops, &costs)? * rows;
+    let threads = workforce.each;
+    let model = Model {
+        step,
+        cuts: costs.of_batch(rows, compute),
+        wire: Wire::default(),
+        threads,
+        efficiency: 1.0,
+        shared_limit: None,
+        machine: None,
+        finishing: Finishing::Reader,
+    };
+    let figures = Figures {
+        workers: workforce.workers,
+        demand: 1.0 / step,
+        beside: 0.0,
+        supply: threads / compute,
+        compute,
+        waited: 0.0,
+        delivered: 0.0,
+        made: 0.0,
+        local: 0,
+        spare: 0.0,
+        pressure: 0.0,
+        send: 0.0,
+        receive: 0.0,
+    };
+    options.policy.begin(&model, figures, Limits { min: 1, max: options.workers_max }, objective)
 }

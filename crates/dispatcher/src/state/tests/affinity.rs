@@ -3,7 +3,7 @@
 use forebay_plan::{Graph, Node, Op, Source};
 
 use super::*;
-use crate::state::leases::affinity::LOOKAHEAD;
+use crate::state::leases::grant::LOOKAHEAD;
 
 const SPLITS: u64 = 40;
 
@@ -41,9 +41,9 @@ impl Epochs {
         let session = self.world.workers[worker].session.expect("connected");
         self.world.input(Input::Want { session, splits });
         self.world.flush();
-        let leases = self.world.state.consumer(self.key).expect("a consumer").leases();
-        let own = leases.iter().filter(|(p, h)| p.epoch == epoch && h.worker == WorkerId(worker as u128 + 1));
-        own.map(|(p, _)| p.ordinal).collect()
+        let (leases, _) = self.world.state.leases.held(self.key);
+        let own = leases.iter().filter(|(p, holder, _)| p.epoch == epoch && *holder == WorkerId(worker as u128 + 1));
+        own.map(|(p, ..)| p.ordinal).collect()
     }
 
     fn ack(&mut self, epoch: u64, ordinal: u64) {
@@ -89,7 +89,7 @@ fn of_a_job_that_nobody_reads_any_more_no_affinities_are_kept() {
     let mut epochs = Epochs::new(&[], 4);
     epochs.first();
     epochs.world.input(Input::ConsumerGone { session: epochs.session });
-    let homes = |epochs: &Epochs| epochs.world.state.jobs[&epochs.key.0].affinity.len();
+    let homes = |epochs: &Epochs| epochs.world.state.leases.affinities(epochs.key, SPLITS);
     assert_eq!(homes(&epochs), SPLITS as usize, "it may come back");
     epochs.world.pass(Duration::from_secs(12), None);
     assert_eq!(homes(&epochs), 0);

@@ -8,8 +8,8 @@ use super::op_costs::{job, spent};
 use super::scale::half_second_of;
 use super::*;
 use crate::options::Scaling;
-use crate::records::{ProfileRecord, Update};
-use crate::state::load::dataset_profile::{DATASETS_MAX, STEADY_STATES_MAX, WRITE_EVERY};
+use crate::records::ProfileRecord;
+use crate::state::load::dataset_profile::{DATASETS_MAX, ProfileChange, STEADY_STATES_MAX, WRITE_EVERY};
 use crate::state::load::op_costs::WRITTEN_MAX;
 
 impl World {
@@ -150,9 +150,9 @@ fn it_is_written_seldom_while_jobs_run_and_soon_after_a_consumer_has_left() {
     let written = world.written("d").expect("written").clone();
     assert_eq!((written.number, written.ops[0].sums.rows_in), (last + 1, world.ops("one")[0].rows_in));
     let is_more = |world: &mut World| {
-        let mut out = Vec::new();
-        world.state.profiles.write(world.now, &mut out);
-        out.iter().any(|effect| matches!(effect, Effect::Remember(Update::Profile(r)) if r.dataset == "d"))
+        world.state.load.profiles_mut().write(world.now);
+        let changes = world.state.load.profiles_mut().take_changes();
+        changes.iter().any(|change| matches!(change, ProfileChange::Written(r) if r.dataset == "d"))
     };
     world.now = world.now + WRITE_EVERY;
     assert!(!is_more(&mut world));
@@ -201,7 +201,7 @@ fn datasets_ops_and_places_of_rest_are_bounded_and_the_longest_unheard_of_goes()
     assert_eq!(gone, [1, 2], "there is the dataset of the other jobs, too");
     for consumers in 0..2 * STEADY_STATES_MAX as u32 {
         let job = JobRecord { consumers, ..job("0", "0") };
-        world.state.profiles.note_steady_state(world.now, &job, &Objective::Time, rest, &mut Vec::new());
+        world.state.load.profiles_mut().note_steady_state(world.now, &job, &Objective::Time, rest);
     }
     world.pass_and_write(WRITE_EVERY);
     let steady_states: Vec<_> =
@@ -249,9 +249,8 @@ fn a_job_is_told_how_often_its_samples_were_read_before_it() {
 fn of_a_job_with_several_consumers_each_reads_a_part() {
     let mut world = World::new();
     let of = JobRecord { consumers: 3, ..job("shared", "d") };
-    let mut out = Vec::new();
     for (consumer, read) in [(0, 0), (1, 0), (2, 1)] {
-        world.state.profiles.add_epochs(world.now, &of, 1, &mut out);
-        assert_eq!(world.state.profiles.epochs_read(&of), read, "consumer {consumer}");
+        world.state.load.profiles_mut().add_epochs(world.now, &of, 1);
+        assert_eq!(world.state.load.profiles().epochs_read(&of), read, "consumer {consumer}");
     }
 }

@@ -19,8 +19,8 @@ fn offered(policy: Policy) -> World {
 /// A worker of one of the types comes.
 fn come(world: &mut World, worker: usize, price: f64, spot: bool) {
     world.hello(worker);
-    let session = world.workers[worker].session.expect("connected");
-    world.state.note_worker_type(session, WorkerType::new("big", price, spot).expect("a kind"));
+    let id = WorkerId(worker as u128 + 1);
+    world.state.fleet.set_worker_type(id, WorkerType::new("big", price, spot).expect("a kind"));
 }
 
 fn kinds(world: &World) -> Vec<KindWanted> {
@@ -117,12 +117,12 @@ fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
         }
         let batches = made.iter().sum::<u64>().min(500 / step);
         world.reads(ENDLESS, batches * step, batches);
-        (world.state.jobs[&job].scale.wanted(), wanted(world))
+        (world.state.scaling.wanted(job), wanted(world))
     };
     let mut pass = |seconds: u32, step: u64, made: [u64; 2]| {
         if made[1] > 0 && world.workers[1].session.is_none() {
             come(&mut world, 1, 4.0, false);
-            world.state.workers.get_mut(&WorkerId(2)).expect("there").threads = 4;
+            world.state.leases.set_worker_threads(WorkerId(2), 4);
         }
         (0..2 * seconds).map(|_| half_second(&mut world, step, made)).last()
     };

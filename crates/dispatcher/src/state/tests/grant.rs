@@ -10,8 +10,8 @@ fn a_worker_that_a_consumer_cannot_reach_is_left_out_for_longer_and_longer() {
     world.attach(endless, 0, 4);
     let key = world.consumers[endless].key;
     let held = |world: &World| {
-        let leases = world.state.consumer(key).expect("the reader's").leases();
-        leases.iter().filter(|(_, h)| h.worker == WorkerId(1)).map(|(p, h)| (*p, h.token)).collect::<Vec<_>>()
+        let (leases, _) = world.state.leases.held(key);
+        leases.iter().filter(|(_, w, _)| *w == WorkerId(1)).map(|(p, _, token)| (*p, *token)).collect::<Vec<_>>()
     };
     let go_on = |world: &mut World| {
         for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
@@ -58,9 +58,7 @@ fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
     world.attach(ENDLESS, 0, 100);
     world.attach(TWIN, 0, 100);
     let session = world.workers[0].session.expect("connected");
-    let leases = |world: &World, consumer: usize| {
-        world.state.consumer(world.consumers[consumer].key).expect("a reader's").leases().len()
-    };
+    let leases = |world: &World, consumer: usize| world.state.leases.held(world.consumers[consumer].key).0.len();
     for splits in [4, 8, 20] {
         world.input(Input::Want { session, splits });
         assert_eq!(leases(&world, TWIN), 3 * leases(&world, ENDLESS));
@@ -81,14 +79,12 @@ fn a_consumer_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_min
             for worker in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
                 world.input(Input::Want { session: worker, splits: 4 });
             }
-            let leases = world.state.consumer(key).expect("the reader's").leases();
-            let held: Vec<_> = leases.iter().map(|(p, h)| (*p, h.token)).collect();
-            for (position, token) in held {
+            for (position, _, token) in world.state.leases.held(key).0 {
                 let error = Error::unavailable("refused").with(UNREACHED, "worker-0:1");
                 world.input(Input::Unreachable { session, position, token, error });
             }
             world.pass(Duration::from_millis(250), None);
-            ended = world.state.consumer(key).expect("the reader's").attached.is_none();
+            ended = !world.state.leases.is_attached(key);
         }
         assert_eq!(ended, ends, "after {cut:?}");
         if ends {

@@ -96,7 +96,7 @@ fn a_worker_that_is_slow_is_given_a_split_of_another_job_though_one_hangs_there(
     world.hello(0);
     world.attach(ENDLESS, 0, 100);
     says(&mut world, 0, &[], 2);
-    world.state.workers.get_mut(&WorkerId(1)).expect("connected").slow = true;
+    world.state.leases.set_slow(WorkerId(1));
     world.attach(other, 0, 4);
     let job = world.consumers[ENDLESS].key.0;
     says(&mut world, 0, &[], 4);

@@ -81,8 +81,8 @@ impl World {
         self.flush();
         for consumer in &self.consumers {
             let refused = consumer.refused.as_ref().map(Error::kind);
-            let job = &self.state.jobs[&consumer.key.0];
-            let (splits, epochs) = JOBS[job.record.seed as usize];
+            let job = self.state.leases.record(consumer.key.0).expect("a job");
+            let (splits, epochs) = JOBS[job.seed as usize];
             match splits[consumer.key.1 as usize] {
                 Some(n) if epochs > 0 => {
                     let all: Vec<_> = (0..epochs).flat_map(|e| (0..n).map(move |o| Position::new(e, o))).collect();

@@ -19,7 +19,7 @@ fn comes_back_at_the_end(world: &mut World, consumer: usize) -> SessionId {
 }
 
 fn is_over(world: &World) -> bool {
-    world.state.jobs[&world.consumers[CONSUMERS[0]].key.0].is_finished()
+    world.state.leases.is_finished(world.consumers[CONSUMERS[0]].key.0)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_consumer_that_has_all_that_is_left_has_not_consumed_it() {
     world.input(Input::ConsumerGone { session });
     world.attach(consumer, 0, 4);
     assert_eq!(world.consumers[consumer].refused, None, "it begins anew");
-    assert_eq!(world.state.consumer(world.consumers[consumer].key).map(|c| c.frontier()), Some(Position::default()));
+    assert_eq!(world.state.leases.frontier(world.consumers[consumer].key), Position::default());
     // Once more, and now its user goes on.
     world.input(Input::ConsumerGone { session: world.consumers[consumer].session.expect("attached") });
     let session = comes_back_at_the_end(&mut world, consumer);

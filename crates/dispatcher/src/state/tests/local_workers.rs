@@ -88,7 +88,7 @@ fn one_of_another_tenants_consumer_or_of_none_is_refused_as_of_a_job_that_does_n
     let own = world.consumers[0].key;
     let [other, none, beyond] = [(3, 0), (99, 0), (own.0, 7)].map(|key| refused(&mut world, key, Some("a")));
     assert!(other.is_some() && other == none && none == beyond, "{other:?} {none:?} {beyond:?}");
-    assert!(!world.state.workers.contains_key(&WorkerId(99)));
+    assert!(world.state.leases.worker(WorkerId(99)).is_none());
     assert_eq!(refused(&mut world, own, Some("a")), None);
 }
 
@@ -119,7 +119,7 @@ fn it_is_nobody_elses_worker() {
     let (job, session) = (world.consumers[0].key.0, world.workers[LOCAL].session.expect("connected"));
     let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
     world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
-    assert_eq!(world.state.spent_us, 0, "what gives way to a trainer says nothing of what others take");
+    assert_eq!(world.state.load.spent_us(), 0, "what gives way to a trainer says nothing of what others take");
     // A tenant's quota of workers concerns the fleet's workers only.
     let mut world = World::with(true);
     world.local = Some((LOCAL, world.consumers[0].key));
@@ -241,11 +241,9 @@ fn threads_are_dealt_to_consumers_by_what_each_can_spare() {
     };
     let job = world.consumers[0].key.0;
     let dealt = |world: &mut World, threads: u32| {
-        let job = world.state.jobs.get_mut(&job).expect("a job");
-        job.deal_threads(threads);
         let spare = Some(Spare { asks: true, ..Spare::default() });
         let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
-        [0, 1].map(|i| job.consumers[i].local.clone().take_heartbeat(&said, false))
+        world.state.scaling.dealt(job, threads, &said)
     };
     let of = |millicores| Spare { millicores, limit_millicores: 2000, asks: true, ..Spare::default() };
     for (consumer, millicores) in [(0, 3000), (1, 1000)] {
@@ -316,7 +314,7 @@ fn a_worker_that_the_consumer_did_not_start_is_given_nothing_of_its_and_is_not_b
     world.input(Input::WorkerHeartbeat { session, said });
     let jobs = world.state.list_jobs(world.now, None, "job 0");
     assert_eq!((jobs[0].local_threads, jobs[0].caching.len()), (0, 0));
-    assert!(world.state.workers[&WorkerId(1)].finished.is_empty());
+    assert!(!world.state.leases.has_finished_splits(WorkerId(1)));
     // A worker that the consumer started gets its splits, and its reports on other jobs are ignored.
     world.local = Some((LOCAL, world.consumers[0].key));
     world.input(Input::WorkerGone { session });

@@ -86,7 +86,7 @@ fn a_worker_hears_of_those_that_keep_rows_elsewhere_and_of_what_has_changed() {
     assert!(service.told.is_empty(), "it was said");
     service.hello(2, &("b", None));
     assert_eq!(service.told(&[2]), [vec![3, 0]], "its session is another");
-    service.state.lose_worker(service.now, WorkerId(2), &mut Vec::new());
+    service.state.leases.lose(service.now, WorkerId(2));
     service.sessions.remove(&2);
     service.beat();
     assert_eq!(service.told(&[0, 1, 3]), [vec![], vec![3, 0], vec![]]);

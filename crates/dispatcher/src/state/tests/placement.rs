@@ -193,8 +193,7 @@ fn a_job_begins_with_what_workers_say_that_they_cost() {
         let prices = Prices { trainer: 1.0, worker: 1.0 };
         world.state.set_scaling(Scaling { objective: Objective::Cost(prices), ..Scaling::default() });
         world.hello(0);
-        let session = world.workers[0].session.expect("connected");
-        world.state.note_worker_type(session, WorkerType::new("a", said, false).expect("a kind"));
+        world.state.fleet.set_worker_type(WorkerId(1), WorkerType::new("a", said, false).expect("a kind"));
         let consumer = create(&mut world, "one");
         world.attach(consumer, 0, 3);
         let rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];

@@ -10,11 +10,11 @@ const MOMENT: Duration = Duration::from_secs(11);
 fn world(jobs: usize, age: Duration) -> World {
     let mut world = World::new();
     // The jobs that the model begins with are removed.
-    let names: Vec<_> = world.state.jobs.values().map(|job| job.record.name.clone()).collect();
+    let names: Vec<_> = world.state.records().iter().map(|record| record.name.clone()).collect();
     for name in names {
         let mut out = Vec::new();
         world.state.cancel(world.now, "", &name, &mut out).expect("it goes on");
-        world.state.forget_job("", &name, &mut out).expect("it is over");
+        world.state.forget_job(world.now, "", &name, &mut out).expect("it is over");
         world.take(out);
     }
     world.consumers.clear();
@@ -32,8 +32,8 @@ fn finish(world: &mut World, name: &str) {
     world.input(Input::ConsumerGone { session });
 }
 
-fn names(world: &World) -> Vec<&str> {
-    world.state.jobs.values().map(|job| &*job.record.name).collect()
+fn names(world: &World) -> Vec<String> {
+    world.state.records().iter().map(|record| record.name.clone()).collect()
 }
 
 #[test]
@@ -100,7 +100,8 @@ fn each_tenant_keeps_its_own() {
         world.take(out);
     }
     world.pass(MOMENT, None);
-    let left: Vec<_> = world.state.jobs.values().map(|job| (&*job.record.tenant, &*job.record.name)).collect();
+    let records = world.state.records();
+    let left: Vec<_> = records.iter().map(|record| (&*record.tenant, &*record.name)).collect();
     assert_eq!(left, [("b", "1"), ("a", "3")]);
 }
 
@@ -117,12 +118,12 @@ fn a_job_is_forgotten_when_it_is_over_and_its_tenant_says_so() {
     assert_eq!(world.workers[0].held.len(), 1);
     let mut out = Vec::new();
     let kind = |forgotten: Result<()>| forgotten.expect_err("refused").kind();
-    assert_eq!(kind(world.state.forget_job("", "job", &mut out)), ErrorKind::Conflict, "it is read");
-    assert_eq!(kind(world.state.forget_job("b", "job", &mut out)), ErrorKind::NotFound, "it is another's");
+    assert_eq!(kind(world.state.forget_job(world.now, "", "job", &mut out)), ErrorKind::Conflict, "it is read");
+    assert_eq!(kind(world.state.forget_job(world.now, "b", "job", &mut out)), ErrorKind::NotFound, "it is another's");
     world.state.cancel(world.now, "", "job", &mut out).expect("it goes on");
-    world.state.forget_job("", "job", &mut out).expect("it is over");
+    world.state.forget_job(world.now, "", "job", &mut out).expect("it is over");
     world.take(out);
-    assert_eq!(kind(world.state.forget_job("", "job", &mut Vec::new())), ErrorKind::NotFound, "it is gone");
+    assert_eq!(kind(world.state.forget_job(world.now, "", "job", &mut Vec::new())), ErrorKind::NotFound, "it is gone");
     world.consumers.clear();
     world.check_replay();
     assert!(world.workers[0].held.is_empty() && world.disk.grants.is_empty() && world.disk.jobs.is_empty());
@@ -152,7 +153,7 @@ fn a_job_that_is_read_to_its_end_is_forgotten_once_its_consumers_have_left() {
     world.create(JobRecord { name: "job".to_owned(), ..record(EMPTY) });
     world.attach(at, 0, 1);
     world.consume(at);
-    let refused = world.state.forget_job("", "job", &mut Vec::new()).expect_err("it is read");
+    let refused = world.state.forget_job(world.now, "", "job", &mut Vec::new()).expect_err("it is read");
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     assert!(refused.to_string().contains("wait until its readers have ended"), "{refused}");
 }

@@ -85,10 +85,10 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
         Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, caching, ..WorkerHeartbeat::default() } }
     };
     world.input(beat(job));
-    assert_eq!(world.state.spent_us, 7);
+    assert_eq!(world.state.load.spent_us(), 7);
     world.input(beat(world.consumers[3].key.0));
     world.input(beat(999));
-    assert_eq!(world.state.spent_us, 7);
+    assert_eq!(world.state.load.spent_us(), 7);
     let told =
         |world: &World| world.state.list_jobs(world.now, None, "").iter().map(|j| j.caching.len()).sum::<usize>();
     assert_eq!(told(&world), 1, "nor what it keeps of it");
@@ -141,7 +141,11 @@ fn nonsense_that_a_worker_says_of_its_time_is_bounded_as_it_comes() {
     world.hello(0);
     let job = world.consumers[ENDLESS].key.0;
     (0..2).for_each(|_| world.spends(0, vec![Spent { job, compute_us: u64::MAX, rows: u64::MAX }]));
-    assert_eq!(world.state.spent_us, 2 * crate::state::limits::REPORTED_MAX, "others' busy time is still told from it");
-    let billed = world.state.jobs[&job].cost.status();
+    assert_eq!(
+        world.state.load.spent_us(),
+        2 * crate::state::limits::REPORTED_MAX,
+        "others' busy time is still told from it"
+    );
+    let billed = world.state.fleet.cost(job);
     assert_eq!(billed[0].seconds, 2.0 * crate::state::limits::REPORTED_MAX as f64 / 1e6);
 }

@@ -4,8 +4,8 @@ use super::*;
 
 /// Which worker has each split of a consumer.
 fn held(world: &World, consumer: usize) -> Vec<(u64, u128)> {
-    let leases = world.state.consumer(world.consumers[consumer].key).expect("a reader's").leases();
-    leases.iter().map(|(p, holder)| (p.ordinal, holder.worker.0)).collect()
+    let (leases, _) = world.state.leases.held(world.consumers[consumer].key);
+    leases.iter().map(|(p, worker, _)| (p.ordinal, worker.0)).collect()
 }
 
 fn want(world: &mut World, worker: usize, splits: u32) {

@@ -24,9 +24,9 @@ fn want(world: &mut World, worker: usize, splits: u32) {
 }
 
 fn holders(world: &World, key: ConsumerKey) -> (Vec<u128>, Vec<u128>) {
-    let consumer = world.state.consumer(key).expect("the reader's");
-    let workers = |leases: &BTreeMap<Position, crate::state::Holder>| leases.values().map(|h| h.worker.0).collect();
-    (workers(consumer.leases()), workers(consumer.backups()))
+    let (leases, backups) = world.state.leases.held(key);
+    let [leases, backups] = [leases, backups].map(|held| held.iter().map(|(_, worker, _)| worker.0).collect());
+    (leases, backups)
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
         (0..8).for_each(|_| world.pass(Duration::from_millis(50), None));
         world.flush();
         world.check_replay();
-        (holders(&world, key).0, world.state.jobs[&key.0].second_leases)
+        (holders(&world, key).0, world.state.leases.second_leases(key.0))
     };
     assert_eq!(moved(400), (vec![1, 1, 2], 1), "one goes; what waits behind a single split stays");
     assert_eq!(moved(600), (vec![1, 1, 2], 1), "whoever has one to do takes no more");
@@ -131,9 +131,7 @@ fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is
     for _ in 0..5 {
         world.pass(Duration::from_secs(1), None);
         assert_eq!(holders(&world, low).1, [0; 0], "what waits is not late");
-        let worker = &world.state.workers[&WorkerId(1)];
-        let at: Vec<_> = worker.begun.keys().map(|token| worker.leases[token].0).collect();
-        assert_eq!(at, [high], "of a thread's");
+        assert_eq!(world.state.leases.begun(WorkerId(1)), [high], "of a thread's");
     }
 }
 
@@ -163,7 +161,7 @@ fn what_gives_way_stays_for_a_while_where_it_was_begun() {
 #[test]
 fn what_gave_way_says_nothing_of_how_long_splits_take() {
     let (mut world, low) = gives_way();
-    let durations = |world: &World| format!("{:?}", world.state.jobs[&low.0].split_durations);
+    let durations = |world: &World| world.state.leases.split_durations(low.0);
     let before = durations(&world);
     world.pass(Duration::from_millis(100), None);
     world.consume(ENDLESS);
@@ -187,5 +185,5 @@ fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
     };
     assert_eq!(comes(&mut world, 1, Duration::from_millis(100)), [1, 1, 1, 1, 2, 2], "they may be short");
     assert_eq!(comes(&mut world, 2, Duration::from_secs(6)), [1, 3, 1, 1, 2, 2, 3], "and then what nobody holds");
-    assert_eq!(world.state.jobs[&key.0].second_leases, 1);
+    assert_eq!(world.state.leases.second_leases(key.0), 1);
 }

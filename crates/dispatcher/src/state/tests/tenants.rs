@@ -87,7 +87,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         worker_type: WorkerType::default(),
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
-    assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
+    assert_eq!(world.state.leases.serves(WorkerId(2)).as_deref(), Some("a"));
 }
 
 /// A regression test: each tick looked at all of them, twenty times a second.
@@ -99,12 +99,12 @@ fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     let create = world.state.create(world.now, wide, &[None; 1 << 16], Quota::default(), &mut out);
     let key = (create.expect("a new name").id, 65_535);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.active_consumers_of(key.0).count(), 0);
+    assert_eq!(world.state.leases.active_of(key.0).len(), 0);
     let session = world.session();
     world.state.handle(world.now, Input::Attach(attachment(session, key)), &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.active_consumers_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);
+    assert_eq!(world.state.leases.active_of(key.0), [key]);
     world.state.handle(world.now, Input::ConsumerGone { session }, &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
-    assert_eq!(world.state.active_consumers_of(key.0).count(), 0);
+    assert_eq!(world.state.leases.active_of(key.0).len(), 0);
 }

@@ -198,7 +198,7 @@ impl World {
     pub(super) fn take(&mut self, out: Vec<Effect>) {
         for effect in out {
             match effect {
-                Effect::Persist(update) => self.outbox.update(self.now, update, true),
+                Effect::Persist(update) => self.outbox.update(self.now, update.into_update(), true),
                 Effect::Remember(update) => self.outbox.update(self.now, update, false),
                 effect => {
                     if let Some(effect) = self.outbox.say(effect) {
@@ -328,7 +328,8 @@ impl World {
     /// A consumer consumes the split at its position, if it was told of the lease.
     pub(super) fn consume(&mut self, i: usize) {
         let consumer = &mut self.consumers[i];
-        let (job, c) = (&JOBS[self.state.jobs[&consumer.key.0].record.seed as usize], consumer.key.1 as usize);
+        let (job, c) =
+            (&JOBS[self.state.leases.record(consumer.key.0).expect("a job").seed as usize], consumer.key.1 as usize);
         let splits = job.0[c];
         if splits == Some(0) {
             consumer.position = Position::new(job.1, 0);
@@ -420,8 +421,8 @@ impl World {
         again.check_written(&self.disk).expect("as it is recovered");
         // SP-1, as seen by the workers: a connected worker holds exactly what is leased to it.
         for (i, worker) in self.workers.iter().enumerate().filter(|(_, w)| w.session.is_some()) {
-            let leased = self.state.workers[&WorkerId(i as u128 + 1)].leases.keys();
-            assert!(worker.held.keys().eq(leased), "SP-1: worker {i} holds {:?}", worker.held.keys());
+            let leased = self.state.leases.tokens(WorkerId(i as u128 + 1));
+            assert!(worker.held.keys().eq(&leased), "SP-1: worker {i} holds {:?}", worker.held.keys());
         }
     }
 }

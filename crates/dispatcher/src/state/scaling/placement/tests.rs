@@ -44,10 +44,7 @@ fn batch_of(costs: &BoundaryCosts, compute: f64) -> Vec<[f64; 3]> {
 #[test]
 fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_much_as_copying() {
     let mut placement = Placement::of(&of(graph().to_json()));
-    assert_eq!(
-        (placement.ops_on_worker(false), placement.ops_on_worker(true), placement.batch),
-        (Some(1), Some(ALL), Some(8))
-    );
+    assert_eq!((placement.ops_on_worker(), placement.batch), (Some(1), Some(8)));
     assert_eq!(
         placement.describe(&placement.costs(&[])),
         "readers run normalize, cast: 12 KiB a row travel, not 24 KiB"
@@ -63,7 +60,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
     assert!(placement.set(3) && !placement.set(9), "there are three places");
-    assert_eq!((placement.ops_on_worker(false), placement.ops_before(2)), (Some(3), Some(2)));
+    assert_eq!((placement.ops_on_worker(), placement.ops_before(2)), (Some(3), Some(2)));
     assert_eq!(
         placement.describe(&placement.costs(&[])),
         "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
@@ -71,10 +68,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
     // The measured time now includes both ops.
     assert!(close(batch_of(&placement.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));
     let none = Placement::of(&of("no graph".to_owned()));
-    assert_eq!(
-        (none.ops_on_worker(false), none.ops_before(1), none.describe(&none.costs(&[])).as_str()),
-        (None, None, "")
-    );
+    assert_eq!((none.ops_on_worker(), none.ops_before(1), none.describe(&none.costs(&[])).as_str()), (None, None, ""));
 }
 
 #[test]

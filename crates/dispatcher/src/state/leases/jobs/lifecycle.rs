@@ -1,53 +1,48 @@
 //! Creates, finds and cancels jobs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 
-use super::epoch_ends::EpochEnds;
-use super::skipped::SkippedTally;
 use crate::records::{JobRecord, Position, Update};
-use crate::state::fleet::worker_types::JobCost;
-use crate::state::leases::affinity::CacheAffinity;
+use crate::state::effect::Effect;
 use crate::state::leases::consumer::Consumer;
 use crate::state::leases::consumers::cancelled;
-use crate::state::leases::stragglers::SplitDurations;
-use crate::state::load::job_load::JobLoad;
-use crate::state::load::op_costs::OpCosts;
-use crate::state::scaling::placement::Placement;
-use crate::state::scaling::scale::Scale;
-use crate::state::{Effect, Job, State};
+use crate::state::leases::durable::Durable;
+use crate::state::leases::hints::HintEvent;
+use crate::state::leases::job::Job;
+use crate::state::leases::machine::Leases;
 use crate::tenant::Quota;
 
-impl State {
+impl Leases {
     /// Advances the next job number, so that no job gets a number which another copy of the ledger gave out.
-    pub(crate) fn pass_job_numbers(&mut self, by: u32) {
+    pub(in crate::state) fn pass_job_numbers(&mut self, by: u32) {
         self.next_job = self.next_job.saturating_add(by.into());
     }
 
     /// Returns a tenant's job by name. The name of a cancelled job is free.
-    pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
+    pub(in crate::state) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
         let record = &self.jobs.get(self.names.get(&name_key(tenant, name))?)?.record;
         (!record.cancelled).then_some(record)
     }
 
     /// Returns the records of all jobs.
-    pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
+    pub(in crate::state) fn records(&self) -> Vec<Arc<JobRecord>> {
         self.jobs.values().map(|job| job.record.clone()).collect()
     }
 
     /// Creates a job with `splits` for an epoch of each consumer, and gives it its number. The job must be within its
-    /// tenant's quota.
+    /// tenant's quota. `read_before` is how many epochs of its dataset were read.
     ///
     /// # Errors
     /// Conflict when the name is taken; Exhausted when the quota is used up.
-    pub(crate) fn create(
+    pub(in crate::state) fn create(
         &mut self,
         now: Ticks,
         mut record: JobRecord,
         splits: &[Option<u64>],
         quota: Quota,
+        read_before: u32,
         out: &mut Vec<Effect>,
     ) -> Result<Arc<JobRecord>> {
         if self.job(&record.tenant, &record.name).is_some() {
@@ -58,49 +53,37 @@ impl State {
         if let Some(old) = self.names.get(&name_key(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }
-        (record.id, record.read_before) = (self.next_job, self.profiles.epochs_read(&record));
+        (record.id, record.read_before) = (self.next_job, read_before);
         let record = Arc::new(record);
         self.add(now, record.clone(), splits);
-        self.warm_start(now, record.id);
-        out.push(Effect::Persist(Update::Job(record.clone())));
+        out.push(Effect::Persist(Durable::new(Update::Job(record.clone()))));
         Ok(record)
     }
 
-    pub(in crate::state) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
+    pub(in crate::state::leases) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(name_key(&record.tenant, &record.name), record.id);
-        let (streamed, placement) = (record.is_streamed(), Placement::of(&record));
-        self.sharing.add(&record);
-        let (affinity, epoch_ends) = (CacheAffinity::new(&record), EpochEnds::of(&record));
-        let (split_durations, load, scale) =
-            (SplitDurations::default(), JobLoad::new(now, self.spent_us), Scale::new(self.scaling));
-        self.jobs.insert(
-            record.id,
-            Job {
-                record,
-                consumers,
-                streamed,
-                split_durations,
-                second_leases: 0,
-                load,
-                scale,
-                caching: BTreeMap::new(),
-                op_costs: OpCosts::default(),
-                placement,
-                cost: JobCost::default(),
-                affinity,
-                skipped: SkippedTally::default(),
-                epoch_ends,
-            },
-        );
+        self.hint(&HintEvent::JobAdded(&record));
+        self.jobs.insert(record.id, Job::new(record, consumers));
+    }
+
+    /// Returns the number of a tenant's job by name, cancelled or not.
+    pub(in crate::state) fn number(&self, tenant: &str, name: &str) -> Option<u64> {
+        self.names.get(&name_key(tenant, name)).copied()
     }
 
     /// Cancels a job for good.
     ///
     /// # Errors
     /// NotFound when there is no job of that name; Closed when it was cancelled before.
-    pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+    pub(in crate::state) fn cancel(
+        &mut self,
+        now: Ticks,
+        tenant: &str,
+        name: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<()> {
         self.changed = true;
         let id = *self.names.get(&name_key(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get_mut(&id).ok_or_else(|| no_job_named(name))?;
@@ -108,7 +91,7 @@ impl State {
             return Err(cancelled(name));
         }
         job.record = Arc::new(JobRecord { cancelled: true, ..(*job.record).clone() });
-        out.push(Effect::Persist(Update::Job(job.record.clone())));
+        out.push(Effect::Persist(Durable::new(Update::Job(job.record.clone()))));
         for index in 0..job.consumers.len() as u32 {
             let key = (id, index);
             self.end_consumer(now, key, cancelled(name), out);
@@ -121,11 +104,11 @@ impl State {
     }
 }
 
-pub(in crate::state) fn no_job_named(name: &str) -> Error {
+pub(in crate::state::leases) fn no_job_named(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`")
 }
 
 /// The key of a job by tenant and name.
-pub(in crate::state) fn name_key(tenant: &str, name: &str) -> (String, String) {
+pub(in crate::state::leases) fn name_key(tenant: &str, name: &str) -> (String, String) {
     (tenant.to_owned(), name.to_owned())
 }

@@ -6,9 +6,9 @@
 //!   the same group of lanes has the next bytes in its read-ahead.
 //! - With any other shuffle a split has rows from everywhere, and no worker is preferred.
 //!
-//! Affinity is a preference only; correctness does not depend on it. Of a consumer's next [`LOOKAHEAD`] splits the
-//! first one whose preferred worker has room is granted; if there is none, the first split goes to any worker with
-//! room. So no worker idles for affinity, and a split is passed over by a few others at most.
+//! Of a consumer's next few splits `grant` grants the first one whose preferred worker has room; if there is none, the
+//! first split goes to any worker with room. So no worker idles for affinity, and a split is passed over by a few others
+//! at most.
 //!
 //! Bounds: [`SPLITS_MAX`] splits of a job that is being read. Nothing is kept of a job that is no longer read, or
 //! across a restart. Entries of dead workers are not purged; they are skipped at lookup and overwritten by the next
@@ -19,18 +19,19 @@ use std::collections::BTreeMap;
 use forebay_core::{ConsumerIndex, WorkerId};
 use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding};
 
-use super::consumer::Consumer;
+use super::{GrantHint, HintEvent};
 use crate::records::{ConsumerKey, JobRecord, Position};
-use crate::state::State;
 
-/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
-pub(in crate::state) const LOOKAHEAD: u128 = 16;
 /// Splits of a job whose workers are remembered.
 const SPLITS_MAX: usize = 1 << 16;
 
+/// The preferred workers of all jobs' splits.
+#[derive(Debug, Default)]
+pub(in crate::state::leases) struct CacheAffinity(BTreeMap<u64, JobAffinity>);
+
 /// The preferred workers of a job's splits.
-#[derive(Debug, Clone, Default)]
-pub(in crate::state) struct CacheAffinity {
+#[derive(Debug, Default)]
+struct JobAffinity {
     key: AffinityKey,
     /// By consumer, and by the key of a split.
     of: BTreeMap<(u32, u64), WorkerId>,
@@ -74,57 +75,46 @@ impl AffinityKey {
     }
 }
 
-impl CacheAffinity {
-    pub(in crate::state) fn new(record: &JobRecord) -> Self {
-        Self { key: AffinityKey::of(record), of: BTreeMap::new() }
+impl JobAffinity {
+    fn worker(&self, consumer: u32, position: Position) -> Option<WorkerId> {
+        self.of.get(&self.key.of_split(consumer, position.ordinal)?).copied()
     }
 
-    /// Notes which worker got a split.
-    pub(in crate::state) fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
+    fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
         let Some(split) = self.key.of_split(consumer, position.ordinal) else { return };
         if self.of.len() < SPLITS_MAX || self.of.contains_key(&split) {
             self.of.insert(split, worker);
         }
     }
-
-    /// Forgets everything: the job is no longer read.
-    pub(in crate::state) fn clear(&mut self) {
-        self.of.clear();
-    }
-
-    #[cfg(test)]
-    pub(in crate::state) fn len(&self) -> usize {
-        self.of.len()
-    }
-
-    /// Returns the first of a consumer's next splits whose preferred worker may have it, with that worker. The search
-    /// ends at the first window of a group that no live worker reads: passing it over would make its windows late.
-    pub(in crate::state) fn first<W>(
-        &self,
-        index: u32,
-        consumer: &Consumer,
-        is_there: impl Fn(WorkerId) -> bool,
-        may_have: impl Fn(Position, WorkerId) -> Option<W>,
-    ) -> Option<(Position, W)> {
-        if self.of.is_empty() {
-            return None;
-        }
-        // The rest of an epoch goes before the next epoch.
-        let first = consumer.free().next()?;
-        let is_near =
-            |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < LOOKAHEAD;
-        let preferred = |p: &Position| self.of.get(&self.key.of_split(index, p.ordinal)?).copied();
-        let by_ordinal = matches!(self.key, AffinityKey::Ordinal);
-        let is_read = |p: &Position| by_ordinal || preferred(p).is_some_and(&is_there);
-        let next = consumer.free().take_while(|p| is_near(p) && is_read(p));
-        let at_preferred = |p: Position| may_have(p, preferred(&p)?).map(|worker| (p, worker));
-        next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_preferred)
-    }
 }
 
-impl State {
-    /// Notes which worker got a split.
-    pub(in crate::state) fn note_affinity(&mut self, key: ConsumerKey, position: Position, worker: WorkerId) {
-        self.jobs.get_mut(&key.0).into_iter().for_each(|job| job.affinity.note(key.1, position, worker));
+impl GrantHint for CacheAffinity {
+    fn note(&mut self, event: &HintEvent<'_>) {
+        match *event {
+            HintEvent::JobAdded(record) => {
+                let key = AffinityKey::of(record);
+                if !matches!(key, AffinityKey::None) {
+                    self.0.insert(record.id, JobAffinity { key, of: BTreeMap::new() });
+                }
+            }
+            HintEvent::JobGone(job) => drop(self.0.remove(&job)),
+            HintEvent::Unread(job) => self.0.get_mut(&job).into_iter().for_each(|job| job.of.clear()),
+            HintEvent::Granted(key, position, worker) => {
+                self.0.get_mut(&key.0).into_iter().for_each(|job| job.note(key.1, position, worker));
+            }
+        }
+    }
+
+    fn worker(&self, key: ConsumerKey, position: Position) -> Option<WorkerId> {
+        self.0.get(&key.0)?.worker(key.1, position)
+    }
+
+    fn knows(&self, job: u64) -> bool {
+        self.0.get(&job).is_some_and(|job| !job.of.is_empty())
+    }
+
+    /// To pass over the first window of a group that no live worker reads would make the windows of that group late.
+    fn is_ordered(&self, job: u64) -> bool {
+        self.0.get(&job).is_some_and(|job| matches!(job.key, AffinityKey::Group { .. }))
     }
 }

@@ -6,28 +6,23 @@
 //! record before anyone is told, so a consumer that comes back later ends the epoch there, too. No time limit is
 //! decided here: a waiting consumer is told in heartbeats which others have no process.
 //!
-//! Bounds: of each consumer the epoch that it is in, and one question; the ends of [`ENDS_MAX`] epochs; [`MISSING_MAX`]
-//! missing consumers are named. A report that changes nothing for others costs the same however many consumers there
+//! Bounds: of each consumer the epoch that it is in, and one question; [`MISSING_MAX`] missing consumers are named. A
+//! report that changes nothing for others costs the same however many consumers there
 //! are.
 
-use std::sync::Arc;
-
-use forebay_core::{Error, Ticks};
+use forebay_core::Error;
 use forebay_plan::{Count, Ending, Floor};
-use forebay_proto::{Floor as FloorMessage, Missing, Steps, consumer_event};
+use forebay_proto::{Missing, Steps};
 
-use crate::records::{ConsumerKey, EpochEnd, JobRecord, Update};
-use crate::state::leases::consumer::Consumer;
-use crate::state::{Effect, Job, SessionId, State};
+use crate::records::JobRecord;
+use crate::state::input::SessionId;
 
-/// Ends of epochs that a job's record keeps: the last ones.
-const ENDS_MAX: usize = 256;
 /// Missing consumers that are named to one that waits for them.
 const MISSING_MAX: usize = 8;
 
 /// How far the consumers of a job are.
 #[derive(Debug, Clone, Default)]
-pub(in crate::state) struct EpochEnds {
+pub(in crate::state::leases) struct EpochEnds {
     ending: Ending,
     ranks: Vec<ConsumerSteps>,
     /// The last floor with its epoch, and how many consumers keep it from rising.
@@ -53,13 +48,13 @@ impl ConsumerSteps {
 }
 
 impl EpochEnds {
-    pub(in crate::state) fn of(record: &JobRecord) -> Self {
+    pub(in crate::state::leases) fn of(record: &JobRecord) -> Self {
         let ranks = if record.ending == Ending::Apart { 0 } else { record.consumers as usize };
         Self { ending: record.ending, ranks: vec![ConsumerSteps::default(); ranks], last_floor: None }
     }
 
     /// A consumer's session ended or was replaced.
-    pub(in crate::state) fn detach(&mut self, consumer: u32) {
+    pub(in crate::state::leases) fn detach(&mut self, consumer: u32) {
         if let Some(rank) = self.ranks.get_mut(consumer as usize) {
             rank.question = None;
         }
@@ -69,7 +64,12 @@ impl EpochEnds {
     ///
     /// # Errors
     /// Data when the report contradicts an earlier one.
-    fn take(&mut self, session: SessionId, consumer: usize, said: &Steps) -> Result<(Floor, bool), Error> {
+    pub(in crate::state::leases) fn take(
+        &mut self,
+        session: SessionId,
+        consumer: usize,
+        said: &Steps,
+    ) -> Result<(Floor, bool), Error> {
         let epoch = said.epoch;
         let rank = &mut self.ranks[consumer];
         let before = rank.count(epoch);
@@ -100,7 +100,12 @@ impl EpochEnds {
     }
 
     /// Returns the sessions that wait for this floor, and removes them from the waiting ones.
-    fn take_answered(&mut self, who: std::ops::Range<usize>, epoch: u64, floor: Floor) -> Vec<SessionId> {
+    pub(in crate::state::leases) fn take_answered(
+        &mut self,
+        who: std::ops::Range<usize>,
+        epoch: u64,
+        floor: Floor,
+    ) -> Vec<SessionId> {
         let waiting = self.ranks[who].iter_mut().filter(|rank| rank.count(epoch).is_some());
         let heard = |rank: &mut ConsumerSteps| {
             let (session, _) = rank.question.take_if(|(_, seen)| floor.over || floor.steps > *seen)?;
@@ -108,63 +113,25 @@ impl EpochEnds {
         };
         waiting.filter_map(heard).collect()
     }
-}
 
-impl Job {
-    /// Returns where an epoch ended for all, if it did.
-    fn end_of(&self, epoch: u64) -> Option<Floor> {
-        let end = self.record.ends.iter().find(|end| end.epoch == epoch)?;
-        Some(Floor { steps: end.steps, over: true, more: end.more })
+    /// Returns the number of consumers; 0 if they end epochs apart.
+    pub(in crate::state::leases) fn len(&self) -> usize {
+        self.ranks.len()
     }
 
-    /// Returns the consumers without a process, or in a later epoch, that keep this consumer waiting.
-    pub(in crate::state) fn missing(&self, consumer: u32) -> Vec<Missing> {
-        let rank = self.epoch_ends.ranks.get(consumer as usize).filter(|rank| rank.question.is_some());
+    /// Returns the consumers without a process, or in a later epoch, that keep this consumer waiting. `is_attached`
+    /// tells which consumers have a process.
+    pub(in crate::state::leases) fn missing(&self, consumer: u32, is_attached: impl Fn(u32) -> bool) -> Vec<Missing> {
+        let rank = self.ranks.get(consumer as usize).filter(|rank| rank.question.is_some());
         let Some((epoch, _)) = rank.and_then(|rank| rank.report) else { return Vec::new() };
-        let floor = self.epoch_ends.last_floor.filter(|(of, ..)| *of == epoch).map_or(0, |(_, floor, _)| floor.steps);
-        let others = (0..).zip(&self.epoch_ends.ranks).zip(&self.consumers);
-        let in_vain = |((index, rank), other): ((u32, &ConsumerSteps), &Consumer)| {
+        let floor = self.last_floor.filter(|(of, ..)| *of == epoch).map_or(0, |(_, floor, _)| floor.steps);
+        let in_vain = |(index, rank): (u32, &ConsumerSteps)| {
             let later = rank.report.map(|(reported, _)| reported).filter(|reported| *reported > epoch);
             let is_missing = index != consumer && rank.holds(epoch, floor);
-            let missing = Missing { consumer: index, epoch: later.filter(|_| other.attached.is_some()) };
-            (is_missing && (other.attached.is_none() || later.is_some())).then_some(missing)
+            let missing = Missing { consumer: index, epoch: later.filter(|_| is_attached(index)) };
+            (is_missing && (!is_attached(index) || later.is_some())).then_some(missing)
         };
-        others.filter_map(in_vain).take(MISSING_MAX).collect()
-    }
-}
-
-impl State {
-    /// A consumer reports how many steps of its epoch it has.
-    pub(in crate::state) fn steps(&mut self, now: Ticks, session: SessionId, said: &Steps, out: &mut Vec<Effect>) {
-        let Some(key) = self.heard_consumer(now, session) else { return };
-        let (epoch, consumer) = (said.epoch, key.1 as usize);
-        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| consumer < job.epoch_ends.ranks.len()) else { return };
-        let (floor, is_known) = match job.epoch_ends.take(session, consumer, said) {
-            Ok(taken) => taken,
-            Err(error) => return self.end_consumer(now, key, error, out),
-        };
-        let floor = job.end_of(epoch).unwrap_or(floor);
-        if floor.over {
-            self.note_end(key, epoch, floor, out);
-        }
-        let Some(job) = self.jobs.get_mut(&key.0) else { return };
-        let message = FloorMessage { epoch, steps: floor.steps, over: floor.over, more: floor.more };
-        // A floor that was known before was already sent to the others.
-        let who = if is_known { consumer..consumer + 1 } else { 0..job.epoch_ends.ranks.len() };
-        let sessions = job.epoch_ends.take_answered(who, epoch, floor);
-        out.extend(
-            sessions.into_iter().map(|session| Effect::Consumer(session, consumer_event::Event::Floor(message))),
-        );
-    }
-
-    /// Persists where an epoch ended, before anyone is told.
-    fn note_end(&mut self, key: ConsumerKey, epoch: u64, floor: Floor, out: &mut Vec<Effect>) {
-        let Some(job) = self.jobs.get_mut(&key.0).filter(|job| job.end_of(epoch).is_none()) else { return };
-        let mut record = (*job.record).clone();
-        record.ends.push(EpochEnd { epoch, steps: floor.steps, more: floor.more });
-        record.ends.drain(..record.ends.len().saturating_sub(ENDS_MAX));
-        job.record = Arc::new(record);
-        out.push(Effect::Persist(Update::Job(job.record.clone())));
+        (0..).zip(&self.ranks).filter_map(in_vain).take(MISSING_MAX).collect()
     }
 }
 

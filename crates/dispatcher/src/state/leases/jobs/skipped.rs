@@ -4,27 +4,19 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Fault, Result, Ticks};
-use forebay_proto::{Lease, LostOfSplit, LostSample, Recorded, consumer_event, worker_event};
+use forebay_proto::{LostOfSplit, LostSample, Recorded, consumer_event, worker_event};
 
 use crate::records::{ConsumerKey, Position, SkippedKey, Update};
-use crate::state::leases::poison::WHOLE_SPLIT;
-use crate::state::{Effect, SessionId, State};
+use crate::state::effect::Effect;
+use crate::state::input::SessionId;
+use crate::state::leases::consumer::WHOLE_SPLIT;
+use crate::state::leases::durable::Durable;
+use crate::state::leases::machine::Leases;
 
 /// Samples that are recorded for one job. Beyond these, only samples whose failure may not repeat are recorded: as many
 /// once more.
 const SKIPPED_MAX: u64 = 1 << 16;
-/// The most bytes that the errors of one job's samples take in the ledger. Beyond these only the kind of an error is
-/// kept, not its text.
-const SKIPPED_TEXT_BYTES_MAX: u64 = 32 << 20;
-
-/// What the skipped samples of a job take in the ledger.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::state) struct SkippedTally {
-    samples: u64,
-    text_bytes: u64,
-}
-
-impl State {
+impl Leases {
     pub(in crate::state) fn take_skipped(
         &mut self,
         now: Ticks,
@@ -44,7 +36,7 @@ impl State {
     ///
     /// # Errors
     /// Exhausted when the job has more skipped samples than a ledger may hold.
-    pub(in crate::state) fn record_skipped(
+    pub(in crate::state::leases) fn record_skipped(
         &mut self,
         key: ConsumerKey,
         samples: &[LostSample],
@@ -58,35 +50,33 @@ impl State {
             if consumer.skipped().contains_key(&(at, sample.sample, sample.repetition)) {
                 continue;
             }
-            if job.skipped.samples >= SKIPPED_MAX && Error::from_json(&sample.error).fault() != Fault::Process {
+            if job.skipped.samples() >= SKIPPED_MAX && Error::from_json(&sample.error).fault() != Fault::Process {
                 continue;
             }
-            if job.skipped.samples >= 2 * SKIPPED_MAX {
+            if job.skipped.samples() >= 2 * SKIPPED_MAX {
                 return Err(too_many(&job.record.name));
             }
             let error: Arc<str> = job.skipped.text(&sample.error).into();
             self.add_skipped(skipped, error.clone());
             recorded += 1;
-            out.push(Effect::Persist(Update::Skipped(skipped, error)));
+            out.push(Effect::Persist(Durable::new(Update::Skipped(skipped, error))));
         }
         self.counts.samples_skipped += recorded;
         Ok(())
     }
 
     /// Adds a skipped sample, or a split that is never tried again.
-    pub(in crate::state) fn add_skipped(&mut self, (key, at, sample, repetition): SkippedKey, error: Arc<str>) {
+    pub(in crate::state::leases) fn add_skipped(&mut self, (key, at, sample, repetition): SkippedKey, error: Arc<str>) {
         let bytes = error.len() as u64;
         let is_new = self.consumer_mut(key).is_some_and(|c| c.skip((at, sample, repetition), error));
         if let Some(job) = self.jobs.get_mut(&key.0).filter(|_| is_new) {
-            (job.skipped.samples, job.skipped.text_bytes) = (job.skipped.samples + 1, job.skipped.text_bytes + bytes);
+            job.skipped.add(bytes);
         }
     }
 
     /// Returns the recorded samples of a split, for the worker that gets it.
-    pub(in crate::state) fn skipped_of(&self, lease: &Lease) -> Option<worker_event::Event> {
-        let consumer = self.consumer((lease.job, lease.consumer))?;
-        let at = Position::new(lease.epoch, lease.ordinal);
-        let of_split = consumer.skipped().range((at, 0, 0)..=(at, u64::MAX, u64::MAX));
+    pub(in crate::state::leases) fn skipped_of(&self, key: ConsumerKey, at: Position) -> Option<worker_event::Event> {
+        let of_split = self.consumer(key)?.skipped().range((at, 0, 0)..=(at, u64::MAX, u64::MAX));
         let samples: Vec<_> = of_split
             .filter(|((_, sample, _), _)| *sample != WHOLE_SPLIT)
             .map(|((p, sample, repetition), error)| LostSample {
@@ -97,25 +87,8 @@ impl State {
                 error: error.to_string(),
             })
             .collect();
-        let (job, consumer) = (lease.job, lease.consumer);
+        let (job, consumer) = key;
         (!samples.is_empty()).then_some(worker_event::Event::Lost(LostOfSplit { job, consumer, samples }))
-    }
-}
-
-impl SkippedTally {
-    /// Returns what the ledger keeps of an error that came as JSON.
-    fn text(&self, json: &str) -> String {
-        let json = Error::bound_json(json);
-        if self.text_bytes + json.len() as u64 <= SKIPPED_TEXT_BYTES_MAX {
-            return json;
-        }
-        let error = Error::from_json(&json);
-        let short = format!(
-            "it was left out; its job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
-        );
-        let fault = error.get("fault").filter(|fault| fault.len() <= 16);
-        let short = Error::new(error.kind(), short);
-        fault.into_iter().fold(short, |short, fault| short.with("fault", fault)).to_json()
     }
 }
 

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use crate::records::{ConsumerKey, JobRecord};
+use crate::state::effect::Effect;
 use crate::state::leases::consumers::no_job;
+use crate::state::leases::job::Job;
+use crate::state::leases::machine::Leases;
 use crate::state::leases::worker::Worker;
-use crate::state::{Effect, Job, State};
 use crate::tenant::{Quota, Tenant, check_quota, check_room};
 
 /// The most bytes that the pipelines of one tenant's jobs take in the ledger.
@@ -15,8 +17,8 @@ const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
 /// The workers that may get splits of a consumer: its own local worker, whatever its tenant's quota, and the workers of
 /// its tenant or of all tenants, without those where the job is held up and holds its share.
-pub(in crate::state) struct EligibleWorkers<'a> {
-    state: &'a State,
+pub(in crate::state::leases) struct EligibleWorkers<'a> {
+    state: &'a Leases,
     key: ConsumerKey,
     tenant: &'a str,
     /// The workers that the tenant's quota is used up by, if it is.
@@ -24,7 +26,7 @@ pub(in crate::state) struct EligibleWorkers<'a> {
 }
 
 impl EligibleWorkers<'_> {
-    pub(in crate::state) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
+    pub(in crate::state::leases) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
         let within = || match worker.only {
             Some(_) => self.state.is_started_by_its_consumer(worker),
             None => self.only.as_ref().is_none_or(|only| only.contains(&id)),
@@ -34,17 +36,17 @@ impl EligibleWorkers<'_> {
     }
 
     /// Says whether there is a worker besides the consumer's local one.
-    pub(in crate::state) fn has_others(&self, workers: &BTreeMap<WorkerId, Worker>) -> bool {
+    pub(in crate::state::leases) fn has_others(&self, workers: &BTreeMap<WorkerId, Worker>) -> bool {
         workers.iter().any(|(id, w)| !w.is_local() && w.is_live() && self.has(*id, w))
     }
 }
 
-impl State {
+impl Leases {
     /// Refuses another tenant's job as if it did not exist.
     ///
     /// # Errors
     /// NotFound.
-    pub(in crate::state) fn check_owner(&self, tenant: &Tenant, job: u64) -> Result<(), Error> {
+    pub(in crate::state::leases) fn check_owner(&self, tenant: &Tenant, job: u64) -> Result<(), Error> {
         let owned = self.jobs.get(&job).is_some_and(|j| j.record.tenant == *tenant.name);
         if owned { Ok(()) } else { Err(no_job(job)) }
     }
@@ -53,7 +55,7 @@ impl State {
     ///
     /// # Errors
     /// Exhausted.
-    pub(in crate::state) fn check_jobs(&self, record: &JobRecord, quota: Quota) -> Result<()> {
+    pub(in crate::state::leases) fn check_jobs(&self, record: &JobRecord, quota: Quota) -> Result<()> {
         let tenant = &record.tenant;
         let going_on = || self.of_tenant(tenant).filter(|j| !j.record.cancelled && !j.is_finished());
         if quota.jobs.is_some() {
@@ -71,7 +73,7 @@ impl State {
     ///
     /// # Errors
     /// Exhausted when the other jobs leave no room; then no job is forgotten.
-    pub(in crate::state) fn make_room(&mut self, record: &JobRecord, out: &mut Vec<Effect>) -> Result<()> {
+    pub(in crate::state::leases) fn make_room(&mut self, record: &JobRecord, out: &mut Vec<Effect>) -> Result<()> {
         let others = self.of_tenant(&record.tenant).filter(|job| job.record.name != record.name);
         let (over, going_on): (Vec<_>, Vec<_>) = others.partition(|job| job.is_over() && job.unread_since().is_some());
         let bytes = |jobs: &[&Job]| jobs.iter().map(|job| job.record.graph.len()).sum::<usize>();
@@ -100,7 +102,7 @@ impl State {
     ///
     /// # Errors
     /// Exhausted.
-    pub(in crate::state) fn check_attached_quota(&self, tenant: &Tenant, key: ConsumerKey) -> Result<()> {
+    pub(in crate::state::leases) fn check_attached_quota(&self, tenant: &Tenant, key: ConsumerKey) -> Result<()> {
         let may = tenant.quota.consumers;
         if may.is_none() || self.consumer(key).is_some_and(|c| c.attached.is_some()) {
             return Ok(());
@@ -110,7 +112,7 @@ impl State {
     }
 
     /// Returns the workers that may compute for a consumer.
-    pub(in crate::state) fn eligible_workers(&self, key: ConsumerKey) -> EligibleWorkers<'_> {
+    pub(in crate::state::leases) fn eligible_workers(&self, key: ConsumerKey) -> EligibleWorkers<'_> {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.attached?.workers_max);
         let only = may.and_then(|may| {
@@ -123,8 +125,13 @@ impl State {
         EligibleWorkers { state: self, key, tenant, only }
     }
 
+    /// Says whether a worker besides its local one may compute for a consumer.
+    pub(in crate::state) fn has_fleet_workers(&self, key: ConsumerKey) -> bool {
+        self.eligible_workers(key).has_others(&self.workers)
+    }
+
     /// Says whether a worker may hold leases of a consumer.
-    pub(in crate::state) fn may_hold(&self, id: WorkerId, key: ConsumerKey) -> bool {
+    pub(in crate::state::leases) fn may_hold(&self, id: WorkerId, key: ConsumerKey) -> bool {
         let (worker, job) = (self.workers.get(&id), self.jobs.get(&key.0));
         worker.zip(job).is_some_and(|(worker, job)| worker.computes_for(&job.record.tenant, key))
     }

@@ -16,8 +16,13 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 use super::lifecycle::{name_key, no_job_named};
 use crate::options::Retention;
 use crate::records::Update;
+use crate::state::effect::Effect;
 use crate::state::leases::consumer::Consumer;
-use crate::state::{Effect, Job, State};
+use crate::state::leases::durable::Durable;
+use crate::state::leases::hints::HintEvent;
+use crate::state::leases::job::Job;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::notice::Notice;
 
 /// An unfinished job counts as abandoned when nobody has read it for this long: longer than a network failure or a
 /// restart of its consumers takes.
@@ -25,20 +30,20 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Job {
     /// Says whether the job was cancelled or has finished.
-    pub(in crate::state) fn is_over(&self) -> bool {
+    pub(in crate::state::leases) fn is_over(&self) -> bool {
         self.record.cancelled || self.is_finished()
     }
 
     /// Returns since when nobody reads the job; `None` while it is read.
-    pub(in crate::state) fn unread_since(&self) -> Option<Ticks> {
+    pub(in crate::state::leases) fn unread_since(&self) -> Option<Ticks> {
         let gone = |consumer: &Consumer| consumer.attached.is_none().then_some(consumer.gone);
         self.consumers.iter().map(gone).try_fold(Ticks(0), |last, gone| Some(last.max(gone?)))
     }
 }
 
-impl State {
+impl Leases {
     /// Sets how many jobs that are over are kept, and how long.
-    pub(crate) fn set_retention(&mut self, retention: Retention) {
+    pub(in crate::state) fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;
     }
 
@@ -47,10 +52,10 @@ impl State {
         let (Retention { jobs: most, age, .. }, moment) = (self.retention, self.timing.consumer_timeout);
         let mut unread: BTreeMap<(&str, bool), Vec<(Ticks, u64)>> = BTreeMap::new();
         let mut leave = Vec::new();
-        for (id, job) in &mut self.jobs {
+        for (id, job) in &self.jobs {
             let Some(since) = job.unread_since().filter(|since| now - *since >= moment) else { continue };
-            job.affinity.clear();
-            let job: &Job = job;
+            let event = HintEvent::Unread(*id);
+            [&mut self.affinity, &mut self.sharing].into_iter().for_each(|hint| hint.note(&event));
             if now - since >= age {
                 leave.push(*id);
             } else if job.is_over() || now - since >= ABANDONED {
@@ -70,7 +75,7 @@ impl State {
     ///
     /// # Errors
     /// NotFound when there is no job of that name; Conflict while the job is not over, or is read.
-    pub(crate) fn forget_job(&mut self, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+    pub(in crate::state) fn forget_job(&mut self, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         let id = *self.names.get(&name_key(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get(&id).ok_or_else(|| no_job_named(name))?;
         let (why, hint) = match (job.is_over(), job.unread_since()) {
@@ -86,7 +91,7 @@ impl State {
     }
 
     /// Removes a job with everything that belongs to it.
-    pub(in crate::state) fn remove_job(&mut self, id: u64, out: &mut Vec<Effect>) {
+    pub(in crate::state::leases) fn remove_job(&mut self, id: u64, out: &mut Vec<Effect>) {
         let consumers = self.jobs.get(&id).map_or(0, |job| job.consumers.len() as u32);
         for key in (0..consumers).map(|index| (id, index)) {
             let dropped = self.consumer_mut(key).map(Consumer::release_everything).unwrap_or_default();
@@ -98,9 +103,10 @@ impl State {
         if self.names.get(&name) == Some(&id) {
             self.names.remove(&name);
         }
-        self.sharing.remove(id);
+        self.hint(&HintEvent::JobGone(id));
+        self.notices.push(Notice::JobGone(id));
         self.counts.jobs_forgotten += 1;
         self.changed = true;
-        out.push(Effect::Persist(Update::JobGone(id)));
+        out.push(Effect::Persist(Durable::new(Update::JobGone(id))));
     }
 }

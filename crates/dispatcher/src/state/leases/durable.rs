@@ -1,0 +1,18 @@
+//! Updates that must be durable before anyone hears what follows them. Only `leases` can make one.
+
+use crate::records::Update;
+
+/// An update of the ledger that later effects wait for. Its constructor is private to `leases`, so no other machine can
+/// ask for a durable write.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Durable(Update);
+
+impl Durable {
+    pub(in crate::state::leases) fn new(update: Update) -> Self {
+        Self(update)
+    }
+
+    pub(crate) fn into_update(self) -> Update {
+        self.0
+    }
+}

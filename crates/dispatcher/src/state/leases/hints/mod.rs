@@ -1,0 +1,56 @@
+//! Hints for grants: preferences on which nothing depends.
+//!
+//! - `affinity`: the worker whose caches hold the rows of a split.
+//! - `sharing`: the worker that computes the same split for another job.
+//!
+//! A hint only names a worker for a split. `grant` and `share` decide whether that worker may have the split, as for
+//! any other worker, so a wrong hint costs time and breaks no invariant: the tests run random histories with hints that
+//! are reversed and constant.
+
+pub(in crate::state::leases) mod affinity;
+pub(in crate::state::leases) mod sharing;
+
+use std::fmt::Debug;
+
+use forebay_core::WorkerId;
+
+use crate::records::{ConsumerKey, JobRecord, Position};
+
+/// What happens to jobs and splits.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::state) enum HintEvent<'a> {
+    JobAdded(&'a JobRecord),
+    JobGone(u64),
+    /// Nobody reads the job any more.
+    Unread(u64),
+    /// A worker of the fleet got a split.
+    Granted(ConsumerKey, Position, WorkerId),
+}
+
+/// Names workers for splits.
+pub(in crate::state) trait GrantHint: Debug + Send + Sync {
+    /// Notes an event. Each event is noted once, in order.
+    fn note(&mut self, event: &HintEvent<'_>);
+
+    /// Returns the worker that should compute a split; `None` if any worker will do. The worker may be gone.
+    fn worker(&self, key: ConsumerKey, position: Position) -> Option<WorkerId>;
+
+    /// Says whether [`worker`](Self::worker) may name one for some split of the job. A job without hints costs nothing.
+    fn knows(&self, job: u64) -> bool;
+
+    /// Says whether the job's splits are best granted in order: then a split whose worker is unknown or gone is not
+    /// passed over by later ones.
+    fn is_ordered(&self, _job: u64) -> bool {
+        false
+    }
+
+    /// Returns the jobs that compute the same splits as this one, and this one; none if it is alone.
+    fn group_of(&self, _job: u64) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Returns the jobs of all groups, group by group.
+    fn grouped(&self) -> Vec<u64> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,106 @@
+//! What tests of the whole state ask and change of leases.
+
+use std::sync::Arc;
+
+use forebay_core::{Ticks, WorkerId};
+
+use super::hints::GrantHint;
+use super::machine::Leases;
+use crate::records::{ConsumerKey, Position};
+
+/// A lease of a split: its position, its worker and its token.
+pub(in crate::state) type HeldSplit = (Position, WorkerId, u64);
+
+impl Leases {
+    /// Replaces the hints for grants by what a function makes of them.
+    pub(in crate::state) fn replace_hints(&mut self, replace: impl Fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>) {
+        let none = || Box::new(NoHint);
+        self.affinity = replace(std::mem::replace(&mut self.affinity, none()));
+        self.sharing = replace(std::mem::replace(&mut self.sharing, none()));
+    }
+
+    /// The first leases of a consumer's splits, and its backup leases.
+    pub(in crate::state) fn held(&self, key: ConsumerKey) -> (Vec<HeldSplit>, Vec<HeldSplit>) {
+        let consumer = self.consumer(key).expect("a consumer");
+        let [first, second] = [consumer.leases(), consumer.backups()]
+            .map(|leases| leases.iter().map(|(p, h)| (*p, h.worker, h.token)).collect());
+        (first, second)
+    }
+
+    pub(in crate::state) fn frontier(&self, key: ConsumerKey) -> Position {
+        self.consumer(key).expect("a consumer").frontier()
+    }
+
+    pub(in crate::state) fn is_attached(&self, key: ConsumerKey) -> bool {
+        self.consumer(key).expect("a consumer").attached.is_some()
+    }
+
+    pub(in crate::state) fn is_finished(&self, job: u64) -> bool {
+        self.jobs[&job].is_finished()
+    }
+
+    pub(in crate::state) fn second_leases(&self, job: u64) -> u64 {
+        self.jobs[&job].second_leases
+    }
+
+    pub(in crate::state) fn split_durations(&self, job: u64) -> String {
+        format!("{:?}", self.jobs[&job].split_durations)
+    }
+
+    /// The active consumers of a job.
+    pub(in crate::state) fn active_of(&self, job: u64) -> Vec<ConsumerKey> {
+        self.active_consumers_of(job).map(|(key, _)| key).collect()
+    }
+
+    /// How many splits of a job have a worker that the affinity hint names, of those of a consumer's first epoch.
+    pub(in crate::state) fn affinities(&self, key: ConsumerKey, splits: u64) -> usize {
+        (0..splits).filter(|ordinal| self.affinity.worker(key, Position::new(0, *ordinal)).is_some()).count()
+    }
+
+    /// The tokens of a worker's leases.
+    pub(in crate::state) fn tokens(&self, worker: WorkerId) -> Vec<u64> {
+        self.workers[&worker].leases.keys().copied().collect()
+    }
+
+    /// The consumers whose splits a worker has begun.
+    pub(in crate::state) fn begun(&self, worker: WorkerId) -> Vec<ConsumerKey> {
+        let worker = &self.workers[&worker];
+        worker.begun.keys().map(|token| worker.leases[token].0).collect()
+    }
+
+    pub(in crate::state) fn has_finished_splits(&self, worker: WorkerId) -> bool {
+        !self.workers[&worker].finished.is_empty()
+    }
+
+    pub(in crate::state) fn set_slow(&mut self, worker: WorkerId) {
+        self.workers.get_mut(&worker).expect("a worker").slow = true;
+    }
+
+    pub(in crate::state) fn set_worker_threads(&mut self, worker: WorkerId, threads: u32) {
+        self.workers.get_mut(&worker).expect("a worker").threads = threads;
+    }
+
+    pub(in crate::state) fn lose(&mut self, now: Ticks, worker: WorkerId) {
+        self.lose_worker(now, worker, &mut Vec::new());
+    }
+
+    pub(in crate::state) fn serves(&self, worker: WorkerId) -> Option<Arc<str>> {
+        self.workers[&worker].serves.clone()
+    }
+}
+
+/// Names no worker.
+#[derive(Debug)]
+struct NoHint;
+
+impl GrantHint for NoHint {
+    fn note(&mut self, _event: &super::hints::HintEvent<'_>) {}
+
+    fn worker(&self, _key: ConsumerKey, _position: Position) -> Option<WorkerId> {
+        None
+    }
+
+    fn knows(&self, _job: u64) -> bool {
+        false
+    }
+}
