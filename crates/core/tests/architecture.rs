@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/imports.rs"]
+mod imports;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -171,4 +174,58 @@ fn folders_can_be_looked_over() {
     for (folder, files) in folders.iter().filter(|(folder, _)| !folder.ends_with("python/src")) {
         assert!(*files <= FOLDER_FILES_MAX, "{} has {files} files: group them in folders", folder.display());
     }
+}
+
+/// The most files that may import each other in a circle. Two files may be the halves of one idea.
+const CIRCLE_FILES_MAX: usize = 2;
+
+/// The circles that there are, by crate: see the head of the list.
+fn known_circles() -> Vec<(String, BTreeSet<String>)> {
+    let list = include_str!("architecture/circles.txt");
+    let mut known: Vec<(String, BTreeSet<String>)> = Vec::new();
+    for line in list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        match (line.strip_prefix("    "), known.last_mut()) {
+            (Some(file), Some((_, files))) => drop(files.insert(file.to_owned())),
+            _ => known.push((line.to_owned(), BTreeSet::new())),
+        }
+    }
+    known
+}
+
+#[test]
+fn files_do_not_import_each_other_in_circles() {
+    let mut known: Vec<_> = known_circles().into_iter().map(|circle| (circle, false)).collect();
+    for (name, manifest) in manifests() {
+        let circles = imports::circles(&manifest.with_file_name("src"));
+        for circle in circles.into_iter().filter(|circle| circle.len() > CIRCLE_FILES_MAX) {
+            let entry = known.iter_mut().find(|((of, files), _)| *of == name && circle.is_subset(files));
+            let Some((_, is_found)) = entry else {
+                panic!("{name}: these files import each other, so that none can be read alone: {circle:?}");
+            };
+            *is_found = true;
+        }
+    }
+    let gone: Vec<_> = known.iter().filter(|(_, is_found)| !is_found).map(|(circle, _)| circle).collect();
+    assert!(gone.is_empty(), "take these circles off the list: {gone:?}");
+}
+
+#[test]
+fn circles_are_found_through_groups_and_reexports_and_not_in_tests() {
+    let src = std::env::temp_dir().join(format!("forebay-circles-{}", std::process::id()));
+    let files = [
+        ("lib.rs", "mod a;\npub mod b;\nmod c;\nmod d;\npub use a::One;\n"),
+        ("a.rs", "use crate::b::{self, inner::{Two, Three as Third}};\npub struct One;\n"),
+        ("b/mod.rs", "//! A doc: crate::d::Five.\npub(crate) mod inner;\npub use inner::Two;\n"),
+        ("b/inner.rs", "use super::super::c;\npub struct Two;\npub struct Three;\n"),
+        ("c.rs", "pub(in crate::d) fn f() -> crate::One { crate::One }\n"),
+        ("d.rs", "use crate::a::One;\npub struct Five;\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n"),
+    ];
+    for (name, text) in files {
+        let path = src.join(name);
+        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder");
+        fs::write(path, text).expect("written");
+    }
+    let found = imports::circles(&src);
+    fs::remove_dir_all(&src).expect("removed");
+    assert_eq!(found, [["a.rs", "b/inner.rs", "c.rs"].map(str::to_owned).into()]);
 }

@@ -76,6 +76,6 @@ pub use figures::StateFigures;
 pub(crate) use fleet::worker_types::WorkerType;
 pub use fleet::worker_types::{check_price, check_worker_type};
 pub(crate) use input::{Attachment, Input, SessionId};
-pub(crate) use leases::consumer::WHOLE_SPLIT;
-pub(crate) use leases::consumers::cancelled;
+pub(crate) use leases::consumers::consumer::WHOLE_SPLIT;
+pub(crate) use leases::consumers::messages::cancelled;
 pub(crate) use machines::State;

@@ -8,6 +8,7 @@ mod figures;
 mod fleet;
 mod grant;
 mod held_up;
+mod hints;
 mod histories;
 mod job_end;
 mod local_workers;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use forebay_core::{Error, Result, WorkerId};
 
-use super::machine::Leases;
-use super::trouble::Trouble;
-use super::worker::Worker;
 use crate::records::{Grant, Ledger, Position};
+use crate::state::leases::grants::trouble::Trouble;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 /// Beyond this many leases the check is skipped: it would take longer than a peer should wait.
 const CHECKED_MAX: usize = 4096;

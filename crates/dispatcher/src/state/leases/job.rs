@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::consumer::Consumer;
-use super::jobs::epoch_ends::EpochEnds;
-use super::jobs::skipped_tally::SkippedTally;
-use super::stragglers::SplitDurations;
-use super::views::JobView;
 use crate::records::JobRecord;
+use crate::state::leases::consumers::consumer::Consumer;
+use crate::state::leases::grants::stragglers::SplitDurations;
+use crate::state::leases::jobs::epoch_ends::EpochEnds;
+use crate::state::leases::jobs::skipped_tally::SkippedTally;
+use crate::state::leases::views::JobView;
 
 /// `ops` of a lease of a worker that runs all row ops.
 const ALL_OPS: u32 = u32::MAX;

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use forebay_core::{Ticks, WorkerId};
 
-use super::consumer::{Consumer, Holder};
-use super::events::revoke_event;
-use super::hints::affinity::CacheAffinity;
-use super::hints::sharing::SharingGroups;
-use super::hints::{GrantHint, HintEvent};
-use super::job::Job;
-use super::notice::Notice;
-use super::views::{JobView, Reporter, WorkerView};
-use super::worker::Worker;
 use crate::options::{Retention, Timing};
 use crate::records::{ConsumerKey, JobRecord, Position, SplitKey, Update};
 use crate::state::counts::Counts;
 use crate::state::effect::Effect;
 use crate::state::input::SessionId;
+use crate::state::leases::consumers::consumer::{Consumer, Holder};
+use crate::state::leases::events::revoke_event;
+use crate::state::leases::grants::hints::affinity::CacheAffinity;
+use crate::state::leases::grants::hints::sharing::SharingGroups;
+use crate::state::leases::grants::hints::{GrantHint, HintEvent};
+use crate::state::leases::job::Job;
+use crate::state::leases::notice::Notice;
+use crate::state::leases::views::{JobView, Reporter, WorkerView};
+use crate::state::leases::workers::worker::Worker;
 
 /// Jobs, consumers, workers and leases: everything that is durable but dataset profiles.
 #[derive(Debug)]

@@ -5,12 +5,12 @@
 
 use forebay_core::{Error, Result, Ticks};
 
-use super::consumer::Holder;
-use super::machine::Leases;
-use super::worker::Worker;
 use crate::options::Timing;
 use crate::records::{JobRecord, Ledger, Update};
 use crate::state::effect::Effect;
+use crate::state::leases::consumers::consumer::Holder;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 impl Leases {
     /// Returns the leases that a ledger describes; `splits` returns how many splits an epoch of each consumer has. `out`

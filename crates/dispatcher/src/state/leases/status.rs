@@ -6,11 +6,11 @@ use std::time::Duration;
 use forebay_core::{Ticks, WorkerId};
 use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
 
-use super::consumer::Consumer;
-use super::job::Job;
-use super::machine::Leases;
-use super::worker::Worker;
 use crate::records::SplitKey;
+use crate::state::leases::consumers::consumer::Consumer;
+use crate::state::leases::job::Job;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 /// The states of a job.
 const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", "finished", "cancelled"];

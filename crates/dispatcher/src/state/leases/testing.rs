@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use forebay_core::{Ticks, WorkerId};
 
-use super::hints::GrantHint;
-use super::machine::Leases;
 use crate::records::{ConsumerKey, Position};
+use crate::state::leases::grants::hints::GrantHint;
+use crate::state::leases::machine::Leases;
 
 /// A lease of a split: its position, its worker and its token.
 pub(in crate::state) type HeldSplit = (Position, WorkerId, u64);
@@ -94,7 +94,7 @@ impl Leases {
 struct NoHint;
 
 impl GrantHint for NoHint {
-    fn note(&mut self, _event: &super::hints::HintEvent<'_>) {}
+    fn note(&mut self, _event: &crate::state::leases::grants::hints::HintEvent<'_>) {}
 
     fn worker(&self, _key: ConsumerKey, _position: Position) -> Option<WorkerId> {
         None

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use forebay_core::{Error, Ticks};
 
-use super::machine::Leases;
 use crate::state::effect::Effect;
+use crate::state::leases::machine::Leases;
 
 /// Ticks come every 50 ms. A gap of this length means that this process was stopped, not that everyone else was silent.
 const STALL: Duration = Duration::from_millis(500);

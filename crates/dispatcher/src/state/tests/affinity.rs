@@ -3,7 +3,7 @@
 use forebay_plan::{Graph, Node, Op, Source};
 
 use super::*;
-use crate::state::leases::grant::LOOKAHEAD;
+use crate::state::leases::grants::grant::LOOKAHEAD;
 
 const SPLITS: u64 = 40;
 

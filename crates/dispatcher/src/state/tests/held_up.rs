@@ -1,7 +1,7 @@
 //! Jobs that hang at a worker: what they keep of it, and that others get the rest.
 
 use super::*;
-use crate::state::leases::held_up::JOBS_MAX;
+use crate::state::leases::grants::held_up::JOBS_MAX;
 
 /// Another job of as many splits as are wanted, and its consumer. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {

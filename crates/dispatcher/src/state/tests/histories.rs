@@ -98,6 +98,19 @@ impl World {
     }
 }
 
+pub(super) fn every_invariant_is_kept(world: &mut World, twin: bool, local: bool, steps: Vec<(u8, u8, u8)>) {
+    if twin {
+        world.add_twin();
+    }
+    world.local = local.then(|| (LOCAL, world.consumers[0].key));
+    for step in steps {
+        world.step(step);
+    }
+    world.check_replay();
+    world.heal();
+    world.check_replay();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
@@ -108,16 +121,6 @@ proptest! {
         local: bool,
         steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120),
     ) {
-        let mut world = World::with(tenants);
-        if twin {
-            world.add_twin();
-        }
-        world.local = local.then(|| (LOCAL, world.consumers[0].key));
-        for step in steps {
-            world.step(step);
-        }
-        world.check_replay();
-        world.heal();
-        world.check_replay();
+        every_invariant_is_kept(&mut World::with(tenants), twin, local, steps);
     }
 }

@@ -14,6 +14,7 @@ use forebay_proto::{
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+use crate::state::leases::grants::hints::GrantHint;
 use crate::state::{Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::tenant::{Quota, Tenant};
 
@@ -116,6 +117,8 @@ pub(super) struct World {
     pub(super) consumers: Vec<ConsumerModel>,
     pub(super) sessions: u64,
     pub(super) token_seen: u64,
+    /// What the state's hints for grants are replaced by.
+    pub(super) hints: fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>,
 }
 
 impl World {
@@ -138,6 +141,7 @@ impl World {
             consumers: Vec::new(),
             sessions: 0,
             token_seen: 0,
+            hints: |hint| hint,
         };
         (0..JOBS.len()).for_each(|job| world.create(record(job)));
         world
@@ -368,6 +372,7 @@ impl World {
         self.consumers.iter_mut().for_each(|r| r.session = None);
         let mut out = Vec::new();
         self.state = State::recover(Timing::default(), self.now, &self.disk, splits, &mut out).expect("readable");
+        self.state.leases.replace_hints(self.hints);
         self.state.check().expect("after recovering");
         self.take(out);
     }

@@ -6,10 +6,10 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 
 use crate::records::{JobRecord, Position, Update};
 use crate::state::effect::Effect;
-use crate::state::leases::consumer::Consumer;
-use crate::state::leases::consumers::cancelled;
+use crate::state::leases::consumers::consumer::Consumer;
+use crate::state::leases::consumers::messages::cancelled;
 use crate::state::leases::durable::Durable;
-use crate::state::leases::hints::HintEvent;
+use crate::state::leases::grants::hints::HintEvent;
 use crate::state::leases::job::Job;
 use crate::state::leases::machine::Leases;
 use crate::tenant::Quota;

@@ -9,7 +9,7 @@ use forebay_proto::{LostOfSplit, LostSample, Recorded, consumer_event, worker_ev
 use crate::records::{ConsumerKey, Position, SkippedKey, Update};
 use crate::state::effect::Effect;
 use crate::state::input::SessionId;
-use crate::state::leases::consumer::WHOLE_SPLIT;
+use crate::state::leases::consumers::consumer::WHOLE_SPLIT;
 use crate::state::leases::durable::Durable;
 use crate::state::leases::machine::Leases;
 

@@ -6,10 +6,10 @@ use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use crate::records::{ConsumerKey, JobRecord};
 use crate::state::effect::Effect;
-use crate::state::leases::consumers::no_job;
+use crate::state::leases::consumers::messages::no_job;
 use crate::state::leases::job::Job;
 use crate::state::leases::machine::Leases;
-use crate::state::leases::worker::Worker;
+use crate::state::leases::workers::worker::Worker;
 use crate::tenant::{Quota, Tenant, check_quota, check_room};
 
 /// The most bytes that the pipelines of one tenant's jobs take in the ledger.

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::machine::Leases;
-use super::worker::Worker;
 use crate::records::SplitKey;
 use crate::state::effect::Effect;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 /// The shortest time between two rebalances for new workers: ten thousand may come at a time.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(10);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use forebay_core::{Error, Fault, Result, Ticks, WorkerId};
 use forebay_proto::JobKey;
 
-use super::trouble::Trouble;
 use crate::records::Position;
 use crate::state::input::SessionId;
+use crate::state::leases::grants::trouble::Trouble;
 
 /// The most splits that a consumer may ask to have ahead of its frontier.
 const WINDOW_MAX: u32 = 4096;

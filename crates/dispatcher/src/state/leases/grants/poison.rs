@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Ticks, WorkerId};
 
-use super::consumer::{Consumer, Holder, WHOLE_SPLIT};
-use super::durable::Durable;
-use super::machine::Leases;
-use super::trouble::{DEATHS_MAX, Death, Trouble};
-use super::worker::Worker;
 use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
 use crate::state::effect::Effect;
+use crate::state::leases::consumers::consumer::{Consumer, Holder, WHOLE_SPLIT};
+use crate::state::leases::durable::Durable;
+use crate::state::leases::grants::trouble::{DEATHS_MAX, Death, Trouble};
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 /// Rows that an error names.
 const NAMED_MAX: usize = 16;

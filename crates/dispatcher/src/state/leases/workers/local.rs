@@ -14,13 +14,13 @@ use std::collections::HashMap;
 
 use forebay_core::{Result, Ticks, WorkerId};
 
-use super::consumer::Holder;
-use super::consumers::no_job;
-use super::machine::Leases;
-use super::worker::Worker;
 use crate::records::{ConsumerKey, SplitKey};
 use crate::state::effect::Effect;
 use crate::state::input::SessionId;
+use crate::state::leases::consumers::consumer::Holder;
+use crate::state::leases::consumers::messages::no_job;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 impl Leases {
     /// Checks that the consumer of a local worker exists and is the tenant's own.

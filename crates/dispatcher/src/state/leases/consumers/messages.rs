@@ -6,15 +6,15 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{Attached, Consumed, ConsumerHeartbeat, Forget, NO_JOB, UNREACHED, consumer_event, worker_event};
 
-use super::consumer::ConsumerSession;
-use super::durable::Durable;
-use super::job::Job;
-use super::machine::Leases;
-use super::notice::Notice;
-use super::trouble::Death;
 use crate::records::{ConsumerKey, Position, Update};
 use crate::state::effect::Effect;
 use crate::state::input::{Attachment, SessionId};
+use crate::state::leases::consumers::consumer::ConsumerSession;
+use crate::state::leases::durable::Durable;
+use crate::state::leases::grants::trouble::Death;
+use crate::state::leases::job::Job;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::notice::Notice;
 
 /// A split that workers refused this often is not tried again.
 const REFUSALS_MAX: u32 = 4;

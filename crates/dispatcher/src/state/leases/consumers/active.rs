@@ -5,9 +5,9 @@
 //! ledger. The next tick without anything left removes it. Without a session the dispatcher grants nothing and suspects
 //! no split.
 
-use super::consumer::Consumer;
-use super::machine::Leases;
 use crate::records::ConsumerKey;
+use crate::state::leases::consumers::consumer::Consumer;
+use crate::state::leases::machine::Leases;
 
 impl Consumer {
     /// Says whether nothing is to be done for this consumer.

@@ -18,17 +18,17 @@ use std::time::Duration;
 use forebay_core::{Ticks, WorkerId};
 use forebay_proto::{Lease, worker_event};
 
-use super::consumer::{Consumer, Holder};
-use super::durable::Durable;
-use super::events::assigned_event;
-use super::hints::HintEvent;
-use super::job::Job;
-use super::jobs::tenants::EligibleWorkers;
-use super::machine::Leases;
-use super::trouble::Trouble;
-use super::worker::{LOAD_OF_ONE, Worker};
 use crate::records::{ConsumerKey, Grant, Position, Update};
 use crate::state::effect::Effect;
+use crate::state::leases::consumers::consumer::{Consumer, Holder};
+use crate::state::leases::durable::Durable;
+use crate::state::leases::events::assigned_event;
+use crate::state::leases::grants::hints::HintEvent;
+use crate::state::leases::grants::trouble::Trouble;
+use crate::state::leases::job::Job;
+use crate::state::leases::jobs::tenants::EligibleWorkers;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::{LOAD_OF_ONE, Worker};
 
 /// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);

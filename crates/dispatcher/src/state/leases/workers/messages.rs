@@ -8,14 +8,14 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
 use forebay_proto::{Forget, JobKey, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
 
-use super::events::revoke_event;
-use super::machine::Leases;
-use super::notice::Notice;
-use super::trouble::Death;
-use super::worker::Worker;
 use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
 use crate::state::effect::Effect;
 use crate::state::input::SessionId;
+use crate::state::leases::events::revoke_event;
+use crate::state::leases::grants::trouble::Death;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::notice::Notice;
+use crate::state::leases::workers::worker::Worker;
 
 /// The longest reason that is kept for a cache folder that a worker does not write to.
 const DISK_OFF_CHARS_MAX: usize = 300;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use forebay_core::{Ticks, WorkerId};
 use forebay_proto::JobKey;
 
-use super::views::WorkerView;
 use crate::records::{ConsumerKey, SplitKey};
 use crate::state::input::SessionId;
+use crate::state::leases::views::WorkerView;
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;

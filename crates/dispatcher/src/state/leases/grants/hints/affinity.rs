@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use forebay_core::{ConsumerIndex, WorkerId};
 use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding};
 
-use super::{GrantHint, HintEvent};
 use crate::records::{ConsumerKey, JobRecord, Position};
+use crate::state::leases::grants::hints::{GrantHint, HintEvent};
 
 /// Splits of a job whose workers are remembered.
 const SPLITS_MAX: usize = 1 << 16;

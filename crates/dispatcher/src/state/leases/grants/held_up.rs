@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::machine::Leases;
-use super::worker::Worker;
 use crate::records::ConsumerKey;
 use crate::state::input::SessionId;
+use crate::state::leases::machine::Leases;
+use crate::state::leases::workers::worker::Worker;
 
 /// Jobs of one tenant that may hang at a worker before the tenant's other jobs get no split there: each occupies a
 /// thread.

@@ -6,9 +6,9 @@
 
 use forebay_core::{Ticks, WorkerId};
 
-use super::machine::Leases;
 use crate::records::{ConsumerKey, Position};
 use crate::state::effect::Effect;
+use crate::state::leases::machine::Leases;
 
 /// A worker with this many leases gets no more without room: half of the most that it may hold.
 const LEASES_MAX: usize = 512;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use forebay_core::WorkerId;
 use forebay_proto::SampleStreamKey;
 
-use super::{GrantHint, HintEvent};
 use crate::records::{ConsumerKey, JobRecord, Position};
+use crate::state::leases::grants::hints::{GrantHint, HintEvent};
 
 /// Splits of a group whose worker is remembered.
 const RECENT_MAX: usize = 4096;

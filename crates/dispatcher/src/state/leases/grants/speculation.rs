@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
 
-use super::consumer::{AfterDrop, Holder};
-use super::events::assigned_event;
-use super::machine::Leases;
-use super::stragglers::{RunningSplit, to_back_up};
 use crate::records::{Grant, Position, SplitKey, Update};
 use crate::state::effect::Effect;
+use crate::state::leases::consumers::consumer::{AfterDrop, Holder};
+use crate::state::leases::events::assigned_event;
+use crate::state::leases::grants::stragglers::{RunningSplit, to_back_up};
+use crate::state::leases::machine::Leases;
 
 impl Leases {
     /// Grants backup leases of late splits. The caller runs this before it grants anything, so it uses room that
