@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::{DispatcherCore, Output};
+use crate::figures::{LeaderFigures, LedgerFigures, ScaleFigures};
 use crate::handle::{Command, Port, stopping};
 use crate::leader::term::Term;
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
-use crate::view::{LeaderFigures, LedgerFigures, ScaleFigures};
 
 /// Commands that are taken at a time.
 const TOGETHER_MAX: usize = 1024;

@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::service::requests::{Bounded, Requests};
+use crate::state::check_worker_type;
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
 use crate::view::View;
 
@@ -66,9 +67,9 @@ impl Dispatcher {
         indexer: Arc<dyn Indexer>,
         clock: Arc<dyn Clock>,
     ) -> Result<(SocketAddr, Self)> {
-        crate::check_offers(&options.offers)?;
+        forebay_policy::fleet::check(&options.offers)?;
         forebay_io::Allowed::of(&[&options.allow_sources], true)?;
-        options.offers.iter().try_for_each(|offer| crate::check_worker_type(&offer.kind))?;
+        options.offers.iter().try_for_each(|offer| check_worker_type(&offer.kind))?;
         let dir = options.state_dir.clone();
         // The folder holds pickles and keys, so only its owner may read it.
         let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);

@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use crate::figures::LeaderFigures;
 use crate::records::JobRecord;
 use crate::state::{Input, SessionId};
 use crate::tenant::{Quota, Tenant};
-use crate::view::LeaderFigures;
 
 /// Commands that may be queued; further senders wait.
 const COMMANDS_MAX: usize = 4096;

@@ -26,6 +26,7 @@ mod access;
 mod actor;
 mod core;
 mod dispatcher;
+mod figures;
 mod gc;
 mod handle;
 mod indexing;
@@ -46,6 +47,7 @@ mod view;
 
 pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
+pub use figures::{Figures, LeaderFigures, LedgerFigures, ScaleFigures};
 pub use forebay_policy::fleet::{Offer, check as check_offers};
 pub use forebay_policy::placement::Objective;
 pub use forebay_policy::scaling::Policy;
@@ -59,7 +61,7 @@ pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Retention, Scaling, Timing};
 pub use state::{Counts, StateFigures, check_price, check_worker_type};
 pub use store::{BlobLimits, LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
-pub use view::{Figures, LeaderFigures, LedgerFigures, ScaleFigures, View};
+pub use view::View;
 
 /// The files of its certificates.
 pub use forebay_proto::TlsFiles;

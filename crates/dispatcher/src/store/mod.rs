@@ -24,8 +24,9 @@ mod rows;
 mod service;
 
 pub(crate) use blobs::garbage::Pin;
+pub(crate) use blobs::key::BlobKey;
 pub use blobs::room::BlobLimits;
-pub(crate) use blobs::store::{BlobKey, BlobStore};
+pub(crate) use blobs::store::BlobStore;
 pub(crate) use blobs::upload::BlobUpload;
 pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};

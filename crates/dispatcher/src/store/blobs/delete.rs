@@ -14,7 +14,8 @@ use forebay_core::{Result, Ticks};
 use forebay_plan::BlobId;
 
 use super::garbage::Pin;
-use super::store::{BlobKey, BlobStore, at, check};
+use super::key::{BlobKey, at, check};
+use super::store::BlobStore;
 use crate::leader::term::Term;
 use crate::tenant::check_name;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::store::BlobKey;
+use super::key::BlobKey;
 
 /// Keeps blobs from becoming garbage while it lives.
 pub(crate) struct Pin(#[expect(dead_code, reason = "it is looked at from elsewhere")] Arc<Vec<BlobKey>>);

@@ -1,6 +1,7 @@
 //! Blobs: large files named by their content, which jobs need (functions, arrays, indexes).
 //!
 //! - `store`: the folder of the blobs: look up, read, fetch from etcd.
+//! - `key`: what names a blob, and errors about its file.
 //! - `upload`: a blob that is being received.
 //! - `delete`: removes garbage in two steps, and lists what there is.
 //! - `garbage`: finds the blobs that no job has needed for a grace period.
@@ -8,6 +9,7 @@
 
 pub(super) mod delete;
 pub(super) mod garbage;
+pub(super) mod key;
 pub(super) mod room;
 pub(super) mod store;
 pub(super) mod upload;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_core::{Error, ErrorKind, Result};
 
-use super::store::at;
+use super::key::at;
 
 /// The default of the bytes that blobs leave free on their disk: this, or a part of a small disk.
 const KEEP_FREE_BYTES: u64 = 1 << 30;

@@ -17,13 +17,11 @@ use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
 use super::garbage::GarbageTracker;
+use super::key::{at, check};
 use super::room::{BlobLimits, Room};
 use super::upload::BlobUpload;
 use crate::store::etcd::EtcdBlobs;
 use crate::store::service::ServiceId;
-
-/// A blob of a tenant.
-pub(crate) type BlobKey = (String, String);
 
 /// The folder of the blobs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -231,31 +229,8 @@ fn clean(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An id from outside becomes a file name only when it is a hash.
-pub(in crate::store) fn check(id: &str) -> Result<()> {
-    if id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-        return Ok(());
-    }
-    Err(Error::invalid("a blob's id has 64 lowercase hexadecimal digits"))
-}
-
 fn missing(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("the dispatcher keeps no blob {id}"))
-}
-
-pub(in crate::store) fn at(path: &Path, e: std::io::Error) -> Error {
-    let message = format!("the dispatcher cannot write or read a blob: {e}");
-    let error = Error::new(Error::from(e).kind(), message).with("file", path.display());
-    let error = match error.kind() {
-        ErrorKind::Exhausted => error.hint(
-            "the disk of the dispatcher is full: make room there, or give it a larger --state-dir or --blob-dir; then open the job \
-             again",
-        ),
-        _ => error,
-    };
-    // The one who looks after the disk may not be the one who opens the job.
-    tracing::error!(%error, "blobs");
-    error
 }
 
 #[cfg(test)]

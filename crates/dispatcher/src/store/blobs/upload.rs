@@ -9,8 +9,9 @@ use std::sync::PoisonError;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 
+use super::key::at;
 use super::room::Whose;
-use super::store::{BlobStore, at};
+use super::store::BlobStore;
 
 /// An upload. If it is dropped before its end, it leaves nothing behind.
 pub(crate) struct BlobUpload {

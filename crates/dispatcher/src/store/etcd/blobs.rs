@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::client::{Etcd, VALUE_BYTES_MAX, delete, made_at, put, request};
 use super::generated::{KeyValue, RequestOp, TxnRequest};
 use super::keys::{Keys, behind};
-use crate::store::blobs::store::{BlobKey, check};
+use crate::store::blobs::key::{BlobKey, check};
 use crate::tenant::check_name;
 
 /// How long etcd may not answer: longer than its members take to elect their leader.

@@ -10,6 +10,8 @@
 
 mod blobs;
 mod client;
+#[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::unwrap_used, rustdoc::all)]
+mod generated;
 #[cfg(test)]
 mod golden;
 mod keys;
@@ -18,11 +20,6 @@ mod replay;
 #[cfg(test)]
 mod tests;
 mod url;
-
-#[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::unwrap_used, rustdoc::all)]
-mod generated {
-    include!("generated/etcdserverpb.rs");
-}
 
 pub(crate) use blobs::EtcdBlobs;
 pub(crate) use client::{Etcd, made_at, put, request};
