@@ -8,7 +8,7 @@ use forebay_core::Ticks;
 
 use super::counts::Counts;
 use super::leases::status::LeaseFigures;
-use super::machines::State;
+use super::router::State;
 
 /// Gauges of the state, and its counters.
 #[derive(Debug, Clone, PartialEq)]

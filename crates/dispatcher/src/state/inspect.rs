@@ -4,7 +4,7 @@ use forebay_core::{Result, Ticks};
 use forebay_proto::{JobStatus, WorkerStatus};
 
 use super::leases::check::ensure;
-use super::machines::State;
+use super::router::State;
 use crate::records::{Ledger, Position};
 
 impl State {

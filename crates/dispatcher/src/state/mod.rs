@@ -1,38 +1,42 @@
 //! All decisions of the dispatcher, without I/O and without a clock: inputs and the time come in, effects come out.
 //!
-//! [`State`] is four machines. Each keeps its fields to itself, and reads of another one only what that shows:
+//! [`State`] is four machines. Each keeps its fields to itself. None can change another one, or knows the state:
 //!
 //! ```text
-//!             inputs: attach, acknowledge, hello, want, heartbeat, tick, ...
-//!                                      |
-//!                     State (machines, reports, policy, tick)
-//!        |                     |                  |                   |
-//!        v                     v                  v                   v
-//!  +-----------+  views  +-----------+      +-----------+       +-----------+
-//!  |  leases   |-------->|   load    |----->|  scaling  |<----->|   fleet   |
-//!  +-----------+ notices +-----------+      +-----------+       +-----------+
-//!   jobs, splits,         windows, op        how many            worker types,
-//!   consumers, workers,   costs, spare       workers, boundary,  mixes, peers,
-//!   tokens, epochs        cores, profiles    local threads       cost of jobs
-//!        |     ^               |                  |
-//!        |     +---------------|--- boundary -----+
+//!       inputs: attach, acknowledge, hello, want, heartbeats, tick      requests: create, cancel, forget, list
+//!                   |                                                      |
+//!                   v                                                      v
+//!   State:  router (each input to its machine)   reports   policy   tick   inspect   figures
+//!                   |
+//!        +----------+----------+--------------------+--------------------+
+//!        |                     |                    |                    |
+//!        v                     v                    v                    v
+//!   +----------+  notices  +--------+  windows  +---------+  mixes  +---------+
+//!   |  leases  | --------> |  load  | --------> | scaling | <------ |  fleet  |
+//!   +----------+   views   +--------+   costs   +---------+         +---------+
+//!   jobs, splits,          windows, op          how many            worker types,
+//!   consumers,             costs, spare         workers, boundary,  their mix, peers,
+//!   workers, tokens        cores, profiles      local threads       cost of jobs
+//!        |   ^                 |                    |
+//!        |   +-----------------|---- boundary ------+
 //!        v                     v
-//!   Persist, Remember,     Remember
-//!   messages               (profiles)
+//!   Persist, Remember,    Remember
+//!   messages              (profiles)
 //! ```
 //!
-//! - `leases`: all that is durable, but dataset profiles. Jobs and tenants are part of it, since a lease ends with its
-//!   job, and an epoch's end is a record of the job. Only this machine can make an [`Effect::Persist`].
+//! - `leases`: all that is durable, but dataset profiles. Jobs and tenants belong to it: the ledger removes a job's
+//!   leases with the job, a job's record holds where its epochs ended, and a tenant's quota decides which worker gets a
+//!   split. Only this machine can make an [`Effect::Persist`]: the constructor of its content is private to the folder.
 //! - `load`: what workers and consumers report, summed up per job and per dataset. It decides nothing.
-//! - `scaling`: what the policy decided on each job. A decision reaches leases as an input: the placement boundary.
+//! - `scaling`: what the policy decided on each job. The router tells leases a job's placement boundary when it moves.
 //! - `fleet`: the types of workers, what jobs cost, which workers ask each other for cached rows.
 //!
-//! Above them, and known to none of them:
-//! - `machines`: routes each input to a machine, and what leases noticed to the others.
+//! Above the machines, and known to none of them:
+//! - `router`: the state itself. It gives each input to a machine, and tells the others what leases noticed.
 //! - `reports`: heartbeats; `policy`: runs the policies; `tick`: the clock.
 //! - `inspect`, `figures`: what people and metrics see.
 //!
-//! Below them: `input`, `effect`, `counts`, `limits`.
+//! Below them: `input`, `effect`, `counts`, `limits`. `leases::views` is all that the other machines see of leases.
 //!
 //! Effects are ordered: nobody may see what follows an [`Effect::Persist`] before that update is durable.
 //!
@@ -62,9 +66,9 @@ mod inspect;
 mod leases;
 mod limits;
 mod load;
-mod machines;
 mod policy;
 mod reports;
+mod router;
 mod scaling;
 #[cfg(test)]
 mod tests;
@@ -78,4 +82,4 @@ pub use fleet::worker_types::{check_price, check_worker_type};
 pub(crate) use input::{Attachment, Input, SessionId};
 pub(crate) use leases::consumers::consumer::WHOLE_SPLIT;
 pub(crate) use leases::consumers::messages::cancelled;
-pub(crate) use machines::State;
+pub(crate) use router::State;

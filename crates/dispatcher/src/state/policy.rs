@@ -9,7 +9,7 @@ use super::fleet::machine::TenantMixes;
 use super::leases::views::{JobView, WorkerView};
 use super::load::job_load::Workforce;
 use super::load::op_costs::OpCosts;
-use super::machines::State;
+use super::router::State;
 use super::scaling::machine::{Portion, portions};
 use super::scaling::warm_start::first_decision;
 

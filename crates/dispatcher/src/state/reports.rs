@@ -9,7 +9,7 @@ use super::effect::Effect;
 use super::input::SessionId;
 use super::leases::views::Reporter;
 use super::limits::REPORTED_MAX;
-use super::machines::State;
+use super::router::State;
 use crate::records::At;
 
 impl State {

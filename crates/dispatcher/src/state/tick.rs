@@ -4,7 +4,7 @@ use forebay_core::Ticks;
 use forebay_policy::scaling::window;
 
 use super::effect::Effect;
-use super::machines::State;
+use super::router::State;
 
 impl State {
     pub(in crate::state) fn tick(&mut self, now: Ticks, out: &mut Vec<Effect>) {

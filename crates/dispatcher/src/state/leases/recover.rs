@@ -13,8 +13,8 @@ use crate::state::leases::machine::Leases;
 use crate::state::leases::workers::worker::Worker;
 
 impl Leases {
-    /// Returns the leases that a ledger describes; `splits` returns how many splits an epoch of each consumer has. `out`
-    /// receives corrections of the ledger.
+    /// Returns the leases that a ledger describes; `splits` returns how many splits an epoch of each consumer has.
+    /// `out` receives corrections of the ledger.
     ///
     /// # Errors
     /// The error of `splits`, with the job's name.

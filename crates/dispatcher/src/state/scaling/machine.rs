@@ -130,7 +130,7 @@ impl Scaling {
         }
     }
 
-    /// Returns the row costs of a job at each boundary. For each op, the first of `shown` that has figures of it counts.
+    /// Returns the row costs of a job at each boundary. For each op, the first of `shown` with figures of it counts.
     pub(in crate::state) fn costs(&self, job: u64, shown: &[&OpCosts]) -> BoundaryCosts {
         self.jobs.get(&job).map(|job| job.placement.costs(shown)).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it.
 //!
-//! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the one that held
-//! when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change from
-//! one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
+//! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the one that
+//! held when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change
+//! from one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
 //! consumer's process does not. Pure.
 
 use forebay_plan::{FusedOp, Graph, PlacementBoundary, Stages, default_boundary};

@@ -1,6 +1,7 @@
 //! How many workers one job wants: the policy's state, and its decisions.
 //!
-//! Bounds: the last [`DECISIONS_MAX`] decisions of a job; a decision that says the same as the previous one is not kept.
+//! Bounds: the last [`DECISIONS_MAX`] decisions of a job. A decision that says the same as the previous one is not
+//! kept.
 
 use std::collections::VecDeque;
 

@@ -7,8 +7,7 @@
 //! - With any other shuffle a split has rows from everywhere, and no worker is preferred.
 //!
 //! Of a consumer's next few splits `grant` grants the first one whose preferred worker has room; if there is none, the
-//! first split goes to any worker with room. So no worker idles for affinity, and a split is passed over by a few others
-//! at most.
+//! first split goes to any worker with room. So no worker idles for affinity, and few splits pass a split over.
 //!
 //! Bounds: [`SPLITS_MAX`] splits of a job that is being read. Nothing is kept of a job that is no longer read, or
 //! across a restart. Entries of dead workers are not purged; they are skipped at lookup and overwritten by the next
