@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::{Principal, Role};
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Input, SessionId, WorkerType};
+use crate::state::{Arrival, Input, SessionId, WorkerType};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -46,7 +46,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
     let worker = WorkerSecret::from_bytes(&hello.secret)?.id();
     // Consumers get this address, so an invalid one is refused here, where it can be corrected.
     let address: Address = hello.address.parse()?;
-    Ok(Input::Hello {
+    Ok(Input::Hello(Arrival {
         session,
         worker,
         address: address.to_string().into(),
@@ -57,7 +57,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         only: hello.only.map(|only| (only.job, only.consumer)),
         local_key: JobKey::from_bytes(&hello.local_key),
         worker_type: WorkerType::new(&hello.kind, hello.price, hello.spot)?,
-    })
+    }))
 }
 
 async fn run(

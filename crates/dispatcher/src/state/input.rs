@@ -30,72 +30,40 @@ pub(crate) struct Attachment {
     pub(crate) local_key: JobKey,
 }
 
+/// A worker comes: the first message of its session.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    pub(crate) session: SessionId,
+    pub(crate) worker: WorkerId,
+    pub(crate) address: Arc<str>,
+    pub(crate) threads: u32,
+    pub(crate) held: Vec<Lease>,
+    /// The tenant that it computes for; `None` for all tenants.
+    pub(crate) serves: Option<Arc<str>>,
+    /// The folder where it caches rows; empty if it has none.
+    pub(crate) place: Arc<str>,
+    /// Of a local worker: the one consumer that it computes for.
+    pub(crate) only: Option<ConsumerKey>,
+    pub(crate) local_key: JobKey,
+    pub(crate) worker_type: WorkerType,
+}
+
 /// What the dispatcher is told.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Attach(Attachment),
-    Ack {
-        session: SessionId,
-        position: Position,
-    },
-    Unreachable {
-        session: SessionId,
-        position: Position,
-        token: u64,
-        error: Error,
-    },
-    Steps {
-        session: SessionId,
-        said: Steps,
-    },
-    Skipped {
-        session: SessionId,
-        number: u64,
-        samples: Vec<LostSample>,
-    },
-    EndEpoch {
-        session: SessionId,
-        epoch: u64,
-    },
-    ConsumerHeartbeat {
-        session: SessionId,
-        said: ConsumerHeartbeat,
-    },
-    ConsumerGone {
-        session: SessionId,
-    },
-    Hello {
-        session: SessionId,
-        worker: WorkerId,
-        address: Arc<str>,
-        threads: u32,
-        held: Vec<Lease>,
-        /// The tenant that it computes for; `None` for all tenants.
-        serves: Option<Arc<str>>,
-        /// The folder where it caches rows; empty if it has none.
-        place: Arc<str>,
-        /// Of a local worker: the one consumer that it computes for.
-        only: Option<ConsumerKey>,
-        local_key: JobKey,
-        worker_type: WorkerType,
-    },
-    Threads {
-        session: SessionId,
-        threads: u32,
-    },
-    Want {
-        session: SessionId,
-        splits: u32,
-    },
-    WorkerHeartbeat {
-        session: SessionId,
-        said: WorkerHeartbeat,
-    },
-    Leaving {
-        session: SessionId,
-    },
-    WorkerGone {
-        session: SessionId,
-    },
+    Ack { session: SessionId, position: Position },
+    Unreachable { session: SessionId, position: Position, token: u64, error: Error },
+    Steps { session: SessionId, said: Steps },
+    Skipped { session: SessionId, number: u64, samples: Vec<LostSample> },
+    EndEpoch { session: SessionId, epoch: u64 },
+    ConsumerHeartbeat { session: SessionId, said: ConsumerHeartbeat },
+    ConsumerGone { session: SessionId },
+    Hello(Arrival),
+    Threads { session: SessionId, threads: u32 },
+    Want { session: SessionId, splits: u32 },
+    WorkerHeartbeat { session: SessionId, said: WorkerHeartbeat },
+    Leaving { session: SessionId },
+    WorkerGone { session: SessionId },
     Tick,
 }

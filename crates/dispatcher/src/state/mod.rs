@@ -79,7 +79,7 @@ pub(crate) use effect::Effect;
 pub use figures::StateFigures;
 pub(crate) use fleet::worker_types::WorkerType;
 pub use fleet::worker_types::{check_price, check_worker_type};
-pub(crate) use input::{Attachment, Input, SessionId};
+pub(crate) use input::{Arrival, Attachment, Input, SessionId};
 pub(crate) use leases::consumers::consumer::WHOLE_SPLIT;
 pub(crate) use leases::consumers::messages::cancelled;
 pub(crate) use router::State;

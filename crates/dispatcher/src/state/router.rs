@@ -8,7 +8,7 @@ use forebay_proto::{WorkerHeartbeatReply, worker_event};
 
 use super::effect::Effect;
 use super::fleet::machine::Fleet;
-use super::input::{Attachment, Input, SessionId};
+use super::input::{Arrival, Attachment, Input};
 use super::leases::machine::Leases;
 use super::leases::notice::Notice;
 use super::load::dataset_profile::ProfileChange;
@@ -91,13 +91,7 @@ impl State {
             Input::EndEpoch { session, epoch } => leases.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => leases.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, worker_type } => {
-                leases.hello(now, session, worker, address, threads, &held, serves, only, local_key, out);
-                if let Some(worker) = self.leases.worker_of(session) {
-                    self.fleet.hello(now, &worker, worker_type, place);
-                }
-                self.tell_peers(session, out);
-            }
+            Input::Hello(arrival) => self.hello(now, arrival, out),
             Input::Threads { session, threads } => leases.set_threads(now, session, threads, out),
             Input::Want { session, splits } => leases.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => self.worker_heartbeat(now, session, &said, out),
@@ -185,9 +179,12 @@ impl State {
         }
     }
 
-    /// Tells a worker of its peers after its hello.
-    fn tell_peers(&mut self, session: SessionId, out: &mut Vec<Effect>) {
+    /// A worker comes, and is told of its peers.
+    fn hello(&mut self, now: Ticks, arrival: Arrival, out: &mut Vec<Effect>) {
+        let Arrival { session, .. } = arrival;
+        self.leases.hello(now, &arrival, out);
         let Some(worker) = self.leases.worker_of(session) else { return };
+        self.fleet.hello(now, &worker, arrival.worker_type, arrival.place);
         let peers = self.fleet.peers_update(&worker, |id| self.leases.worker(id));
         let reply = peers.map(|peers| WorkerHeartbeatReply { peers: Some(peers) });
         out.extend(reply.map(|reply| Effect::Worker(session, worker_event::Event::Heartbeat(reply))));

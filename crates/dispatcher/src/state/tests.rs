@@ -35,7 +35,7 @@ use forebay_proto::{
 };
 use proptest::prelude::*;
 
-use super::{Attachment, Effect, Input, SessionId, State, WorkerType};
+use super::{Arrival, Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::options::Timing;
 use crate::records::{ConsumerKey, JobRecord, Position};
 use crate::tenant::{Quota, Tenant};

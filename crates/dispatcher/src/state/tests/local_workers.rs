@@ -67,7 +67,7 @@ fn one_of_another_tenants_consumer_or_of_none_is_refused_as_of_a_job_that_does_n
         let (session, mut out) = (world.session(), Vec::new());
         let (worker, address, held) = (WorkerId(99), Arc::from("127.0.0.1:1"), Vec::new());
         let serves = serves.map(Arc::from);
-        let hello = Input::Hello {
+        let hello = Input::Hello(Arrival {
             session,
             worker,
             address,
@@ -78,7 +78,7 @@ fn one_of_another_tenants_consumer_or_of_none_is_refused_as_of_a_job_that_does_n
             only: Some(only),
             local_key: JobKey::from_bytes(&LOCAL_KEY),
             worker_type: WorkerType::default(),
-        };
+        });
         world.state.handle(world.now, hello, &mut out);
         match out.as_slice() {
             [Effect::End(_, error)] => Some(error.to_json().replace(&format!("job {}", only.0), "job ?")),
@@ -280,7 +280,7 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
 fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
     let (session, key) = (world.session(), world.consumers[0].key);
     world.workers[LOCAL].session = Some(session);
-    world.input(Input::Hello {
+    world.input(Input::Hello(Arrival {
         session,
         worker: WorkerId(LOCAL as u128 + 1),
         address: "127.0.0.1:1".into(),
@@ -291,7 +291,7 @@ fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
         only: Some(key),
         local_key: JobKey::from_bytes(&[8; 16]),
         worker_type: WorkerType::default(),
-    });
+    }));
     session
 }
 

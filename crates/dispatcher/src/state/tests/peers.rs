@@ -30,7 +30,7 @@ impl Service {
         let held = Vec::new();
         self.input(
             i,
-            Input::Hello {
+            Input::Hello(Arrival {
                 session,
                 worker: WorkerId(i),
                 address,
@@ -41,7 +41,7 @@ impl Service {
                 only: None,
                 local_key: JobKey::default(),
                 worker_type: WorkerType::default(),
-            },
+            }),
         );
     }
 

@@ -74,7 +74,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
     assert_eq!((world.workers[1].held.len(), world.workers[2].held.len()), (2, 0));
     let (session, held) = (world.session(), world.workers[1].held.values().cloned().collect());
     let (worker, address) = (WorkerId(2), Arc::from("elsewhere:1"));
-    world.input(Input::Hello {
+    world.input(Input::Hello(Arrival {
         session,
         worker,
         address,
@@ -85,7 +85,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         only: None,
         local_key: JobKey::default(),
         worker_type: WorkerType::default(),
-    });
+    }));
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.leases.serves(WorkerId(2)).as_deref(), Some("a"));
 }

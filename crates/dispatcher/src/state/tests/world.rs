@@ -15,7 +15,7 @@ use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
 use crate::state::leases::grants::hints::GrantHint;
-use crate::state::{Attachment, Effect, Input, SessionId, State, WorkerType};
+use crate::state::{Arrival, Attachment, Effect, Input, SessionId, State, WorkerType};
 use crate::tenant::{Quota, Tenant};
 
 pub(super) const WORKERS: usize = 3;
@@ -301,7 +301,7 @@ impl World {
         let address = Arc::from(format!("worker-{i}:1"));
         let serves = SERVES[i].filter(|_| self.tenants).map(Arc::from);
         let only = self.local.filter(|(worker, _)| *worker == i).map(|(_, key)| key);
-        self.input(Input::Hello {
+        self.input(Input::Hello(Arrival {
             session,
             worker: WorkerId(i as u128 + 1),
             address,
@@ -312,7 +312,7 @@ impl World {
             only,
             local_key: JobKey::from_bytes(&LOCAL_KEY),
             worker_type: WorkerType::default(),
-        });
+        }));
     }
 
     pub(super) fn attach(&mut self, i: usize, back: u64, window: u32) {

@@ -33,10 +33,11 @@ use crate::state::leases::workers::worker::{LOAD_OF_ONE, Worker};
 /// Half the pause before a split is tried again at the only worker; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);
 
-/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
-pub(in crate::state) const LOOKAHEAD: u128 = 16;
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// Splits from a consumer's first free one on, of which one may be granted before those in front of it.
+pub(in crate::state) const LOOKAHEAD: u128 = 16;
 
 /// A consumer's leases relative to its job's weight. The scheduler serves the smallest share of the highest priority.
 #[derive(Debug, Clone, Copy)]
@@ -180,8 +181,8 @@ impl Leases {
         let is_ordered = self.affinity.is_ordered(key.0);
         let next = consumer.free().take_while(is_near).map(|p| (p, self.affinity.worker(key, p)));
         let next = next.take_while(|(_, worker)| !is_ordered || worker.is_some_and(is_live));
-        let untroubled = next.filter(|(p, _)| !consumer.trouble.contains_key(p));
-        untroubled.filter_map(|(p, worker)| Some((p, may_have(worker?)?))).next()
+        let mut untroubled = next.filter(|(p, _)| !consumer.trouble.contains_key(p));
+        untroubled.find_map(|(p, worker)| Some((p, may_have(worker?)?)))
     }
 
     /// Returns the worker that must not get this split now because the split failed there: another worker may have room

@@ -3,14 +3,13 @@
 //! A returning worker is told to revoke each lease whose token is no longer current.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
-use forebay_proto::{Forget, JobKey, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
+use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
 
-use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
+use crate::records::{Grant, Position, SplitKey, Update};
 use crate::state::effect::Effect;
-use crate::state::input::SessionId;
+use crate::state::input::{Arrival, SessionId};
 use crate::state::leases::events::revoke_event;
 use crate::state::leases::grants::trouble::Death;
 use crate::state::leases::machine::Leases;
@@ -21,36 +20,25 @@ use crate::state::leases::workers::worker::Worker;
 const DISK_OFF_CHARS_MAX: usize = 300;
 
 impl Leases {
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
-    pub(in crate::state) fn hello(
-        &mut self,
-        now: Ticks,
-        session: SessionId,
-        id: WorkerId,
-        address: Arc<str>,
-        threads: u32,
-        held: &[Lease],
-        serves: Option<Arc<str>>,
-        only: Option<ConsumerKey>,
-        local_key: JobKey,
-        out: &mut Vec<Effect>,
-    ) {
+    /// A worker begins a session, with the leases that it still holds.
+    pub(in crate::state) fn hello(&mut self, now: Ticks, arrival: &Arrival, out: &mut Vec<Effect>) {
+        let &Arrival { session, worker: id, ref address, threads, ref held, ref serves, only, local_key, .. } = arrival;
         if let Err(error) = self.check_local_worker(serves.as_deref(), only) {
             return out.push(Effect::End(session, error));
         }
         let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
-        if worker.session.is_some() && (&worker.serves, worker.only) != (&serves, only) {
+        if worker.session.is_some() && (&worker.serves, worker.only) != (serves, only) {
             let error = Error::new(ErrorKind::PermissionDenied, "another worker has this id");
             return out.push(Effect::End(session, error));
         }
-        (worker.serves, worker.only, worker.local_key) = (serves, only, local_key);
+        (worker.serves, worker.only, worker.local_key) = (serves.clone(), only, local_key);
         if let Some(old) = worker.session {
             self.worker_sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
             out.push(Effect::End(old, error));
         }
-        let moved = worker.address != address;
-        worker.begin(session, address, threads, now);
+        let moved = worker.address != *address;
+        worker.begin(session, address.clone(), threads, now);
         self.worker_sessions.insert(session, id);
         out.push(Effect::Worker(
             session,
