@@ -16,6 +16,7 @@ use crate::state::leases::machine::Leases;
 /// Samples that are recorded for one job. Beyond these, only samples whose failure may not repeat are recorded: as many
 /// once more.
 const SKIPPED_MAX: u64 = 1 << 16;
+
 impl Leases {
     pub(in crate::state) fn take_skipped(
         &mut self,
