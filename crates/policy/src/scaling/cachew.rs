@@ -169,6 +169,7 @@ mod tests {
             busy: None,
             made: None,
             ahead: Some(ahead),
+            threads_by_kind: Vec::new(),
             beside: 0.0,
             host: None,
         }

@@ -74,6 +74,7 @@ mod tests {
             busy,
             made: None,
             ahead: None,
+            threads_by_kind: Vec::new(),
             beside: 0.0,
             host: None,
         }

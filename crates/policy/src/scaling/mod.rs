@@ -56,6 +56,9 @@ pub struct Observation {
     pub limits: Limits,
     /// Threads of one worker that compute.
     pub threads: f64,
+    /// The same, of each kind: one worker is the mean of the workers that there are, so another mix makes another unit. Empty where workers
+    /// are all alike.
+    pub threads_by_kind: Vec<f64>,
     /// Batches that all readers took.
     pub batches: u64,
     /// The same, a second.

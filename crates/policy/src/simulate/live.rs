@@ -203,6 +203,7 @@ impl<'a> Live<'a> {
             steady: !self.unsteady,
             limits,
             threads: self.model.threads,
+            threads_by_kind: Vec::new(),
             batches,
             delivered: noisy(taken / seconds),
             demand: (batches > 0).then(|| noisy(taken / (seconds - waited))),

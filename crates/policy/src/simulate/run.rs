@@ -15,7 +15,7 @@ use super::outcome::together;
 use super::{Change, Job, JobOutcome, Outcome, Scenario};
 use crate::fleet::Unit;
 use crate::placement::{Manners, Placement};
-use crate::scaling::{Claim, Policy, Previous, decide, window};
+use crate::scaling::{Claim, Observation, Policy, Previous, decide, window};
 
 /// Simulated seconds, at most: 30 days.
 pub const TIME_MAX_S: f64 = 30.0 * 86_400.0;
@@ -304,6 +304,7 @@ impl<'a> World<'a> {
         let Some(seen) = job.live.observe(limits) else {
             return self.plan(at + window::LOOK_EVERY.as_secs_f64(), What::Look(index));
         };
+        let seen = Observation { threads_by_kind: job.counted.threads().to_vec(), ..seen };
         let (decision, next) = decide(&seen, &job.previous);
         job.previous = next;
         let ops = self.scenario.jobs[index].ops.len() as u32;

@@ -25,6 +25,7 @@ fn observation(window: &Value) -> Observation {
         busy: None,
         made: None,
         ahead: None,
+        threads_by_kind: Vec::new(),
         beside: 0.0,
         host: None,
     }

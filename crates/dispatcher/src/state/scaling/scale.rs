@@ -10,7 +10,7 @@ use std::sync::Arc;
 use forebay_core::{Ticks, WorkerId};
 use forebay_policy::fleet::{Mix, Unit};
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Observation, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Sent, Spent};
 
 use crate::options::Scaling;
@@ -173,6 +173,7 @@ impl State {
             let Some(seen) = job.load.end(now, spent, share, limits, objective, costs) else {
                 continue;
             };
+            let seen = Observation { threads_by_kind: job.scale.counted.threads().to_vec(), ..seen };
             let (decision, previous) = decide(&seen, &job.scale.previous);
             if let Some(rest) = previous.rest() {
                 self.profiles.note_steady_state(now, &job.record, &self.scaling.objective, rest, out);

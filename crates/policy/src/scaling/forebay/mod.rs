@@ -56,6 +56,8 @@ const CHEAPER: f64 = 0.02;
 const CHANGE_EARLY: f64 = 2.2;
 /// What a load may be below what the placement was found for, over many windows, before less will do: as a factor of it.
 const SLACK: f64 = 1.2;
+/// The part of a unit's threads that may be of other kinds before it is another unit.
+const OTHER_UNIT: f64 = 0.1;
 /// The share of the gain that was to be expected below which more workers do not help.
 const USEFUL: f64 = 0.5;
 /// What of a worker's computing time reaches the trainer, at least and at most.
@@ -113,6 +115,8 @@ pub struct Previous {
     /// The only cut, once the trainer missed cores, or suffered, and the reader's process had work that workers can do; and the cores that
     /// were spare then, with those that this took.
     cut_only: Option<(u32, f64)>,
+    /// What one worker was, in threads of each kind, when marks began to be compared.
+    unit: Vec<f64>,
     /// What the last change came from.
     tried: Option<Mark>,
     /// What was too little.
@@ -134,6 +138,7 @@ impl Default for Previous {
             based_spare: 0.0,
             local_max: None,
             cut_only: None,
+            unit: Vec::new(),
             tried: None,
             too_few: None,
             is_shared: false,
@@ -192,6 +197,7 @@ impl Previous {
             Ok(figures) => figures,
             Err(gap) => return (Reason::NoFigures { gap }, None),
         };
+        self.note_unit(&seen.threads_by_kind);
         self.windows.push(seen, figures, MANY);
         let wanted = possible(self.wanted.unwrap_or(self.windows.placement()), seen);
         if let Some(found) = self.give_back(seen.limits, wanted) {
@@ -210,6 +216,24 @@ impl Previous {
             Phase::Settled(waited) => {
                 self.follow(seen.limits, wanted).unwrap_or_else(|| self.watch(seen.limits, wanted, waited))
             }
+        }
+    }
+
+    /// Forgets what was found with workers of other kinds: what five fast ones brought says nothing of five slow ones.
+    fn note_unit(&mut self, unit: &[f64]) {
+        if unit.iter().sum::<f64>() <= 0.0 {
+            return;
+        }
+        let share = |of: &[f64], kind: usize| of.get(kind).copied().unwrap_or(0.0) / of.iter().sum::<f64>();
+        let moved = |kind| (share(unit, kind) - share(&self.unit, kind)).abs();
+        let is_known = !self.unit.is_empty();
+        let is_other = (0..unit.len()).map(moved).sum::<f64>() > 2.0 * OTHER_UNIT;
+        if is_known && is_other {
+            (self.tried, self.is_shared) = (None, false);
+            self.windows.clear();
+        }
+        if !is_known || is_other {
+            self.unit = unit.to_vec();
         }
     }
 

@@ -46,6 +46,7 @@ impl Rest {
             based_spare,
             local_max: None,
             cut_only: None,
+            unit: Vec::new(),
             tried: None,
             too_few,
             is_shared: false,

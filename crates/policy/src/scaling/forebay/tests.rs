@@ -26,6 +26,7 @@ fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
         busy: None,
         made: Some(delivered),
         ahead: None,
+        threads_by_kind: Vec::new(),
         beside: 0.0,
         host: None,
     }
