@@ -8,17 +8,17 @@
 
 mod memory;
 mod phases;
-mod rest;
 mod solving;
+mod steady_state;
 #[cfg(test)]
 mod tests;
 
 use super::decision::{Decision, Figures, Reason};
-use super::{Host, Limits, Observation};
+use super::{Choice, Host, Limits, Observation, ScalingPolicy, Start};
 use crate::placement::{Bounds, Model, Objective, Placement, solve};
 use memory::Memory;
-pub use rest::Rest;
 use serde::{Deserialize, Serialize};
+pub use steady_state::SteadyState;
 
 /// What is added to the demand before it is solved for.
 pub const MARGIN: f64 = 0.01;
@@ -144,6 +144,41 @@ impl Default for Previous {
             is_shared: false,
             is_ahead: false,
         }
+    }
+}
+
+/// How a user chooses it.
+pub(super) const CHOICE: Choice =
+    Choice { usage: "forebay", parse: |text| (text == "forebay").then(|| Previous::default().boxed()) };
+
+impl ScalingPolicy for Previous {
+    fn decide(&mut self, seen: &Observation) -> Decision {
+        let (decision, next) = decide(seen, self);
+        *self = next;
+        decision
+    }
+
+    fn boxed(&self) -> Box<dyn ScalingPolicy> {
+        Box::new(self.clone())
+    }
+
+    fn steady_state(&self) -> Option<SteadyState> {
+        SteadyState::of(self)
+    }
+
+    fn resume(&self, at: &SteadyState) -> Option<Start> {
+        let (decision, next) = at.begin();
+        Some((decision, Box::new(next)))
+    }
+
+    fn begin(&self, model: &Model, figures: Figures, limits: Limits, objective: &Objective) -> Option<Start> {
+        let is_sound = model.check().is_ok() && !figures.contradict();
+        let (decision, next) = is_sound.then(|| begin(model, figures, limits, objective))?;
+        Some((decision, Box::new(next)))
+    }
+
+    fn has_objectives(&self) -> bool {
+        true
     }
 }
 
