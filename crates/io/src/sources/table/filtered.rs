@@ -10,14 +10,14 @@ use forebay_core::{Error, Result};
 use forebay_data::Field;
 use forebay_plan::{ColumnValues, Expr, Merged, Source, ValueBound, ValueRange};
 
-use super::table::{Counted, Table};
+use super::partitions;
 use crate::formats::grouped::Grouped;
 use crate::formats::{arrow, parquet};
-use crate::partitions;
+use crate::index::table::{Counted, Table};
 use crate::store::{Found, Object};
 
 /// A condition over the columns of files, and what their paths say of it.
-pub(super) struct Filtered<'s> {
+pub(crate) struct Filtered<'s> {
     filter: &'s Expr,
     fields: &'s [Field],
     /// The condition and the types of the columns, as text.
@@ -27,7 +27,7 @@ pub(super) struct Filtered<'s> {
     /// The columns that are in the files.
     stored: Vec<Field>,
     merged: Option<&'s Merged>,
-    uris: Vec<&'s str>,
+    uris: Vec<String>,
     /// The schema of the first file, by which times are counted.
     first: Option<Arc<Schema>>,
 }
@@ -37,9 +37,9 @@ impl<'s> Filtered<'s> {
     ///
     /// # Errors
     /// As [`partitions::column`], and of opening the first file.
-    pub(super) fn of(
+    pub(crate) fn of(
         source: &'s Source,
-        found: &'s [Found],
+        found: &[Found],
         begins: &[u64],
         open: &dyn Fn(&Found) -> Result<Arc<Object>>,
     ) -> Result<Option<Self>> {
@@ -59,31 +59,32 @@ impl<'s> Filtered<'s> {
         let times = first.as_deref().map(|first| stored.iter().map(|field| arrow::stored_type(first, &field.name)));
         let times: Vec<_> = times.into_iter().flatten().map(|ty| format!("{ty:?}")).collect();
         let written = serde_json::to_string(&(filter, fields, times)).map_err(|e| Error::internal(e.to_string()))?;
+        let uris = found.iter().map(|found| found.uri.clone()).collect();
         Ok(Some(Self { filter, fields, written, of_paths, stored, merged, uris, first }))
     }
 
     /// Says whether the path of a file shows that the condition is true of none of its rows.
-    pub(super) fn leaves_out(&self, file: usize) -> bool {
+    pub(crate) fn leaves_out(&self, file: usize) -> bool {
         !self.filter.may_be_true(&|name| self.of_path(file, name).unwrap_or_default())
     }
 
     /// Returns the table of a file that is left out.
-    pub(super) fn nothing() -> Counted {
+    pub(crate) fn nothing() -> Counted {
         let matching = parquet::Matching { rows: Vec::new(), bytes: 0 };
         Counted { table: Table::Matching(matching).into(), points: None }
     }
 
     /// Names what the table of a file depends on besides its content.
-    pub(super) fn key(&self, file: usize) -> String {
+    pub(crate) fn key(&self, file: usize) -> String {
         let said: Vec<_> = self.of_paths.iter().map(|(name, _)| (name, self.of_path(file, name))).collect();
         format!("{}:{said:?}", self.written)
     }
 
     /// Finds the row groups of a file that may have such rows.
-    pub(super) fn scan(&self, file: usize, object: Arc<Object>) -> Result<Counted> {
+    pub(crate) fn scan(&self, file: usize, object: Arc<Object>) -> Result<Counted> {
         let known = |name: &str| self.of_path(file, name);
         let opened = parquet::File::open(object)?;
-        self.check(&opened, self.uris.get(file).copied().unwrap_or_default())?;
+        self.check(&opened, self.uris.get(file).map_or("", String::as_str))?;
         let matching = opened.matching(self.filter, self.fields, &known);
         Ok(Counted { table: Table::Matching(matching).into(), points: None })
     }

@@ -1,19 +1,29 @@
 //! Files that have columns of their own (Parquet, Arrow): which of these, and of those of their paths, are read as one table.
 
+pub(crate) mod filtered;
+mod merged;
+pub(crate) mod missing;
+pub(crate) mod partitions;
+
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Schema};
-use forebay_plan::Merged;
+use forebay_plan::{Merged, Source};
 
+use super::draft::Together;
+use super::format::Opening;
+use super::look_up::{exists, open};
+use crate::Progress;
 use crate::formats::arrow;
-use crate::infer::{Together, exists, open};
-use crate::merged::Merging;
+use crate::formats::grouped::Grouped;
+use crate::index::{Inner, Layout};
+use crate::readers::{Groups, Reader, partitioned};
 use crate::store::{self, Found, Object, ReadThrough};
-use crate::{Progress, missing, partitions};
+use merged::Merging;
 
 /// The files of a table, and what their paths say.
-pub(crate) struct Table {
+pub(crate) struct TableFiles {
     pub(crate) paths: Vec<String>,
     pub(crate) found: Vec<Found>,
     /// Where in each uri the folders begin that may have columns.
@@ -22,7 +32,7 @@ pub(crate) struct Table {
     said: Vec<Field>,
 }
 
-impl Table {
+impl TableFiles {
     /// Lists the files, and looks at their paths.
     ///
     /// # Errors
@@ -72,10 +82,10 @@ impl Table {
         Ok((fields, names, None))
     }
 
-    /// As [`Table::columns`], of what all files have together.
+    /// As [`TableFiles::columns`], of what all files have together.
     ///
     /// # Errors
-    /// As [`Table::columns`] and [`Merging::check`].
+    /// As [`TableFiles::columns`] and [`Merging::check`].
     pub(crate) fn merged(
         &self,
         look: impl Fn(Arc<Object>) -> Result<Vec<arrow::Found>> + Sync,
@@ -89,6 +99,31 @@ impl Table {
         let merged = together.check(fields.iter().filter(|field| !names.contains(&field.name)), &self.found)?;
         Ok((fields, names, Some(merged)))
     }
+}
+
+/// Lists the files of a source and, if it reads columns of their paths, where in each path the folders begin that may
+/// have columns.
+pub(super) fn partitioned_files(source: &Source) -> Result<(Vec<Found>, Vec<u64>)> {
+    let (found, begins) = partitions::list(source.paths())?;
+    let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
+    let labels = if source.partitions().next().is_some() { begins } else { Vec::new() };
+    source.partitions().try_for_each(|field| partitions::column(field, &uris, &labels).map(drop))?;
+    Ok((found, labels))
+}
+
+/// Says whether an index has groups, and the labels of the columns that paths have.
+pub(super) fn are_named(source: &Source, index: &Inner) -> bool {
+    let are_named = source.partitions().next().is_none() || index.labels.len() == index.uris.len();
+    index.layout == Layout::Groups && are_named
+}
+
+/// Opens a reader of files whose rows are decoded in groups.
+pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Opening<'_>) -> Result<Arc<dyn Reader>> {
+    let Opening { schema, index, options, .. } = opening;
+    partitioned::over(source, schema, index, |schema, index| {
+        let pool = crate::readers::Pool::new(index, options.near, options.budget);
+        Arc::new(Groups::<F>::new(schema, source.merged().cloned(), pool, options.window_rows))
+    })
 }
 
 /// The columns to read, which of them paths have, and what files have in common that were merged.
