@@ -34,11 +34,12 @@ impl State {
             let Some(seen) = self.load.observe(now, record, workforce, portion.workers, within, costs) else {
                 continue;
             };
-            let Some((decision, before, previous)) = self.scaling.decide(id, &seen) else { continue };
+            let local_before = seen.local;
+            let Some((decision, before, steady)) = self.scaling.decide(id, seen) else { continue };
             let demand = decision.figures.map(|figures| figures.demand);
-            self.load.note_decision(now, record, &objective, previous.rest(), demand);
+            self.load.note_decision(now, record, &objective, steady, demand);
             let Decision { workers, local, .. } = decision;
-            if (before, seen.local) != (workers, local) {
+            if (before, local_before) != (workers, local) {
                 tracing::info!(job = record.name, before, workers, local, "{decision}");
             }
             made.push((id, before, decision));
@@ -76,8 +77,8 @@ impl State {
         let objective = self.fleet.priced(options.objective, &job, &workers);
         let profiles = self.load.profiles();
         let first = first_decision(options, job.record, placement, profiles, workforce, &objective);
-        let Some((decision, previous)) = first else { return };
-        self.scaling.begin(id, previous, unit);
+        let Some((decision, policy)) = first else { return };
+        self.scaling.begin(id, policy, unit);
         self.decided(now, id, decision.workers, decision);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_core::{Ticks, WorkerId};
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::forebay::Rest;
+use forebay_policy::scaling::forebay::SteadyState;
 use forebay_policy::scaling::{Limits, Observation};
 use forebay_proto::{ConsumerHeartbeat, OpSpent, OpStatus, Sent, Spent, WorkerCaching};
 
@@ -147,11 +147,11 @@ impl Load {
         now: Ticks,
         job: &JobRecord,
         objective: &Objective,
-        rest: Option<Rest>,
+        steady: Option<SteadyState>,
         demand: Option<f64>,
     ) {
-        if let Some(rest) = rest {
-            self.profiles.note_steady_state(now, job, objective, rest);
+        if let Some(state) = steady {
+            self.profiles.note_steady_state(now, job, objective, state);
         }
         if let Some((demand, rows)) = demand.zip(self.jobs.get(&job.id).and_then(|job| job.load.batch_rows())) {
             self.profiles.note_step(now, job, f64::from(job.consumers) / (demand * rows));

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay_core::Ticks;
 use forebay_policy::fleet::{Mix, Unit};
-use forebay_policy::scaling::{Claim, Decision, Limits, Observation, Previous, share};
+use forebay_policy::scaling::forebay::SteadyState;
+use forebay_policy::scaling::{Claim, Decision, Limits, Observation, ScalingPolicy, share};
 use forebay_proto::{ConsumerHeartbeat, ScaleDecision};
 
 use super::local_threads::{LocalThreads, deal};
@@ -47,17 +48,17 @@ impl Portion {
 impl Scaling {
     /// Sets the policy. Earlier decisions are forgotten.
     pub(in crate::state) fn set_options(&mut self, options: options::Scaling) {
+        self.jobs.values_mut().for_each(|job| job.scale = Scale::new(&options));
         self.options = options;
-        self.jobs.values_mut().for_each(|job| job.scale = Scale::new(options));
     }
 
-    pub(in crate::state) fn options(&self) -> options::Scaling {
-        self.options
+    pub(in crate::state) fn options(&self) -> &options::Scaling {
+        &self.options
     }
 
     /// Adds a job. Returns how many row ops workers run of it; `None` if there is no choice.
     pub(in crate::state) fn add_job(&mut self, record: &JobRecord) -> Option<u32> {
-        let (scale, placement) = (Scale::new(self.options), Placement::of(record));
+        let (scale, placement) = (Scale::new(&self.options), Placement::of(record));
         let ops = placement.ops_on_worker();
         self.jobs.insert(record.id, JobScaling { scale, placement, local: BTreeMap::new() });
         ops
@@ -136,13 +137,17 @@ impl Scaling {
     }
 
     /// Runs the policy on a window of a job, and deals threads to its local workers. Returns the decision, which is not
-    /// kept yet, with the workers that were wanted before, and the policy's state.
-    pub(in crate::state) fn decide(&mut self, job: u64, seen: &Observation) -> Option<(Decision, u32, &Previous)> {
+    /// kept yet, with the workers that were wanted before, and the job's steady state, if it is in one.
+    pub(in crate::state) fn decide(
+        &mut self,
+        job: u64,
+        seen: Observation,
+    ) -> Option<(Decision, u32, Option<SteadyState>)> {
         let job = self.jobs.get_mut(&job)?;
         let before = job.scale.wanted().unwrap_or(seen.workers);
-        let (decision, previous) = job.scale.decide(seen);
+        let (decision, steady) = job.scale.decide(seen);
         deal(&mut job.local, decision.local);
-        Some((decision, before, previous))
+        Some((decision, before, steady))
     }
 
     /// Says whether nothing was decided on a job yet. Returns its placement then.
@@ -151,9 +156,9 @@ impl Scaling {
     }
 
     /// Begins with what another job showed, and with what counts as a worker.
-    pub(in crate::state) fn begin(&mut self, job: u64, previous: Previous, unit: Unit) {
+    pub(in crate::state) fn begin(&mut self, job: u64, policy: Box<dyn ScalingPolicy>, unit: Unit) {
         if let Some(job) = self.jobs.get_mut(&job) {
-            job.scale.begin(previous, unit);
+            job.scale.begin(policy, unit);
         }
     }
 

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use forebay_core::Ticks;
 use forebay_policy::fleet::Unit;
-use forebay_policy::scaling::{Decision, Observation, Previous, decide};
+use forebay_policy::scaling::forebay::SteadyState;
+use forebay_policy::scaling::{Decision, Observation, ScalingPolicy};
 use forebay_proto::ScaleDecision;
 
 use crate::options;
@@ -20,7 +21,7 @@ const LISTED_MAX: usize = 4;
 /// The policy's state and decisions for one job.
 #[derive(Debug)]
 pub(in crate::state) struct Scale {
-    previous: Previous,
+    policy: Box<dyn ScalingPolicy>,
     /// `None` before the first decision.
     wanted: Option<u32>,
     /// What counts as one worker, among the wanted workers and among the present ones. They differ where the dispatcher
@@ -41,9 +42,9 @@ struct KeptDecision {
 }
 
 impl Scale {
-    pub(in crate::state) fn new(options: options::Scaling) -> Self {
+    pub(in crate::state) fn new(options: &options::Scaling) -> Self {
         let (unit, counted) = Default::default();
-        Self { previous: options.policy.start(), wanted: None, unit, counted, decisions: VecDeque::new() }
+        Self { policy: options.policy.start(), wanted: None, unit, counted, decisions: VecDeque::new() }
     }
 
     pub(in crate::state) fn wanted(&self) -> Option<u32> {
@@ -61,8 +62,8 @@ impl Scale {
     }
 
     /// Begins with what another job showed, and with what counts as a worker.
-    pub(in crate::state) fn begin(&mut self, previous: Previous, unit: Unit) {
-        (self.previous, self.counted) = (previous, unit);
+    pub(in crate::state) fn begin(&mut self, policy: Box<dyn ScalingPolicy>, unit: Unit) {
+        (self.policy, self.counted) = (policy, unit);
     }
 
     /// Sets what counts as one worker among the present ones.
@@ -70,11 +71,11 @@ impl Scale {
         self.counted = unit;
     }
 
-    /// Runs the policy on a window of the job. The decision is not kept yet: see [`Scale::keep`].
-    pub(in crate::state) fn decide(&mut self, seen: &Observation) -> (Decision, &Previous) {
-        let (decision, previous) = decide(seen, &self.previous);
-        self.previous = previous;
-        (decision, &self.previous)
+    /// Runs the policy on a window of the job. Returns the decision, which is not kept yet (see [`Scale::keep`]), and
+    /// the job's steady state, if it is in one.
+    pub(in crate::state) fn decide(&mut self, seen: Observation) -> (Decision, Option<SteadyState>) {
+        let seen = Observation { threads_by_kind: self.counted.threads().to_vec(), ..seen };
+        (self.policy.decide(&seen), self.policy.steady_state())
     }
 
     /// Keeps a decision, made when `before` workers were wanted, and what `boundary` it means in words.

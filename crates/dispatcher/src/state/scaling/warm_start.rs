@@ -2,7 +2,7 @@
 //! if there is none, the solution for known op costs and a known trainer speed. The policy then confirms it. Pure.
 
 use forebay_policy::placement::{Finishing, Model, Objective, Wire};
-use forebay_policy::scaling::{Decision, Figures, Limits, Previous};
+use forebay_policy::scaling::{Figures, Limits, Start};
 
 use super::placement::Placement;
 use crate::options;
@@ -13,26 +13,27 @@ use crate::state::load::job_load::Workforce;
 /// Returns the first decision on a job, and the policy's state after it; `None` if nothing is known. `objective` holds
 /// for the job: its trainers and the workers that may compute for it have prices.
 pub(in crate::state) fn first_decision(
-    options: options::Scaling,
+    options: &options::Scaling,
     job: &JobRecord,
     placement: &Placement,
     profiles: &DatasetProfiles,
     workforce: Workforce,
     objective: &Objective,
-) -> Option<(Decision, Previous)> {
-    let rest = profiles.steady_state(job, &options.objective).and_then(|rest| options.policy.again(&rest));
-    rest.or_else(|| solved(options, job, placement, profiles, workforce, objective))
+) -> Option<Start> {
+    let known = profiles.steady_state(job, &options.objective);
+    let resumed = known.and_then(|at| options.policy.initial().resume(&at));
+    resumed.or_else(|| solved(options, job, placement, profiles, workforce, objective))
 }
 
 /// Solves for a job with its dataset's profile. `None` if the profile lacks figures, or no worker reports its threads.
 fn solved(
-    options: options::Scaling,
+    options: &options::Scaling,
     job: &JobRecord,
     placement: &Placement,
     profiles: &DatasetProfiles,
     workforce: Workforce,
     objective: &Objective,
-) -> Option<(Decision, Previous)> {
+) -> Option<Start> {
     let ops = profiles.ops(job)?;
     let rows = placement.batch.unwrap_or(1) as f64;
     let step = profiles.step(job)? * rows / f64::from(job.consumers.max(1));
@@ -64,5 +65,5 @@ fn solved(
         send: 0.0,
         receive: 0.0,
     };
-    options.policy.begin(&model, figures, Limits { min: 1, max: options.workers_max }, objective)
+    options.policy.initial().begin(&model, figures, Limits { min: 1, max: options.workers_max }, objective)
 }
