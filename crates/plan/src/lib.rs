@@ -23,7 +23,7 @@ mod epoch;
 mod explain;
 mod graph;
 mod on_error;
-mod ops;
+pub mod ops;
 mod physical;
 mod reorder;
 mod source;
@@ -36,18 +36,17 @@ pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
 pub use epoch::order::{Blocks, Order};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
-pub use epoch::window::{STREAMED_AT_ONCE, ShuffleWindow};
+pub use epoch::window::STREAMED_AT_ONCE;
 pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
-pub use ops::arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
-pub use ops::bucket::{Bucket, PadTo};
 pub use ops::expr::{
     Binary, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, meet, promote, stack_dtype,
 };
-pub use ops::image::image_layout;
-pub use ops::op::{Class, Op};
-pub use ops::text::{Pack, Packing, Tokenize};
+pub use ops::{
+    Access, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo,
+    ShuffleWindow, Tokenize, image_layout,
+};
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
 pub use physical::cache_point::{CacheCandidate, CachePoint};

@@ -11,7 +11,7 @@ use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Scaling, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
-use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
+use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages, ops};
 use forebay_worker::Worker;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -159,7 +159,7 @@ pub fn graph(source: Source, ops: Vec<Op>) -> Graph {
 }
 
 pub fn batch(size: usize) -> Op {
-    Op::Batch { size, drop_remainder: false }
+    Op::Batch(ops::Batch { size, drop_remainder: false })
 }
 
 struct Blobs;

@@ -11,7 +11,7 @@ use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
     tensor_values,
 };
-use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout, ops};
 
 use crate::image::{self, Augment, Chain, Input, Mode, Output};
 use crate::ops::scratch::Scratch;
@@ -31,9 +31,9 @@ impl FusedImageOp {
         let mut chain = Vec::new();
         for step in steps {
             match &step.node.op {
-                Op::DecodeImage { mode: ImageMode::Grey, .. } => decode = Some(Mode::Grey),
-                Op::DecodeImage { mode: ImageMode::Rgb, .. } => decode = Some(Mode::Rgb),
-                Op::DecodeImage { mode: ImageMode::Palette, .. } => decode = Some(Mode::Palette),
+                Op::DecodeImage(ops::DecodeImage { mode: ImageMode::Grey, .. }) => decode = Some(Mode::Grey),
+                Op::DecodeImage(ops::DecodeImage { mode: ImageMode::Rgb, .. }) => decode = Some(Mode::Rgb),
+                Op::DecodeImage(ops::DecodeImage { mode: ImageMode::Palette, .. }) => decode = Some(Mode::Palette),
                 op => chain.push(kernel(op, step.random)?),
             }
         }
@@ -70,8 +70,7 @@ impl FusedImageOp {
             return Ok(None);
         };
         let (wanted, bytes) = ((shape[0], shape[1]), shape.iter().product::<usize>());
-        let crops =
-            |step: &Step| matches!(step.node.op, Op::CenterCrop { height, width, .. } if (height, width) == wanted);
+        let crops = |step: &Step| matches!(step.node.op, Op::CenterCrop(ops::CenterCrop { height, width, .. }) if (height, width) == wanted);
         let is_there = |(row, (has, start)): (usize, &([usize; 3], usize))| *has == *shape && *start == row * bytes;
         if !self.steps.iter().all(crops) || !images.iter().enumerate().all(is_there) {
             return Ok(None);
@@ -138,22 +137,26 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
         return Ok(image::Step::Augment { augment, key_op: random });
     }
     Ok(match op {
-        Op::Resize { height, width, antialias, .. } => {
+        Op::Resize(ops::Resize { height, width, antialias, .. }) => {
             image::Step::Resize { height: *height, width: *width, antialias: *antialias }
         }
-        Op::ResizeShorter { size, max_size, antialias, .. } => {
+        Op::ResizeShorter(ops::ResizeShorter { size, max_size, antialias, .. }) => {
             image::Step::ResizeShorter { size: *size, max_size: *max_size, antialias: *antialias }
         }
-        Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
-        Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
-            height: *height,
-            width: *width,
-            scale: *scale,
-            ratio: *ratio,
-            antialias: *antialias,
-            key_op: random,
-        },
-        Op::RandomFlip { probability, direction, .. } => image::Step::Flip {
+        Op::CenterCrop(ops::CenterCrop { height, width, .. }) => {
+            image::Step::CenterCrop { height: *height, width: *width }
+        }
+        Op::RandomResizedCrop(ops::RandomResizedCrop { height, width, scale, ratio, antialias, .. }) => {
+            image::Step::RandomResizedCrop {
+                height: *height,
+                width: *width,
+                scale: *scale,
+                ratio: *ratio,
+                antialias: *antialias,
+                key_op: random,
+            }
+        }
+        Op::RandomFlip(ops::RandomFlip { probability, direction, .. }) => image::Step::Flip {
             axis: match direction {
                 Direction::Horizontal => image::Axis::Horizontal,
                 Direction::Vertical => image::Axis::Vertical,
@@ -161,7 +164,7 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
             p: *probability,
             key_op: random,
         },
-        Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
+        Op::Normalize(ops::Normalize { mean, std, layout, .. }) => image::Step::Normalize {
             mean: mean.iter().map(|&m| m as f32).collect(),
             std: std.iter().map(|&s| s as f32).collect(),
             layout: order(*layout),
@@ -180,30 +183,34 @@ fn order(layout: Layout) -> image::Layout {
 /// The augmentation that an op is, if it is one.
 fn augment(op: &Op) -> Option<Augment> {
     Some(match op {
-        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => Augment::ColorJitter {
-            brightness: *brightness,
-            contrast: *contrast,
-            saturation: *saturation,
-            hue: *hue,
-            p: *probability,
-        },
-        Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
-        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
+        Op::ColorJitter(ops::ColorJitter { brightness, contrast, saturation, hue, probability, .. }) => {
+            Augment::ColorJitter {
+                brightness: *brightness,
+                contrast: *contrast,
+                saturation: *saturation,
+                hue: *hue,
+                p: *probability,
+            }
+        }
+        Op::RandomGrayscale(ops::RandomGrayscale { probability, .. }) => Augment::Grayscale { p: *probability },
+        Op::GaussianBlur(ops::GaussianBlur { kernel_size, sigma, probability, .. }) => {
             Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
         }
-        Op::RandomRotation { degrees, interpolation, fill, .. } => Augment::Rotation {
+        Op::RandomRotation(ops::RandomRotation { degrees, interpolation, fill, .. }) => Augment::Rotation {
             degrees: *degrees,
             interpolation: looked_up(*interpolation),
             fill: pixel(fill.as_deref()),
         },
-        Op::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. } => Augment::RandAugment {
-            num_ops: *num_ops,
-            magnitude: *magnitude,
-            bins: *num_magnitude_bins,
-            interpolation: looked_up(*interpolation),
-            fill: pixel(fill.as_deref()),
-        },
-        Op::RandomErasing { probability, scale, ratio, value, .. } => Augment::Erasing {
+        Op::RandAugment(ops::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. }) => {
+            Augment::RandAugment {
+                num_ops: *num_ops,
+                magnitude: *magnitude,
+                bins: *num_magnitude_bins,
+                interpolation: looked_up(*interpolation),
+                fill: pixel(fill.as_deref()),
+            }
+        }
+        Op::RandomErasing(ops::RandomErasing { probability, scale, ratio, value, .. }) => Augment::Erasing {
             p: *probability,
             scale: *scale,
             ratio: *ratio,
@@ -293,7 +300,7 @@ mod tests {
         }
         let ids = (0..sizes.len()).map(|row| RowId { sample: SampleId::new(0, row as u64), epoch: Epoch(0) }).collect();
         let chunk = Chunk::new(input.clone(), vec![images.finish().expect("valid")], ids).expect("valid");
-        let node = Node::new(Op::CenterCrop { column: "image".to_owned(), height: 4, width: 6 });
+        let node = Node::new(Op::CenterCrop(ops::CenterCrop { column: "image".to_owned(), height: 4, width: 6 }));
         let step = Step { node: Arc::new(node), place: 0, random: 0, schema: output, per_batch: false };
         let work = FusedImageOp::new("image", &[step], &input, Seed(0), Memory::default()).expect("valid");
         let done = work.run(&chunk, &mut Scratch::default()).expect("crops");

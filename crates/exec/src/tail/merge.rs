@@ -110,7 +110,7 @@ impl Merge {
                     schema = step.schema.clone();
                 }
                 TailStep::Batch(b) => {
-                    let place = stages.graph.nodes().iter().position(|node| matches!(node.op, Op::Batch { .. }));
+                    let place = stages.graph.nodes().iter().position(|node| matches!(node.op, Op::Batch(_)));
                     grouping = place.map(|place| executable.meter().slot(&[place]));
                     batching = Some(*b);
                 }

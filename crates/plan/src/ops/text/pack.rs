@@ -1,51 +1,15 @@
-//! The arguments of the text ops, their checks, and the schema after them.
+//! Token lists to rows of one length: `pack`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::source::BlobId;
+use super::LENGTH_MAX;
+use crate::ops::checks::count;
+use crate::ops::spec::{Class, Names, OpSpec};
 
-/// The most tokens of a packed row, and of a text that is cut.
-const LENGTH_MAX: usize = 1 << 24;
 /// The most documents that are packed together.
 const WINDOW_MAX: usize = 1 << 20;
-
-/// Text to token ids.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tokenize {
-    /// The column of texts.
-    pub column: String,
-    /// The column of ids: `int32[?]`.
-    pub output: String,
-    /// A `tokenizer.json`.
-    pub tokenizer: BlobId,
-    /// Whether the tokenizer frames each text as it was trained to (`[CLS]`, `</s>`).
-    pub add_special_tokens: bool,
-    /// The most ids of a text, special ones included; what is past them is cut off. `None` keeps all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_length: Option<usize>,
-}
-
-impl Tokenize {
-    /// Checks the arguments and returns the schema after it. The tokenizer is not looked at.
-    pub(crate) fn apply(&self, input: &Schema) -> Result<Schema> {
-        let field = input.field(&self.column)?;
-        let column = &self.column;
-        match field.kind {
-            Kind::Utf8 => {}
-            ref other => {
-                return Err(Error::invalid(format!("tokenize: column {column:?} is {other}, not a string"))
-                    .hint("name the column that holds the text"));
-            }
-        }
-        if let Some(length) = self.max_length {
-            within("tokenize", "max_length", length, LENGTH_MAX)?;
-        }
-        Ok(input.with(Field::new(&self.output, Kind::Tensor { dtype: DType::Int32, shape: vec![None] })))
-    }
-}
 
 /// How documents go into rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,9 +62,22 @@ impl Pack {
     pub fn segments(&self) -> bool {
         !matches!(self.packing, Packing::Concat { segments: false, .. })
     }
+}
 
-    /// Checks the arguments and returns the schema after it.
-    pub(crate) fn apply(&self, input: &Schema) -> Result<Schema> {
+impl OpSpec for Pack {
+    fn name(&self) -> &'static str {
+        "pack"
+    }
+
+    fn class(&self) -> Class {
+        Class::Global
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(&self.column)?;
         match &field.kind {
             Kind::Tensor { dtype: DType::Int32, shape } if shape.len() == 1 => {}
@@ -112,19 +89,27 @@ impl Pack {
                 return Err(Error::invalid(format!("pack: column {:?} is {other}", self.column)).hint(hint));
             }
         }
-        within("pack", "length", self.length, LENGTH_MAX)?;
+        count("pack", "length", self.length, LENGTH_MAX)?;
         if let Packing::FirstFit { window } | Packing::BestFit { window } = self.packing {
-            within("pack", "window", window, WINDOW_MAX)?;
+            count("pack", "window", window, WINDOW_MAX)?;
         }
         let row = |name: &str| Field::new(name, Kind::fixed(DType::Int32, &[self.length]));
         let beside = [Self::POSITIONS, Self::SEGMENTS].into_iter().filter(|_| self.segments());
         Schema::new(std::iter::once(self.column.as_str()).chain(beside).map(row).collect())
     }
-}
 
-fn within(op: &str, argument: &str, value: usize, most: usize) -> Result<()> {
-    if (1..=most).contains(&value) {
-        return Ok(());
+    fn arguments(&self) -> String {
+        let how = match self.packing {
+            Packing::Concat { drop_remainder: false, .. } => "concat".to_owned(),
+            Packing::Concat { drop_remainder: true, .. } => "concat, drop_remainder=True".to_owned(),
+            Packing::FirstFit { window } => format!("first_fit, window={window}"),
+            Packing::BestFit { window } => format!("best_fit, window={window}"),
+        };
+        let eos = self.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
+        format!("{}, {}, {how}{eos}", self.column, self.length)
     }
-    Err(Error::invalid(format!("{op}: {argument}={value} is out of range")).hint(format!("use 1 to {most}")))
+
+    fn needs(&self, _input: &Schema, _after: Names) -> Names {
+        [self.column.clone()].into()
+    }
 }

@@ -1,4 +1,4 @@
-//! The arguments of `bucket_by_length`, and the schema after it.
+//! Rows of about the same length together: `bucket_by_length`.
 //!
 //! It means what tf.data's `bucket_by_sequence_length` means: a row belongs to the first bucket whose boundary its
 //! length is below, and a batch is full when its bucket has the number of rows of its batches. At the end of an epoch
@@ -7,6 +7,8 @@
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
+
+use crate::ops::spec::{Class, Names, OpSpec, with_read};
 
 /// The most buckets.
 const BUCKETS_MAX: usize = 1024;
@@ -43,6 +45,69 @@ pub struct Bucket {
     pub drop_remainder: bool,
 }
 
+impl OpSpec for Bucket {
+    fn name(&self) -> &'static str {
+        "bucket_by_length"
+    }
+
+    fn class(&self) -> Class {
+        Class::Group
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn apply(&self, input: &Schema) -> Result<Schema> {
+        self.check_buckets()?;
+        let field = input.field(&self.column)?;
+        if !is_padded(field) {
+            let hint = match field.kind {
+                Kind::Utf8 => format!("put .tokenize({:?}, ...) before it", self.column),
+                _ => "name a column whose rows differ in their first dimension, as int32[?]".to_owned(),
+            };
+            let message = format!("bucket_by_length: column {:?} is {}, which has no length", self.column, field.kind);
+            return Err(Error::invalid(message).hint(hint));
+        }
+        for (column, _) in &self.padding {
+            let field = input.field(column)?;
+            if !is_padded(field) {
+                let message = format!("bucket_by_length: column {column:?} is {}, and is not padded", field.kind);
+                return Err(Error::invalid(message).hint("leave it out of padding="));
+            }
+        }
+        let mut schema = input.clone();
+        for field in input.fields().iter().filter(|f| matches!(f.kind, Kind::Tensor { .. })) {
+            if is_padded(field) {
+                self.pad_of(field)?;
+                schema = schema.with(Field { uniform: true, ..field.clone() });
+            } else if field.kind.known_shape().is_none() {
+                let message = format!("bucket_by_length: column {:?} is {}", field.name, field.kind);
+                return Err(Error::invalid(message).hint("rows may differ in their first dimension alone"));
+            }
+        }
+        Ok(schema)
+    }
+
+    fn arguments(&self) -> String {
+        let pad = match self.pad_to {
+            PadTo::Longest => String::new(),
+            PadTo::Boundary => ", pad_to=boundary".to_owned(),
+            PadTo::Length(length) => format!(", pad_to={length}"),
+        };
+        let drop = if self.drop_remainder { ", drop_remainder=True" } else { "" };
+        format!("{}, {:?}, {:?}{pad}{drop}", self.column, self.boundaries, self.batch_sizes)
+    }
+
+    fn needs(&self, input: &Schema, after: Names) -> Names {
+        with_read(input, after, std::slice::from_ref(&self.column))
+    }
+
+    fn is_uncounted(&self) -> bool {
+        true
+    }
+}
+
 impl Bucket {
     /// Returns the bucket of a length.
     pub fn bucket_of(&self, length: usize) -> usize {
@@ -74,38 +139,6 @@ impl Bucket {
         number.ok_or_else(|| {
             Error::invalid(format!("bucket_by_length: column {:?} is {}, and {value} is none", field.name, field.kind))
         })
-    }
-
-    /// Checks the arguments and returns the schema after it.
-    pub(crate) fn apply(&self, input: &Schema) -> Result<Schema> {
-        self.check_buckets()?;
-        let field = input.field(&self.column)?;
-        if !is_padded(field) {
-            let hint = match field.kind {
-                Kind::Utf8 => format!("put .tokenize({:?}, ...) before it", self.column),
-                _ => "name a column whose rows differ in their first dimension, as int32[?]".to_owned(),
-            };
-            let message = format!("bucket_by_length: column {:?} is {}, which has no length", self.column, field.kind);
-            return Err(Error::invalid(message).hint(hint));
-        }
-        for (column, _) in &self.padding {
-            let field = input.field(column)?;
-            if !is_padded(field) {
-                let message = format!("bucket_by_length: column {column:?} is {}, and is not padded", field.kind);
-                return Err(Error::invalid(message).hint("leave it out of padding="));
-            }
-        }
-        let mut schema = input.clone();
-        for field in input.fields().iter().filter(|f| matches!(f.kind, Kind::Tensor { .. })) {
-            if is_padded(field) {
-                self.pad_of(field)?;
-                schema = schema.with(Field { uniform: true, ..field.clone() });
-            } else if field.kind.known_shape().is_none() {
-                let message = format!("bucket_by_length: column {:?} is {}", field.name, field.kind);
-                return Err(Error::invalid(message).hint("rows may differ in their first dimension alone"));
-            }
-        }
-        Ok(schema)
     }
 
     fn check_buckets(&self) -> Result<()> {
