@@ -3,21 +3,29 @@
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;
+use forebay_plan::ops::RandAugment;
 
+use super::augment::{Draws, Edits};
 use super::edit::{Edit, Recolour};
-use super::warp::Warp;
+use super::warp::{Warp, outside};
+
+impl Draws for RandAugment {
+    fn probability(&self) -> f64 {
+        1.0
+    }
+
+    fn draw(&self, size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
+        let level = self.magnitude as f64 / (self.num_magnitude_bins - 1) as f64;
+        let how = Warp::rotation(0.0, self.interpolation, outside(self.fill.as_deref()));
+        (0..self.num_ops).try_for_each(|_| draw(level, size, &how, rng, edit))
+    }
+}
 
 /// Draws one operation at `level`, 0 to 1, of its range, and hands over its edit. `how` says how pixels are looked up.
 ///
 /// # Errors
-/// Whatever `edit` returns.
-pub(super) fn draw(
-    level: f64,
-    size: (usize, usize),
-    how: &Warp,
-    rng: &mut SampleRng,
-    edit: &mut impl FnMut(Edit) -> Result<()>,
-) -> Result<()> {
+/// Any error of `edit`.
+fn draw(level: f64, size: (usize, usize), how: &Warp, rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
     let operation = rng.up_to(13);
     // Half of the signed ones go the other way.
     let mut signed = |most: f64| if rng.unit() < 0.5 { -level * most } else { level * most };

@@ -5,17 +5,15 @@
 //! places in f32, so where one lies halfway between two pixels it may take the other); `Bilinear` blends four with
 //! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
 
+use forebay_core::Result;
+use forebay_core::rng::SampleRng;
+use forebay_plan::Interpolation;
+use forebay_plan::ops::RandomRotation;
+
+use super::augment::{Draws, Edits};
+use super::edit::Edit;
 use super::real::sin_cos;
 use super::view::Image;
-
-/// How a pixel between pixels is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interpolation {
-    /// The nearest.
-    Nearest,
-    /// Four, by their nearness.
-    Bilinear,
-}
 
 /// An affine map with what surrounds the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,6 +75,22 @@ impl Warp {
             }
         }
     }
+}
+
+impl Draws for RandomRotation {
+    fn probability(&self) -> f64 {
+        1.0
+    }
+
+    fn draw(&self, _size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
+        let degrees = rng.uniform(self.degrees.0, self.degrees.1);
+        edit(Edit::Warp(Warp::rotation(degrees, self.interpolation, outside(self.fill.as_deref()))))
+    }
+}
+
+/// Returns the pixel outside the image: one level for all channels, or one for each.
+pub(super) fn outside(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
 }
 
 const BITS: u32 = 32;

@@ -22,20 +22,14 @@ mod spec;
 mod text;
 
 pub use access::Access;
-pub use augment::{
-    ColorJitter, GaussianBlur, Interpolation, RandAugment, RandomErasing, RandomGrayscale, RandomRotation,
-};
-pub use batches::{Batch, Bucket, Mix, Mixing, PadTo, Prefetch};
+pub use augment::*;
+pub use batches::*;
 pub use cache::{Autocache, Cache};
-pub use columns::{Cast, CheckFinite, Drop, FilterExpr, FilterFunction, Function, Map, Rename, Select, WithColumn};
-pub use images::{
-    CenterCrop, DecodeImage, Direction, ImageMode, Layout, Normalize, RandomFlip, RandomResizedCrop, Resize,
-    ResizeShorter, image_layout,
-};
+pub use columns::*;
+pub use images::*;
 pub use op::Op;
-pub use order::{Repeat, Shard, Shuffle, ShuffleWindow, Skip, Take};
+pub use order::*;
 pub use spec::Class;
-pub use text::{Pack, Packing, Tokenize};
+pub use text::*;
 
-pub(crate) use images::{Effect, ImageSpec};
 pub(crate) use spec::{BYTE_NS, names};

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod random;
+pub(crate) mod samples;
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ impl OpSpec for Batch {
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
         match self.size {
-            0 => Err(Error::invalid("batch: size must be at least 1")),
+            0 => Err(Error::invalid("batch: size must be at least 1").hint("give the rows of a batch")),
             _ => Ok(input.clone()),
         }
     }

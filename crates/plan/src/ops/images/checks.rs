@@ -22,7 +22,8 @@ pub(in crate::ops) fn image(op: &str, field: &Field) -> Result<(DType, Vec<Optio
         Kind::Tensor { dtype, shape } if shape.len() == 3 => Ok((*dtype, shape.clone())),
         Kind::Bytes => Err(Error::invalid(format!("{op}: column {:?} is not decoded yet", field.name))
             .hint(format!("put .decode_image({:?}) before it", field.name))),
-        other => Err(Error::invalid(format!("{op}: column {:?} is {other}, not an image", field.name))),
+        other => Err(Error::invalid(format!("{op}: column {:?} is {other}, not an image", field.name))
+            .hint("name a column of height, width and channels, as decode_image makes it")),
     }
 }
 

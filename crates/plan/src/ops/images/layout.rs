@@ -13,6 +13,24 @@ pub enum Layout {
     Hwc,
 }
 
+impl Layout {
+    /// Returns the shape of an image in this order.
+    pub fn shape(self, width: usize, height: usize, channels: usize) -> [usize; 3] {
+        match self {
+            Self::Hwc => [height, width, channels],
+            Self::Chw => [channels, height, width],
+        }
+    }
+
+    /// Returns the columns and rows of an image of a shape in this order.
+    pub fn size(self, shape: [usize; 3]) -> (usize, usize) {
+        match self {
+            Self::Hwc => (shape[1], shape[0]),
+            Self::Chw => (shape[2], shape[1]),
+        }
+    }
+}
+
 /// Says in which order the dimensions of an image are: channels are the dimension of 1 or 3 at either end. `None` when
 /// that is neither or both.
 pub fn image_layout(kind: &Kind) -> Option<Layout> {

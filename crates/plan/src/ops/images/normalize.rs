@@ -45,10 +45,8 @@ impl ImageSpec for Normalize {
         }
         for (name, values) in [("mean", &self.mean), ("std", &self.std)] {
             if values.len() != channels {
-                return Err(Error::invalid(format!(
-                    "normalize: {name} has {} values for {channels} channels",
-                    values.len()
-                )));
+                let message = format!("normalize: {name} has {} values for {channels} channels", values.len());
+                return Err(Error::invalid(message).hint("give one for each channel"));
             }
         }
         if let Some(bad) = self.std.iter().find(|s| !(s.is_finite() && **s > 0.0)) {

@@ -29,7 +29,8 @@ impl OpSpec for Repeat {
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
         match self.count {
-            Some(0) => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
+            Some(0) => Err(Error::invalid("repeat: count must be at least 1, or None for ever")
+                .hint("leave repeat out, or use take to give fewer rows")),
             _ => Ok(input.clone()),
         }
     }
