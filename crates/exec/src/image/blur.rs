@@ -4,24 +4,8 @@
 //! are added before they are weighed, which halves the work and makes the result of a mirrored image the mirrored result.
 //! Edges are reflected without repeating the last pixel; a kernel that reaches over the other edge is reflected again.
 
-use forebay_core::Result;
-use forebay_core::rng::SampleRng;
-use forebay_plan::ops::GaussianBlur;
-
-use super::augment::{Draws, Edits};
-use super::edit::Edit;
 use super::lanes::{nearest, widest};
 use super::view::Image;
-
-impl Draws for GaussianBlur {
-    fn probability(&self) -> f64 {
-        self.probability
-    }
-
-    fn draw(&self, _size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
-        edit(Edit::Blur { size: self.kernel_size, sigma: rng.uniform(self.sigma.0, self.sigma.1) })
-    }
-}
 
 /// The memory of a blur, kept from image to image. One per thread.
 #[derive(Debug, Default)]

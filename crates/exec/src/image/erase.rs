@@ -4,39 +4,10 @@
 //! batch's slot, since f32 pixels exist nowhere else.
 
 use forebay_core::rng::SampleRng;
-use forebay_core::{Error, Result};
 use forebay_plan::Layout;
-use forebay_plan::ops::RandomErasing;
 
-use super::augment::{Draws, Edits};
-use super::edit::Edit;
-use super::geometry::random_erasing;
 use super::real::normal;
 use super::view::Region;
-
-impl Draws for RandomErasing {
-    fn probability(&self) -> f64 {
-        self.probability
-    }
-
-    fn draw(&self, size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
-        let Some(region) = random_erasing(size, self.scale, self.ratio, rng) else { return Ok(()) };
-        let value = self.value.as_ref().ok_or_else(|| {
-            Error::invalid("erasing with normal draws makes no 8-bit pixels").hint("put it after normalize")
-        })?;
-        edit(Edit::Erase { region, value: std::array::from_fn(|c| value[c % value.len()] as u8) })
-    }
-
-    fn takes_floats(&self) -> bool {
-        true
-    }
-
-    fn change_floats(&self, bytes: &mut [u8], shape: [usize; 3], layout: Layout, rng: &mut SampleRng) {
-        if let Some(region) = random_erasing(layout.size(shape), self.scale, self.ratio, rng) {
-            erase_floats(bytes, shape, layout, region, self.value.as_deref(), rng);
-        }
-    }
-}
 
 /// Overwrites a region of 8-bit pixels of `width` columns.
 pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Region, value: [u8; 3]) {
@@ -49,7 +20,7 @@ pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Re
 
 /// Overwrites a region of an image of f32: with one value, one for each channel, or without any with draws from the
 /// standard normal distribution, channel by channel, row by row.
-fn erase_floats(
+pub(super) fn erase_floats(
     bytes: &mut [u8],
     shape: [usize; 3],
     layout: Layout,

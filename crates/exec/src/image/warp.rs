@@ -5,13 +5,8 @@
 //! places in f32, so where one lies halfway between two pixels it may take the other); `Bilinear` blends four with
 //! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
 
-use forebay_core::Result;
-use forebay_core::rng::SampleRng;
 use forebay_plan::Interpolation;
-use forebay_plan::ops::RandomRotation;
 
-use super::augment::{Draws, Edits};
-use super::edit::Edit;
 use super::real::sin_cos;
 use super::view::Image;
 
@@ -74,17 +69,6 @@ impl Warp {
                 at = (at.0 + step.0, at.1 + step.1);
             }
         }
-    }
-}
-
-impl Draws for RandomRotation {
-    fn probability(&self) -> f64 {
-        1.0
-    }
-
-    fn draw(&self, _size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
-        let degrees = rng.uniform(self.degrees.0, self.degrees.1);
-        edit(Edit::Warp(Warp::rotation(degrees, self.interpolation, outside(self.fill.as_deref()))))
     }
 }
 

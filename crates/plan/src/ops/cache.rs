@@ -4,7 +4,7 @@ use forebay_core::Result;
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use super::spec::{Class, Names, OpSpec};
+use super::spec::{About, Class, Names, OpSpec};
 
 /// Caches the output of the ops before it for each row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,16 +21,8 @@ pub struct Autocache {}
 
 // A cached row has all columns, so that it does not depend on later ops: the default of `needs`.
 impl OpSpec for Cache {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "cache", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
@@ -47,16 +39,8 @@ impl OpSpec for Cache {
 }
 
 impl OpSpec for Autocache {
-    fn name(&self) -> &'static str {
-        "autocache"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "autocache", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -127,17 +127,17 @@ impl Op {
 
     /// Returns the name of the Python method that makes it.
     pub fn name(&self) -> &'static str {
-        self.spec().name()
+        self.spec().about().name
     }
 
     /// Returns its class.
     pub fn class(&self) -> Class {
-        self.spec().class()
+        self.spec().about().class
     }
 
     /// Says whether it draws random numbers.
     pub fn is_random(&self) -> bool {
-        self.spec().is_random()
+        self.spec().about().is_random
     }
 
     /// Says whether the number of rows after it is known only when it has run.

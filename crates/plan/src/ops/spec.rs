@@ -44,16 +44,21 @@ pub(super) const NUMBER_NS: f64 = 10.0;
 /// The approximate cost of a byte that is written and read again.
 pub(crate) const BYTE_NS: f64 = 0.15;
 
+/// What is known of an op without a schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About {
+    /// The name of the Python method that makes it.
+    pub(crate) name: &'static str,
+    /// Which rows it may see.
+    pub(crate) class: Class,
+    /// Whether it draws random numbers. A random op has a random stream of its own.
+    pub(crate) is_random: bool,
+}
+
 /// See the module's documentation.
 pub(crate) trait OpSpec {
-    /// Returns the name of the Python method that makes it.
-    fn name(&self) -> &'static str;
-
-    /// Returns which rows it may see.
-    fn class(&self) -> Class;
-
-    /// Says whether it draws random numbers. A random op has a random stream of its own.
-    fn is_random(&self) -> bool;
+    /// Returns what is known of it without a schema.
+    fn about(&self) -> About;
 
     /// Checks the arguments and returns the schema after this op over rows of `input`.
     fn apply(&self, input: &Schema) -> Result<Schema>;
@@ -106,7 +111,7 @@ pub(crate) trait OpSpec {
 
     /// Says whether the number of rows after it is known only when it has run.
     fn is_uncounted(&self) -> bool {
-        matches!(self.class(), Class::Filter | Class::Global)
+        matches!(self.about().class, Class::Filter | Class::Global)
     }
 
     /// Returns the user's Python function, if it has one.

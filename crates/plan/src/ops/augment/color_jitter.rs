@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{between, coin};
 use crate::ops::images::checks::changed;
-use crate::ops::images::{Effect, ImageSpec};
+use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
 /// Brightness, contrast, saturation and hue changed in random order (torchvision's rule).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,16 +31,8 @@ pub struct ColorJitter {
 }
 
 impl ImageSpec for ColorJitter {
-    fn name(&self) -> &'static str {
-        "color_jitter"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "color_jitter", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

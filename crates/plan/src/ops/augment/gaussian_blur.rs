@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{between, coin, range};
 use crate::ops::images::checks::changed;
-use crate::ops::images::{Effect, ImageSpec};
+use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
 /// The most rows of a kernel.
 const KERNEL_MAX: usize = 1001;
@@ -26,16 +26,8 @@ pub struct GaussianBlur {
 }
 
 impl ImageSpec for GaussianBlur {
-    fn name(&self) -> &'static str {
-        "gaussian_blur"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "gaussian_blur", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filled::{self, Interpolation};
 use crate::ops::checks::range;
-use crate::ops::images::ImageSpec;
+use crate::ops::images::{AboutImage, ImageSpec};
 
 /// The most operations.
 const OPS_MAX: usize = 100;
@@ -30,16 +30,8 @@ pub struct RandAugment {
 }
 
 impl ImageSpec for RandAugment {
-    fn name(&self) -> &'static str {
-        "rand_augment"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "rand_augment", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{between, coin, range};
 use crate::ops::images::checks::{changed, image, per_channel};
-use crate::ops::images::{ImageSpec, Layout, image_layout};
+use crate::ops::images::{AboutImage, ImageSpec, Layout, image_layout};
 
 /// A rectangle overwritten, at random; before or after `Normalize`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,16 +25,8 @@ pub struct RandomErasing {
 }
 
 impl ImageSpec for RandomErasing {
-    fn name(&self) -> &'static str {
-        "random_erasing"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_erasing", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::coin;
 use crate::ops::images::checks::changed;
-use crate::ops::images::{Effect, ImageSpec};
+use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
 /// Grey in as many channels as before, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,16 +19,8 @@ pub struct RandomGrayscale {
 }
 
 impl ImageSpec for RandomGrayscale {
-    fn name(&self) -> &'static str {
-        "random_grayscale"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_grayscale", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

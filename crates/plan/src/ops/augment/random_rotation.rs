@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filled::{self, Interpolation};
 use crate::ops::checks::between;
-use crate::ops::images::{Effect, ImageSpec};
+use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
 /// A turn about the centre, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,16 +23,8 @@ pub struct RandomRotation {
 }
 
 impl ImageSpec for RandomRotation {
-    fn name(&self) -> &'static str {
-        "random_rotation"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_rotation", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// Rows together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,16 +17,8 @@ pub struct Batch {
 }
 
 impl OpSpec for Batch {
-    fn name(&self) -> &'static str {
-        "batch"
-    }
-
-    fn class(&self) -> Class {
-        Class::Group
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "batch", class: Class::Group, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

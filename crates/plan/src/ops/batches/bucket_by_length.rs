@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec, with_read};
+use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 /// The most buckets.
 const BUCKETS_MAX: usize = 1024;
@@ -46,16 +46,8 @@ pub struct Bucket {
 }
 
 impl OpSpec for Bucket {
-    fn name(&self) -> &'static str {
-        "bucket_by_length"
-    }
-
-    fn class(&self) -> Class {
-        Class::Group
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "bucket_by_length", class: Class::Group, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

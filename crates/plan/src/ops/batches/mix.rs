@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{coin, range};
 use crate::ops::images::image_layout;
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The most classes: labels of a batch are this many floats for each sample.
 const CLASSES_MAX: usize = 1 << 20;
@@ -40,23 +40,16 @@ pub struct Mix {
 }
 
 impl OpSpec for Mix {
-    fn name(&self) -> &'static str {
-        match self.how {
+    fn about(&self) -> About {
+        let name = match self.how {
             Mixing::Mixup => "mixup",
             Mixing::Cutmix => "cutmix",
-        }
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        true
+        };
+        About { name, class: Class::RowWise, is_random: true }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
-        let (op, classes) = (self.name(), self.classes);
+        let (op, classes) = (self.about().name, self.classes);
         if !(1..=CLASSES_MAX).contains(&classes) {
             return Err(range(op, "classes", classes, &format!("1 to {CLASSES_MAX}")));
         }
@@ -98,7 +91,7 @@ impl Mix {
             (Mixing::Mixup, _) => "it blends float32 tensors: put normalize or cast before batch",
             (Mixing::Cutmix, _) => "it takes uint8 or float32 images of 1 or 3 channels",
         };
-        Err(Error::invalid(format!("{}: column {:?} is {}", self.name(), field.name, field.kind)).hint(hint))
+        Err(Error::invalid(format!("{}: column {:?} is {}", self.about().name, field.name, field.kind)).hint(hint))
     }
 
     fn check_label(&self, field: &Field) -> Result<()> {
@@ -111,7 +104,7 @@ impl Mix {
         if good {
             return Ok(());
         }
-        Err(Error::invalid(format!("{}: label {:?} is {}", self.name(), field.name, field.kind))
+        Err(Error::invalid(format!("{}: label {:?} is {}", self.about().name, field.name, field.kind))
             .hint(format!("it takes whole numbers below {classes}, or float32[{classes}]")))
     }
 }

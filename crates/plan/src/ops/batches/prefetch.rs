@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// How many batches (or rows) may wait for the consumer. Default without it: decided by the engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,16 +15,8 @@ pub struct Prefetch {
 }
 
 impl OpSpec for Prefetch {
-    fn name(&self) -> &'static str {
-        "prefetch"
-    }
-
-    fn class(&self) -> Class {
-        Class::Hint
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "prefetch", class: Class::Hint, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

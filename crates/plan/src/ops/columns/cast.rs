@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::access::Access;
 use crate::ops::expr::{CastType, Expr, cast_may_fail};
-use crate::ops::spec::{BYTE_NS, Class, NUMBER_NS, Names, OpSpec};
+use crate::ops::spec::{About, BYTE_NS, Class, NUMBER_NS, Names, OpSpec};
 
 /// Another type, as NumPy's `astype`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,16 +17,8 @@ pub struct Cast {
 }
 
 impl OpSpec for Cast {
-    fn name(&self) -> &'static str {
-        "cast"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "cast", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec, with_read};
+use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 /// The same rows; a number in these columns that is not finite is an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,16 +16,8 @@ pub struct CheckFinite {
 
 // It has no access, so it stays where the user wrote it and checks the values that are there.
 impl OpSpec for CheckFinite {
-    fn name(&self) -> &'static str {
-        "check_finite"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "check_finite", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::access::Access;
 use crate::ops::checks::known;
-use crate::ops::spec::{Class, OpSpec};
+use crate::ops::spec::{About, Class, OpSpec};
 
 /// Leaves these columns out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,16 +17,8 @@ pub struct Drop {
 }
 
 impl OpSpec for Drop {
-    fn name(&self) -> &'static str {
-        "drop"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "drop", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

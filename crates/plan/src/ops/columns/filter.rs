@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Function, expression};
 use crate::ops::access::Access;
 use crate::ops::expr::Expr;
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// Keeps the rows for which a Python function is true.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,16 +26,8 @@ pub struct FilterExpr {
 }
 
 impl OpSpec for FilterFunction {
-    fn name(&self) -> &'static str {
-        "filter"
-    }
-
-    fn class(&self) -> Class {
-        Class::Filter
-    }
-
-    fn is_random(&self) -> bool {
-        self.function.with_rng
+    fn about(&self) -> About {
+        About { name: "filter", class: Class::Filter, is_random: self.function.with_rng }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
@@ -75,16 +67,8 @@ impl OpSpec for FilterFunction {
 }
 
 impl OpSpec for FilterExpr {
-    fn name(&self) -> &'static str {
-        "filter"
-    }
-
-    fn class(&self) -> Class {
-        Class::Filter
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "filter", class: Class::Filter, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

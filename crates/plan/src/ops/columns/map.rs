@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Function;
 use crate::ops::access::Access;
-use crate::ops::spec::{Class, Names, OpSpec, names, with_read};
+use crate::ops::spec::{About, Class, Names, OpSpec, names, with_read};
 
 /// A Python function of a row, or of columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,16 +21,8 @@ pub struct Map {
 }
 
 impl OpSpec for Map {
-    fn name(&self) -> &'static str {
-        "map"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        self.function.with_rng
+    fn about(&self) -> About {
+        About { name: "map", class: Class::RowWise, is_random: self.function.with_rng }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::access::Access;
 use crate::ops::checks::known;
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// Renames columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,16 +29,8 @@ impl Rename {
 }
 
 impl OpSpec for Rename {
-    fn name(&self) -> &'static str {
-        "rename"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "rename", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -5,7 +5,7 @@ use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
 use crate::ops::access::Access;
-use crate::ops::spec::{Class, OpSpec};
+use crate::ops::spec::{About, Class, OpSpec};
 
 /// Keeps these columns, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,16 +16,8 @@ pub struct Select {
 }
 
 impl OpSpec for Select {
-    fn name(&self) -> &'static str {
-        "select"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "select", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

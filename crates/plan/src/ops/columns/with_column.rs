@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::expression;
 use crate::ops::access::Access;
 use crate::ops::expr::Expr;
-use crate::ops::spec::{Class, OpSpec};
+use crate::ops::spec::{About, Class, OpSpec};
 
 /// A column computed from others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,16 +20,8 @@ pub struct WithColumn {
 }
 
 impl OpSpec for WithColumn {
-    fn name(&self) -> &'static str {
-        "with_column"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "with_column", class: Class::RowWise, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -5,7 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{resized, sides};
-use super::spec::{Effect, ImageSpec};
+use super::spec::{AboutImage, Effect, ImageSpec};
 
 /// The middle, padded with zeros where the image is smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,16 +20,8 @@ pub struct CenterCrop {
 }
 
 impl ImageSpec for CenterCrop {
-    fn name(&self) -> &'static str {
-        "center_crop"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "center_crop", column: &self.column, is_random: false }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 use serde::{Deserialize, Serialize};
 
-use super::spec::ImageSpec;
+use super::spec::{AboutImage, ImageSpec};
 
 /// Which colours an image is decoded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,16 +50,8 @@ pub struct DecodeImage {
 }
 
 impl ImageSpec for DecodeImage {
-    fn name(&self) -> &'static str {
-        "decode_image"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "decode_image", column: &self.column, is_random: false }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -18,4 +18,4 @@ pub use random_flip::{Direction, RandomFlip};
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Resize, ResizeShorter};
 
-pub(crate) use spec::{Effect, ImageSpec};
+pub(crate) use spec::{AboutImage, Effect, ImageSpec};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checks::image;
 use super::layout::Layout;
-use super::spec::ImageSpec;
+use super::spec::{AboutImage, ImageSpec};
 use crate::ops::checks::range;
 
 /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
@@ -24,16 +24,8 @@ pub struct Normalize {
 }
 
 impl ImageSpec for Normalize {
-    fn name(&self) -> &'static str {
-        "normalize"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "normalize", column: &self.column, is_random: false }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

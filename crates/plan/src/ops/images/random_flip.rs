@@ -5,7 +5,7 @@ use forebay_data::{DType, Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::image;
-use super::spec::{Effect, ImageSpec};
+use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::coin;
 
 /// Which way a flip mirrors.
@@ -39,16 +39,8 @@ pub struct RandomFlip {
 }
 
 impl ImageSpec for RandomFlip {
-    fn name(&self) -> &'static str {
-        "random_flip"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_flip", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

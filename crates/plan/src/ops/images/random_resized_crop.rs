@@ -5,7 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{resized, sides};
-use super::spec::{Effect, ImageSpec};
+use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::range;
 
 /// A random part, resized (torchvision's rule).
@@ -27,16 +27,8 @@ pub struct RandomResizedCrop {
 }
 
 impl ImageSpec for RandomResizedCrop {
-    fn name(&self) -> &'static str {
-        "random_resized_crop"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_resized_crop", column: &self.column, is_random: true }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -5,7 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{SIDE_MAX, resized, sides};
-use super::spec::{Effect, ImageSpec};
+use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::{count, range};
 
 /// To exactly this height and width, bilinear.
@@ -38,16 +38,8 @@ pub struct ResizeShorter {
 }
 
 impl ImageSpec for Resize {
-    fn name(&self) -> &'static str {
-        "resize"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "resize", column: &self.column, is_random: false }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {
@@ -73,16 +65,8 @@ impl ImageSpec for Resize {
 }
 
 impl ImageSpec for ResizeShorter {
-    fn name(&self) -> &'static str {
-        "resize"
-    }
-
-    fn column(&self) -> &str {
-        &self.column
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "resize", column: &self.column, is_random: false }
     }
 
     fn kind(&self, field: &Field) -> Result<Kind> {

@@ -9,7 +9,7 @@ use forebay_data::{Field, Kind, Schema};
 
 use super::random_flip::Direction;
 use crate::ops::access::Access;
-use crate::ops::spec::{Class, OpSpec};
+use crate::ops::spec::{About, Class, OpSpec};
 
 /// What an op does to pixels, as far as that decides which other ops of the column it may pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,16 +55,31 @@ impl Effect {
     }
 }
 
+/// What is known of an image op without a schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AboutImage<'a> {
+    /// The name of the Python method that makes it.
+    pub(crate) name: &'static str,
+    /// The column that it changes.
+    pub(crate) column: &'a str,
+    /// Whether it draws random numbers. A random op has a random stream of its own.
+    pub(crate) is_random: bool,
+}
+
 /// See the module's documentation.
 pub(crate) trait ImageSpec {
+    /// Returns what is known of it without a schema.
+    fn about(&self) -> AboutImage<'_>;
+
     /// Returns the name of the Python method that makes it.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.about().name
+    }
 
-    /// Returns the column.
-    fn column(&self) -> &str;
-
-    /// Says whether it draws random numbers.
-    fn is_random(&self) -> bool;
+    /// Returns the column that it changes.
+    fn column(&self) -> &str {
+        self.about().column
+    }
 
     /// Checks the arguments, and returns the kind that the column then has.
     fn kind(&self, field: &Field) -> Result<Kind>;
@@ -98,16 +113,9 @@ pub(crate) trait ImageSpec {
 }
 
 impl<T: ImageSpec> OpSpec for T {
-    fn name(&self) -> &'static str {
-        ImageSpec::name(self)
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        ImageSpec::is_random(self)
+    fn about(&self) -> About {
+        let AboutImage { name, is_random, .. } = ImageSpec::about(self);
+        About { name, class: Class::RowWise, is_random }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

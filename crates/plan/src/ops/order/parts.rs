@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The first rows only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,16 +33,8 @@ pub struct Shard {
 }
 
 impl OpSpec for Take {
-    fn name(&self) -> &'static str {
-        "take"
-    }
-
-    fn class(&self) -> Class {
-        Class::Order
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "take", class: Class::Order, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
@@ -59,16 +51,8 @@ impl OpSpec for Take {
 }
 
 impl OpSpec for Skip {
-    fn name(&self) -> &'static str {
-        "skip"
-    }
-
-    fn class(&self) -> Class {
-        Class::Order
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "skip", class: Class::Order, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
@@ -85,16 +69,8 @@ impl OpSpec for Skip {
 }
 
 impl OpSpec for Shard {
-    fn name(&self) -> &'static str {
-        "shard"
-    }
-
-    fn class(&self) -> Class {
-        Class::Order
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "shard", class: Class::Order, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

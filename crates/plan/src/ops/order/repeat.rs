@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The epoch's samples over again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,16 +15,8 @@ pub struct Repeat {
 }
 
 impl OpSpec for Repeat {
-    fn name(&self) -> &'static str {
-        "repeat"
-    }
-
-    fn class(&self) -> Class {
-        Class::Order
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "repeat", class: Class::Order, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

@@ -4,7 +4,7 @@ use forebay_core::Result;
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// A permutation, another one each epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,16 +38,8 @@ impl ShuffleWindow {
 }
 
 impl OpSpec for Shuffle {
-    fn name(&self) -> &'static str {
-        "shuffle"
-    }
-
-    fn class(&self) -> Class {
-        Class::Order
-    }
-
-    fn is_random(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About { name: "shuffle", class: Class::Order, is_random: true }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

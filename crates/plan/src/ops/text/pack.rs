@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LENGTH_MAX;
 use crate::ops::checks::count;
-use crate::ops::spec::{Class, Names, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The most documents that are packed together.
 const WINDOW_MAX: usize = 1 << 20;
@@ -65,16 +65,8 @@ impl Pack {
 }
 
 impl OpSpec for Pack {
-    fn name(&self) -> &'static str {
-        "pack"
-    }
-
-    fn class(&self) -> Class {
-        Class::Global
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "pack", class: Class::Global, is_random: false }
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {

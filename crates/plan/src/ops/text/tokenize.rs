@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::LENGTH_MAX;
 use crate::ops::access::Access;
 use crate::ops::checks::count;
-use crate::ops::spec::{Class, OpSpec};
+use crate::ops::spec::{About, Class, OpSpec};
 use crate::source::BlobId;
 
 /// The cost of a byte of text.
@@ -31,16 +31,8 @@ pub struct Tokenize {
 }
 
 impl OpSpec for Tokenize {
-    fn name(&self) -> &'static str {
-        "tokenize"
-    }
-
-    fn class(&self) -> Class {
-        Class::RowWise
-    }
-
-    fn is_random(&self) -> bool {
-        false
+    fn about(&self) -> About {
+        About { name: "tokenize", class: Class::RowWise, is_random: false }
     }
 
     /// The tokenizer is not looked at.

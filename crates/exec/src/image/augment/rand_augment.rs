@@ -5,9 +5,9 @@ use forebay_core::Result;
 use forebay_core::rng::SampleRng;
 use forebay_plan::ops::RandAugment;
 
-use super::augment::{Draws, Edits};
-use super::edit::{Edit, Recolour};
-use super::warp::{Warp, outside};
+use super::{Draws, Edits};
+use crate::image::edit::{Edit, Recolour};
+use crate::image::warp::{Warp, outside};
 
 impl Draws for RandAugment {
     fn probability(&self) -> f64 {

@@ -1,8 +1,14 @@
 //! Random augmentations: which edits an image gets, drawn from its stream.
 //!
-//! The distributions are torchvision's. Each op of the plan draws its edits in the file of its kernel. Invariant: the
-//! draws of one augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that nothing
-//! else moves them.
+//! The distributions are torchvision's. Each op of the plan draws its edits in a file here. Invariant: the draws of one
+//! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that nothing else moves
+//! them.
+
+mod color_jitter;
+mod gaussian_blur;
+mod rand_augment;
+mod random_erasing;
+mod random_rotation;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,7 +17,7 @@ use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 use forebay_plan::{Layout, Op};
 
-use super::edit::Edit;
+use crate::image::edit::Edit;
 
 /// A random augmentation that keeps the image's size.
 #[derive(Debug, Clone)]

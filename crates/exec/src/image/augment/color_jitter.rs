@@ -1,11 +1,11 @@
-//! Random changes of colour: `color_jitter` and `random_grayscale`.
+//! What the random changes of colour draw: `color_jitter` its order and factors, `random_grayscale` the coin alone.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;
 use forebay_plan::ops::{ColorJitter, RandomGrayscale};
 
-use super::augment::{Draws, Edits};
-use super::edit::{Edit, Recolour};
+use super::{Draws, Edits};
+use crate::image::edit::{Edit, Recolour};
 
 impl Draws for ColorJitter {
     fn probability(&self) -> f64 {
