@@ -114,6 +114,22 @@ fn an_op_is_written_down_and_read_again() {
     }
 }
 
+/// A pipeline with each op in it, and its dataset id: a job's saved state and its caches go by that id.
+#[test]
+fn an_op_keeps_the_json_and_the_dataset_ids_that_it_has() {
+    let line = |sample: &Sample| {
+        let graph = graph(&rows(), &sample.before.iter().chain([&sample.op]).collect::<Vec<_>>());
+        assert_eq!(Graph::from_json(&graph.to_json()).expect("its own JSON").dataset_id(), graph.dataset_id());
+        format!("{} {}\n", graph.dataset_id(), graph.to_json())
+    };
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/ops.txt");
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    for line in samples().iter().map(line) {
+        assert!(golden.contains(&line), "a new op has this line in {path}, and no line changes:\n{line}");
+    }
+    assert_eq!(golden.lines().count(), samples().len(), "{path} has lines of no sample");
+}
+
 #[test]
 fn wrong_arguments_are_errors_with_a_hint() {
     for sample in samples() {

@@ -1,8 +1,8 @@
 //! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps.
 //! The graph keeps the order as written.
 //!
-//! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may pass ([`legal`]); a cost model ([`cost`]) decides which of
-//! the legal orders is chosen ([`choose`]). See README.md in this folder.
+//! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may pass ([`legal`]); a cost model
+//! ([`cost`]) decides which of the legal orders is chosen ([`choose`]). See README.md in this folder.
 //!
 //! Invariants: a pure function of the graph, so all workers and consumers of a job find the same order; ops move only
 //! among consecutive row ops, and a random op draws from the stream that it was written with; in the exact mode every
