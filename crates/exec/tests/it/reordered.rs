@@ -54,6 +54,7 @@ fn every_exact_order_gives_the_same_bytes() {
     let seen = |a, b| pairs.contains(&(a, b)) || pairs.contains(&(b, a));
     assert!(seen("center_crop", "color_jitter") && seen("center_crop", "random_grayscale"));
     assert!(seen("random_flip", "center_crop") && seen("random_flip", "color_jitter"));
+    assert!(seen("random_solarize", "center_crop") && seen("random_solarize", "random_flip"));
     assert!(seen("filter", "decode_image") && seen("filter", "map") && seen("map", "normalize"));
 }
 

@@ -83,6 +83,8 @@ ops! {
     ColorJitter(augment::ColorJitter),
     /// Grey, at random.
     RandomGrayscale(augment::RandomGrayscale),
+    /// Bright levels inverted, at random.
+    RandomSolarize(augment::RandomSolarize),
     /// A Gaussian blur, at random.
     GaussianBlur(augment::GaussianBlur),
     /// A turn about the centre, at random.

@@ -9,6 +9,7 @@ mod gaussian_blur;
 mod rand_augment;
 mod random_erasing;
 mod random_rotation;
+mod random_solarize;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl Augment {
         let draws: Arc<dyn Draws> = match op {
             Op::ColorJitter(op) => Arc::new(op.clone()),
             Op::RandomGrayscale(op) => Arc::new(op.clone()),
+            Op::RandomSolarize(op) => Arc::new(op.clone()),
             Op::GaussianBlur(op) => Arc::new(op.clone()),
             Op::RandomRotation(op) => Arc::new(op.clone()),
             Op::RandAugment(op) => Arc::new(op.clone()),

@@ -204,7 +204,8 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
             hue: Some((-0.4, 0.4)),
             probability: 0.8,
         }),
-        9 => Op::RandomGrayscale(ops::RandomGrayscale { column, probability }),
+        9 if antialias => Op::RandomGrayscale(ops::RandomGrayscale { column, probability }),
+        9 => Op::RandomSolarize(ops::RandomSolarize { column, threshold: 100.0, probability }),
         10 => Op::GaussianBlur(ops::GaussianBlur { column, kernel_size: 3, sigma: (0.5, 1.5), probability }),
         11 => match draw.below(3) {
             0 => {

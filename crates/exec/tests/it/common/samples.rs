@@ -149,6 +149,8 @@ fn augmentations() -> Vec<Sample> {
         Op::ColorJitter(ops::ColorJitter { column, brightness, contrast, saturation, hue, probability: 0.8 })
     };
     let grey = |column, probability| Op::RandomGrayscale(ops::RandomGrayscale { column: name(column), probability });
+    let solarize =
+        |threshold, probability| Op::RandomSolarize(ops::RandomSolarize { column: column(), threshold, probability });
     let blur = |kernel_size, sigma| {
         Op::GaussianBlur(ops::GaussianBlur { column: column(), kernel_size, sigma, probability: 0.5 })
     };
@@ -169,6 +171,7 @@ fn augmentations() -> Vec<Sample> {
         sample(jitter(none, Some((-0.4, 0.4))), vec![], vec![jitter(Some((2.0, 1.0)), none), jitter(none, half)]),
         sample(jitter(half, none), vec![], vec![]),
         sample(grey(COLUMN, 0.5), vec![], vec![grey(COLUMN, -0.1), grey("png", 0.5), grey("a", 0.5)]),
+        sample(solarize(100.5, 0.5), vec![], vec![solarize(256.0, 0.5), solarize(f64::NAN, 0.5), solarize(0.0, 2.0)]),
         sample(blur(3, (0.5, 1.5)), vec![], vec![blur(4, (0.5, 1.5)), blur(2001, (0.5, 1.5)), blur(3, (0.0, 1.0))]),
         sample(
             rotation((-40.0, 40.0), Some(vec![9, 0, 255])),

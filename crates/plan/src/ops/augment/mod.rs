@@ -7,6 +7,7 @@ mod rand_augment;
 mod random_erasing;
 mod random_grayscale;
 mod random_rotation;
+mod random_solarize;
 
 pub use color_jitter::ColorJitter;
 pub use filled::Interpolation;
@@ -15,3 +16,4 @@ pub use rand_augment::RandAugment;
 pub use random_erasing::RandomErasing;
 pub use random_grayscale::RandomGrayscale;
 pub use random_rotation::RandomRotation;
+pub use random_solarize::RandomSolarize;
