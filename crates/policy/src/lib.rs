@@ -1,9 +1,9 @@
 //! What the service decides, and why: pure functions of what was measured and of what was decided before.
 //!
 //! One folder for each policy, with a README that says which properties it must have, the problem in plain numbers, and the
-//! method. Whoever decides runs them (scaling and fleet: the dispatcher; caching: each process that computes), and so does the
-//! simulator ([`simulate`]), over imagined jobs: for those who ask what a job would cost, and for property tests. [`provision`] is
-//! for whoever starts and ends workers, so that there are as many as were decided on.
+//! method. The dispatcher runs scaling and fleet; each process that computes runs caching; the simulator of crate
+//! `policy-lab` runs all of them over imagined jobs. [`provision`] is for the hosts that start and end workers, so that
+//! there are as many as were decided on.
 //! Invariants: no I/O, no clock, no randomness: the same observations give the same decisions; every decision carries its
 //! reason and the figures that it was taken on; no decision reaches a sample, so none can change what a job reads.
 
@@ -12,4 +12,3 @@ pub mod fleet;
 pub mod placement;
 pub mod provision;
 pub mod scaling;
-pub mod simulate;

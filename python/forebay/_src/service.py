@@ -268,7 +268,7 @@ def up(
         threads: The threads of each; 0 shares the cores among them, and is 1 with `workers="auto"`.
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
         max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
-        policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
+        policy: The scaling policy, which decides how many workers are wanted: `forebay`, or `static:N`.
         objective: What that makes small: `"time"`, `"cost"`, or `"cost-within:1.05"`, the cheapest that takes at most
             1.05 times the shortest time.
         trainer_price: With a cost to be made small, what the machine of a trainer costs, for an hour, in any currency.
