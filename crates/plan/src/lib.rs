@@ -56,4 +56,4 @@ pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
-pub use source::{BlobId, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};
+pub use source::{BlobId, CsvDialect, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};

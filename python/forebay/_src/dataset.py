@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 #: Sources of which it takes all bytes to know how many samples they have.
-_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl")
+_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
 class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
