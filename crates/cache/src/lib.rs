@@ -63,7 +63,8 @@ pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats
 pub use tiers::peers::client::{PeerReplies, Peers};
 pub use tiers::peers::exports::peer_exports::{PART_BYTES_MAX, PeerExports};
 pub use tiers::peers::server::{PeerReply, PeerRequest};
-pub use tiers::store::{Elsewhere, Object, Part, SharedStore, Store};
+pub use tiers::remote::blocks::{Elsewhere, Object, Part, RemoteBlocks};
+pub use tiers::store::{SharedStore, Store};
 
 /// Reads every row of a block from an untrusted source, for the fuzzer. Returns how many rows are right.
 ///

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Object, Part, Store};
+use forebay_cache::{Object, Part, RemoteBlocks, Store};
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 
 /// What is wrong with the store.
@@ -92,7 +92,7 @@ impl Pail {
     }
 }
 
-impl Store for Pail {
+impl RemoteBlocks for Pail {
     fn uri(&self) -> &str {
         "pail://here"
     }
@@ -133,7 +133,9 @@ impl Store for Pail {
         *fault = fault.filter(|fault| *fault != Fault::Noise);
         read
     }
+}
 
+impl Store for Pail {
     fn put(&self, name: &str, bytes: Bytes, _: Duration) -> Result<()> {
         self.answer(true)?;
         let before = self.objects.lock().expect("not poisoned").insert(name.to_owned(), (bytes, self.at()));
