@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `cache` | [`Cache`]: the cache of a process, and its options |
 //! | `rows` | lookup, claims and single flight of rows, the index, and the rows in memory |
-//! | `tiers` | the places below memory: the local disk, peers, the store |
+//! | `tiers` | the places where rows are kept, behind one trait: memory, the local disk, peers, the store |
 //! | `quota` | which rows a tier with a quota keeps |
 //! | `state` | the state that all prefixes share |
 //! | `pages` | the bytes of remote files, in the same folder: [`PageCache`] |

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `blocks` | adds the rows of blocks to the index of their prefix, and forgets them |
 //!
-//! Lock order: `beginning` before all others; the lock of the disk on opening a prefix; the accounts of memory, then
-//! `uses`; `prefixes`, then an index; the accounts of the disk, then `uses`; the search for pages, then the accounts of
-//! the disk. Apart from these, an index is locked alone,
-//! never with that of another prefix. No lock is held while a store is asked.
+//! Lock order: `beginning`, and the lock under which the disk opens a prefix, before all others; the accounts of memory,
+//! then `uses`; `prefixes`, then an index; the accounts of the disk, then `uses`; the search for pages, then the
+//! accounts of the disk. Apart from these, an index is locked alone, never with that of another prefix. While a store
+//! is asked, no lock is held but one of its maintenance thread.
 
 pub(crate) mod blocks;
 
@@ -60,7 +60,7 @@ pub(crate) struct CacheState {
     tiers: Tiers,
     uses: Mutex<Uses>,
     prefixes: Mutex<HashMap<PrefixKey, Arc<PrefixState>>>,
-    /// Held while a use of a prefix begins, so that its blocks are read once.
+    /// Held while a use of a prefix begins, so that the prefix does not count as unused meanwhile.
     beginning: Mutex<()>,
     pages: PageCacheState,
     /// Measures the age of snapshots for peers, once there may be peers.
