@@ -197,19 +197,12 @@ fn disk(bytes: u64) -> Rig {
         let folder = folder.clone();
         move || cache(0, Some(Disk { folder: folder.path().to_owned(), bytes, sources: false }), None)
     };
-    let [to_damage, to_remove, to_replace] = [0, 1, 2].map(|_| folder.clone());
-    let of_prefix = move || to_replace.path().join(prefix_key(1).to_string());
+    let [to_damage, to_remove] = [0, 1].map(|_| folder.clone());
     Rig {
         writer: open(),
         reader: Box::new(open),
         damage: Some(Box::new(move || damage_blocks(to_damage.path()))),
-        failures: vec![
-            Box::new(move || std::fs::remove_dir_all(to_remove.path()).expect("removed")),
-            Box::new(move || {
-                std::fs::remove_dir_all(of_prefix()).expect("removed");
-                std::fs::write(of_prefix(), b"in its place").expect("written");
-            }),
-        ],
+        failures: vec![Box::new(move || std::fs::remove_dir_all(to_remove.path()).expect("removed"))],
         hits: |counts| counts.disk_hits,
         turned_away: |counts| counts.disk_refused + counts.disk_evicted,
         rows: |prefix| prefix.disk_rows,
@@ -255,7 +248,7 @@ fn store(bytes: u64) -> Rig {
         damage: Some(Box::new(move || {
             damaged.damage(|bytes| bytes.iter_mut().step_by(16).for_each(|byte| *byte ^= 4));
         })),
-        failures: vec![fail(Fault::Away), fail(Fault::Late), fail(Fault::ReadOnly)],
+        failures: vec![fail(Fault::Away), fail(Fault::Late), fail(Fault::Slow), fail(Fault::ReadOnly)],
         hits: |counts| counts.store_hits,
         turned_away: |counts| counts.store_refused + counts.store_evicted,
         rows: |prefix| prefix.store_rows,

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     ReadOnly,
     /// Every read is late.
     Late,
+    /// As late as it may be: a read takes all of its time.
+    Slow,
     /// What is read next has bits that are wrong, and no more after it: the network's fault, not the store's.
     Noise,
 }
@@ -106,12 +108,15 @@ impl RemoteBlocks for Pail {
             .collect())
     }
 
-    fn read(&self, parts: &[Part], _: Duration) -> Vec<Result<Bytes>> {
+    fn read(&self, parts: &[Part], limit: Duration) -> Vec<Result<Bytes>> {
+        if *self.fault.lock().expect("not poisoned") == Some(Fault::Slow) {
+            std::thread::sleep(limit);
+        }
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.ranges.fetch_add(parts.len() as u64, Ordering::Relaxed);
         let read = |part: &Part| {
             let fault = self.answer(false)?;
-            if fault == Some(Fault::Late) {
+            if matches!(fault, Some(Fault::Late | Fault::Slow)) {
                 return Err(Error::unavailable("the pail is late"));
             }
             let objects = self.objects.lock().expect("not poisoned");
