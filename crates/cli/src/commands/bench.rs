@@ -85,7 +85,7 @@ fn print(report: &Report) -> Result<()> {
     output::line(&format!("{}\n", report.command))?;
     let rows: Vec<_> = report.figures.iter().map(row).collect();
     output::table(["FIGURE", "UNIT", "FOREBAY", "TENSORFLOW", "TORCH"], &rows)?;
-    output::line("\nIn brackets: how many times as good as that is Forebay. Quote ratios of one run.")?;
+    output::line("\nIn brackets: how many times better Forebay is. Compare figures of one run only.")?;
     report.notes.iter().try_for_each(|note| output::line(note))
 }
 

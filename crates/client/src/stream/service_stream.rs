@@ -319,7 +319,7 @@ impl ServiceStream {
             _ if !missing.is_empty() => {
                 let names = names_of(missing);
                 format!(
-                    "consumers {names} of job {job:?} have had no reader for {seconds:.0} s; still waiting for them"
+                    "consumers {names} of job {job:?} have had no process that reads them for {seconds:.0} s; still waiting for them"
                 )
             }
             SessionState::Broken(_) => format!("the dispatcher at {address} does not answer; still waiting"),
@@ -451,7 +451,7 @@ fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> E
         ))
         .hint("let all consumers load states of the same step"),
         None => Error::unavailable(format!(
-            "consumers {names} of job {job:?} had no reader for {seconds:.1} s, and the others wait for their numbers \
+            "consumers {names} of job {job:?} had no process that read them for {seconds:.1} s, and the others wait for their numbers \
              of batches"
         ))
         .hint(

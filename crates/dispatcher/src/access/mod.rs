@@ -206,7 +206,7 @@ impl Tokens {
             format!("tenant {:?} calls the dispatcher more than {rate} times a second, its quota", tenant.name);
         Err(Error::new(ErrorKind::Exhausted, message)
             .with(TOO_FAST, rate)
-            .hint("open fewer jobs and readers at once, or ask for a larger quota"))
+            .hint("open fewer jobs and consumers at once, or ask for a larger quota"))
     }
 
     /// Applies a file. Unchanged tokens keep their sessions; their quotas change at once.
