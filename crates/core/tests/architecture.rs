@@ -69,6 +69,19 @@ fn outside_libraries_stay_where_they_belong() {
     }
 }
 
+/// Crates without clocks, sleeps, threads, randomness and environment but at named seams; see ARCHITECTURE.md.
+const SEAMED: [&str; 10] = ["core", "data", "plan", "policy", "exec", "proto", "client", "dispatcher", "sim", "cli"];
+
+#[test]
+fn crates_with_seams_ban_the_same_methods() {
+    let of = |name: &str| root().join("crates").join(name).join("clippy.toml");
+    let core = fs::read_to_string(of("core")).expect("core has a clippy.toml");
+    for (name, _) in manifests() {
+        let found = fs::read_to_string(of(&name)).ok();
+        assert_eq!(found.as_ref(), SEAMED.contains(&name.as_str()).then_some(&core), "clippy.toml of {name}");
+    }
+}
+
 #[test]
 fn every_module_says_why_it_exists() {
     fn walk(dir: &Path, see: &mut impl FnMut(&Path)) {

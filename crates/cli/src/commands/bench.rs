@@ -1,5 +1,7 @@
 //! `forebay bench`: what this machine does, as a table for people or as JSON with all that is needed to read it.
 
+#![expect(clippy::disallowed_methods, reason = "the command polls for Ctrl-C while it measures")]
+
 use std::collections::BTreeMap;
 
 use forebay_core::{Error, Result, VERSION};

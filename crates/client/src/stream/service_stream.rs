@@ -3,6 +3,8 @@
 //! `next` runs on the user's thread: it takes chunks from the reorder buffer, merges them, and returns the next
 //! delivery. `progress` decides which delivery is next, and what is acknowledged.
 
+#![expect(clippy::disallowed_methods, reason = "a stream that ends waits for the dispatcher, within a bound")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! The service over real sockets: what users and workers meet, crashes included.
 
+#![expect(clippy::disallowed_methods, reason = "tests wait")]
+
 use std::time::{Duration, Instant};
 
 use crate::common::*;
