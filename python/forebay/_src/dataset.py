@@ -330,7 +330,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 others give their last batch again until all have ended; `"error"`, all raise. Default: `"drop"`. A
                 short last batch is a batch: with `drop_remainder=True` all have the same length. With `False`, each
                 ends where it ends. It is part of the job, so all its consumers say the same.
-            rank_timeout: Seconds that the others wait for a consumer that no process reads (it never started, or it died),
+            rank_timeout: Seconds that the others wait for a consumer without a process (it never started, or it died),
                 where they end epochs together, before they raise. One that lives is waited for, however slow it is.
             coordinated: As for `iter`. It is part of the job, too.
             ordered: As for `iter`. It is not part of the job: each consumer has its own.
@@ -339,7 +339,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             priority: Jobs of a higher one go before those of a lower one, which get what these leave: workers turn to
                 them as the splits that they are at end, and nothing that was begun is lost. 0 to 9. As for `weight`,
                 who joins a job leaves it as it is.
-            local: How many threads compute for this consumer on its own machine, in a process beside it that gives way to
+            local: Threads that compute for this consumer on its own machine, in a process beside it that gives way to
                 everything else; `"auto"` is as many as help, of the cores that are idle. Default: 0, all is left to the
                 service's workers.
             on_error: What becomes of a sample that fails by itself, as for `iter`.

@@ -273,8 +273,8 @@ def up(
             the shortest time or less.
         trainer_price: Price of a trainer's machine for an hour, in any currency, for the objectives with a cost.
         worker_price: Price of a worker for an hour, in the same currency.
-        cache: Cache for the rows of `Dataset.cache` beyond memory, which the next service finds again: a folder on a local
-            disk, which keeps the bytes of remote files, too; the url of a store that machines share
+        cache: Cache for the rows of `Dataset.cache` beyond memory, also for the next service: a folder on a local disk,
+            which keeps the bytes of remote files, too; the url of a store that machines share
             (`s3://bucket/forebay`, `gs://`, `az://`, `file:///mnt/share`); or a list of one of each. Default:
             `$FOREBAY_CACHE`, or memory only.
         cache_memory: Maximum memory of each worker for cached rows: bytes, or a text like `"4GiB"`. Default:
@@ -283,7 +283,7 @@ def up(
         cache_store: Quota of the store, for all that use it together. Default: `$FOREBAY_CACHE_STORE`, or 1 TiB.
         cache_source: Whether the cache folder keeps the bytes of remote files, so that they are fetched once for all
             workers, jobs and epochs. Default: `$FOREBAY_CACHE_SOURCE` (`on` or `off`), or yes.
-        cache_prices: Prices for the decisions of `autocache`, in any currency: `month`, of a GiB in the store for a month;
+        cache_prices: Prices by which `autocache` decides, in any currency: `month`, of a GiB in the store for a month;
             `write`, of a GiB written to it; `worker`, of a worker for an hour. Default: `$FOREBAY_CACHE_PRICES`
             (`month=0.023,write=0.005,worker=0.38`), or the store costs nothing.
 

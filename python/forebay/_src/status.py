@@ -104,7 +104,7 @@ class OpStatus:
     Attributes:
         op: The op as errors name it; ops that are fused are one, and `read` reads the source.
         line: Where it was written; `None` where that is not known.
-        at: Whose threads ran it: those of `workers`, of consumers' `local` workers, or of consumers themselves (`reader`).
+        at: Whose threads ran it: those of `workers`, of consumers' `local` workers, or of the consumers (`reader`).
         rows_in: The rows that went in.
         rows_out: The rows that came out.
         rows_found: Of those that went into `cache`, the rows that nobody had to compute.
