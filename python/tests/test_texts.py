@@ -147,7 +147,8 @@ ERRORS: dict[str, Callable[[], Any]] = {
     "a function whose rows differ": lambda: list(fb.range(6).map(widen, schema={"x": ("float64", [1])})),
     "a batch size that is no number": lambda: fb.range(3).batch("2"),  # type: ignore[arg-type]
     "a batch size of 0": lambda: fb.range(3).batch(0),
-    "a row op behind batch": lambda: images().resize("png", (8, 8)).batch(2).random_flip("png"),
+    "two batches": lambda: fb.range(8).batch(2).batch(2),
+    "a shuffle of a generator": lambda: fb.from_generator(lambda: iter([{"x": 1}])).shuffle(),
     "a consumer that there is not": lambda: fb.range(8).iter(consumers=(2, 2)),
     "a negative seed": lambda: fb.range(8).iter(seed=-1),
     "a state of another pipeline": lambda: state_for(fb.range(11).batch(2), seed=1),
