@@ -105,4 +105,17 @@ mod tests {
             assert!(help.contains("Examples:"), "{}", command.get_name());
         }
     }
+
+    #[test]
+    fn help_uses_the_words_of_the_glossary() {
+        use clap::CommandFactory;
+        fn check(command: &mut clap::Command) {
+            let help = command.render_long_help().to_string();
+            for retired in ["reader", "made small", "given again", "Who decides", " cut "] {
+                assert!(!help.contains(retired), "{retired:?} in the help of {}", command.get_name());
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        check(&mut Arguments::command());
+    }
 }

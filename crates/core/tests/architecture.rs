@@ -83,6 +83,15 @@ fn crates_with_seams_ban_the_same_methods() {
 }
 
 #[test]
+fn the_newest_version_in_the_changelog_is_that_of_the_package() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("there is a CHANGELOG.md");
+    let mut versions = text.lines().filter_map(|line| line.strip_prefix("## "));
+    assert_eq!(versions.next(), Some("Unreleased"));
+    let newest = versions.next().and_then(|title| title.split(' ').next());
+    assert_eq!(newest, Some(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
 fn every_module_says_why_it_exists() {
     fn walk(dir: &Path, see: &mut impl FnMut(&Path)) {
         for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
