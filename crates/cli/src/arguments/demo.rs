@@ -12,7 +12,7 @@ Examples:
 
 The demo starts a service, trains a small classifier on digits, and kills a worker with SIGKILL in the second epoch. It
 compares the stream with that of an undisturbed run in one process. Then it runs a second job, which uses the rows that
-the first job cached. The exit code is 1 if a batch differs or a row was not found.";
+the first job cached. The exit code is 1 if one of its checks fails.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
