@@ -125,9 +125,9 @@ def test_what_does_not_go_together_is_a_mistake_on_the_command_line(tmp_path: Pa
     state = ["--state-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
     for wrong in (
         ["dispatcher", *state, "--lease-ms", "100", "--heartbeat-ms", "5000"],
-        ["dispatcher", *state, "--policy", "hpa", "--objective", "cost"],
+        ["dispatcher", *state, "--policy", "static:2", "--objective", "cost"],
         ["up", "--max-workers", "2", "--workers", "2"],
-        ["up", "--workers", "auto", "--policy", "hpa", "--objective", "cost"],
+        ["up", "--workers", "auto", "--policy", "static:2", "--objective", "cost"],
         ["worker", "--dispatcher", "127.0.0.1:1", "--cache", "/a", "--cache", "/b"],
     ):
         done = forebay(*wrong)

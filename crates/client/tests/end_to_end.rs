@@ -13,9 +13,10 @@ use cluster::{BLOB, Cluster, assert_same, batch, drain, graph, patient, range, r
 use forebay_client::StreamOptions;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
-use forebay_dispatcher::{Policy, Scaling};
+use forebay_dispatcher::Scaling;
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Extent, Function, Op, Sharding, Source};
+use forebay_policy_lab::baselines;
 use futures::TryStreamExt;
 use proptest::prelude::*;
 use tonic::transport::Endpoint;
@@ -132,7 +133,7 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
 #[test]
 fn a_placement_boundary_that_moves_within_an_epoch_does_not_change_the_data() {
     // The first possible placement boundary, whatever the measurements say.
-    let policy = Policy::simulated("static:2+0@1").expect("a policy");
+    let policy = baselines::policy("static:2+0@1").expect("a policy");
     let scaling = Scaling { policy, ..Scaling::default() };
     let mut cluster = Cluster::with_scaling(2, Arc::new(NoFunctions), scaling);
     let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };

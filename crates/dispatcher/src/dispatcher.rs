@@ -77,7 +77,7 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let (scaling, offers, retention) = (options.scaling, Arc::from(&*options.offers), options.retention);
+        let (scaling, offers, retention) = (options.scaling.clone(), Arc::from(&*options.offers), options.retention);
         let sources = Arc::from(&*options.allow_sources);
         let (timing, with_keys) = (options.timing, access.asks());
         let recovery = Recovery { timing, clock, indexer, with_keys, scaling, offers, retention, sources };

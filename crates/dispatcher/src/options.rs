@@ -79,11 +79,11 @@ impl Options {
 }
 
 /// How many workers jobs get.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// The policy. Default: [`Policy::Forebay`].
+    /// The policy. Default: `forebay`.
     pub policy: Policy,
-    /// What the policy minimises; only [`Policy::Forebay`] has objectives. Default: [`Objective::Time`].
+    /// What the policy minimises; only `forebay` has objectives. Default: [`Objective::Time`].
     pub objective: Objective,
     /// The most workers that are ever wanted, for one job and for all together. Default: 1024.
     pub workers_max: u32,
@@ -95,8 +95,8 @@ impl Scaling {
     /// # Errors
     /// Invalid when the policy has no objectives.
     pub fn check(&self) -> Result<()> {
-        if self.objective != Objective::Time && self.policy != Policy::Forebay {
-            let (policy, objective) = (self.policy, self.objective);
+        if self.objective != Objective::Time && !self.policy.initial().has_objectives() {
+            let (policy, objective) = (&self.policy, self.objective);
             return Err(Error::invalid(format!("the policy {policy} knows nothing of the objective {objective}"))
                 .hint("leave one of them out"));
         }

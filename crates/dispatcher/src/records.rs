@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result, Seed, WorkerId};
 use forebay_plan::{Ending, EpochPlan, Extent, Graph, OpCounters, Sharding, Sizing, Stages};
-use forebay_policy::scaling::forebay::Rest;
+use forebay_policy::scaling::forebay::SteadyState;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 
@@ -249,7 +249,7 @@ pub(crate) struct SteadyStateRecord {
     /// The objective in words: with another one the job was not steady.
     pub(crate) objective: String,
     #[serde(rename = "rest")]
-    pub(crate) state: Rest,
+    pub(crate) state: SteadyState,
 }
 
 /// One change.

@@ -50,7 +50,7 @@ impl Recovery {
     ) -> Result<(Actor, Leading)> {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
-        state.set_scaling(self.scaling);
+        state.set_scaling(self.scaling.clone());
         state.set_offers(self.offers.clone());
         state.set_retention(self.retention);
         // A consumer names its job by number, also to a dispatcher whose ledger was lost or is an older copy.

@@ -16,16 +16,12 @@ mod columns;
 mod fail;
 mod formats;
 mod index;
-mod infer;
 mod limits;
-mod merged;
-mod missing;
-mod partitions;
 mod readers;
 mod rows;
 pub mod saved;
+mod sources;
 mod store;
-mod tables;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +33,8 @@ use forebay_plan::{BlobId, Source};
 pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
-pub use infer::{Draft, Features, Together, infer, infer_following};
 pub use readers::{Chunks, Place, Reader, WindowAnnouncement};
+pub use sources::{Draft, Features, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).
@@ -102,5 +98,5 @@ pub struct ReadOptions {
 /// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
 /// is not what the source says.
 pub fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs, options: ReadOptions) -> Result<Arc<dyn Reader>> {
-    readers::open(source, index, blobs, options)
+    sources::open_reader(source, index, blobs, options)
 }

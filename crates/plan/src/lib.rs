@@ -8,7 +8,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `graph/`, `source.rs`, `ops/` | the pipeline as the user wrote it, checked |
+//! | `graph/`, `source/`, `ops/` | the pipeline as the user wrote it, checked |
 //! | `on_error.rs`, `chosen_order.rs` | settings that are stored with it |
 //! | `reorder/` | the order in which its ops run |
 //! | `physical/` | the physical plan: where each op runs, which are fused, and in which sizes rows travel |
@@ -75,4 +75,4 @@ pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
-pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};
+pub use source::{BlobId, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};

@@ -37,12 +37,12 @@ impl Recipe {
 
     pub(crate) fn dispatcher(&self, listen: &str) -> Result<Child> {
         let dir = self.state_dir.to_string_lossy();
-        let Scaling { policy, objective, workers_max } = self.scaling;
+        let Scaling { policy, objective, workers_max } = &self.scaling;
         let [policy, most, aim] = [policy.to_string(), workers_max.to_string(), objective.to_string()];
         let prices = [objective.prices().trainer, objective.prices().worker].map(|price| price.to_string());
         let scaling = ["--policy", &policy, "--max-workers", &most, "--objective", &aim];
         let priced = ["--trainer-price", &prices[0], "--worker-price", &prices[1]];
-        let priced = if objective == Objective::Time { &[][..] } else { &priced };
+        let priced = if *objective == Objective::Time { &[][..] } else { &priced };
         let temporary = if self.is_temporary { &["--temporary"][..] } else { &[] };
         let own = ["dispatcher", "--listen", listen, "--state-dir", &dir];
         let arguments = [&own[..], &scaling, priced, temporary].concat();

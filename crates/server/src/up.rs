@@ -129,7 +129,7 @@ fn own_folder() -> Result<TempDir> {
 
 impl Plan {
     fn new(options: &UpOptions, cores: usize) -> Self {
-        let (policy, objective) = (options.policy, options.objective);
+        let (policy, objective) = (options.policy.clone(), options.objective);
         let (workers, threads, workers_max) = match options.workers {
             Workers::Fixed(workers) => (workers, (cores / workers.max(1)).max(1), Scaling::default().workers_max),
             // So that so many workers are so many cores' worth.
@@ -161,7 +161,8 @@ impl Up {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = Plan::new(&options, cores);
         plan.scaling.check()?;
-        let (threads, cache, scaling) = (plan.threads, options.cache.shared_by(plan.workers_most), plan.scaling);
+        let (threads, cache, scaling) =
+            (plan.threads, options.cache.shared_by(plan.workers_most), plan.scaling.clone());
         let is_temporary = temporary.is_some();
         let recipe = Recipe { command: options.command, threads, state_dir, is_temporary, cache, scaling };
         let end = Instant::now() + START_MAX;

@@ -268,7 +268,7 @@ def up(
         threads: Compute threads of each worker; 0 divides the cores among them, and is 1 with `workers="auto"`.
         state_dir: Folder for the dispatcher's state. Default: a temporary folder, removed with the service.
         max_workers: Maximum number of workers with `workers="auto"`. Default: the cores of this machine.
-        policy: Scaling policy: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
+        policy: Scaling policy, which decides how many workers there are: `forebay`, or `static:N`.
         objective: Optimisation objective: `"time"`, `"cost"`, or `"cost-within:1.05"`, the lowest cost at 1.05 times
             the shortest time or less.
         trainer_price: Price of a trainer's machine for an hour, in any currency, for the objectives with a cost.

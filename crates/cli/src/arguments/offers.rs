@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use forebay_policy::simulate::Kind;
+use forebay_policy_lab::simulate::Kind;
 
 use super::time;
 

@@ -29,7 +29,7 @@ pub(crate) struct Up {
     /// Maximum number of workers with `--workers auto` [default: the number of cores]
     #[arg(long, env = "FOREBAY_MAX_WORKERS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) max_workers: Option<u32>,
-    /// Scaling policy, which decides how many workers there are: forebay, cachew, hpa or static:N
+    /// Scaling policy, which decides how many workers there are: forebay or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
     #[command(flatten)]
@@ -119,7 +119,7 @@ fn age(text: &str) -> std::result::Result<Duration, String> {
 }
 
 fn policy(text: &str) -> std::result::Result<Policy, String> {
-    text.parse().map_err(|_| "use forebay, cachew, hpa, or static:N with N from 1 on".to_owned())
+    text.parse().map_err(|_| "use forebay, or static:N with N from 1 on".to_owned())
 }
 
 const DISPATCHER_EXAMPLES: &str = "\
@@ -158,7 +158,7 @@ pub(crate) struct Dispatcher {
     /// Interval between heartbeats of a worker, in milliseconds [default: a fifth of the lease]
     #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) heartbeat_ms: Option<u64>,
-    /// Scaling policy, which decides how many workers there are: forebay, cachew, hpa or static:N
+    /// Scaling policy, which decides how many workers there are: forebay or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
     #[command(flatten)]

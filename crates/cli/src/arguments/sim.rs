@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::WORKERS_MAX;
+use forebay_policy_lab::baselines;
+use forebay_policy_lab::simulate::WORKERS_MAX;
 
 use super::Imaginable;
 
@@ -57,7 +58,7 @@ pub(crate) struct Sim {
     pub(crate) profile: Option<PathBuf>,
     /// Scaling policy: forebay, cachew, hpa, static:N, and with a trainer's machine pecan and static:WORKERS+THREADS@OPS; may be
     /// repeated [default: forebay, cachew, hpa; with --profile forebay and each number up to 16]
-    #[arg(long, value_parser = Policy::simulated)]
+    #[arg(long, value_parser = baselines::policy)]
     pub(crate) policy: Vec<Policy>,
     /// Worker type that can be started: kind=NAME,price=P,threads=N[,max=N][,spot], and how its workers behave (see below); may be
     /// repeated

@@ -10,7 +10,8 @@ mod svg;
 use forebay_core::{Error, Result, VERSION};
 use forebay_policy::placement::{Placement, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{JobOutcome, Kind, KindOutcome, Outcome, Pool, Scenario, best, simulate};
+use forebay_policy_lab::baselines;
+use forebay_policy_lab::simulate::{JobOutcome, Kind, KindOutcome, Outcome, Pool, Scenario, best, simulate};
 use serde::Serialize;
 
 use crate::arguments::Sim;
@@ -89,8 +90,8 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
     let scenario = Scenario { kinds, ..Scenario::new(jobs, pool, arguments.seed) };
     let mut outcomes = Vec::new();
     for policy in policies(arguments) {
-        outcomes.push(simulate(&scenario, policy)?);
-        outcomes.extend(alone(&scenario, policy));
+        outcomes.push(simulate(&scenario, &policy)?);
+        outcomes.extend(alone(&scenario, &policy));
     }
     let best = best(&scenario, &prices)?.outcome;
     let report = Report {
@@ -120,17 +121,17 @@ fn policies(arguments: &Sim) -> Vec<Policy> {
         return arguments.policy.clone();
     }
     if !arguments.offers.is_empty() {
-        return vec![Policy::Forebay];
+        return vec![Policy::default()];
     }
     if arguments.profile.is_none() {
-        return vec![Policy::Forebay, Policy::Cachew, Policy::Hpa];
+        return ["forebay", "cachew", "hpa"].into_iter().filter_map(|name| baselines::policy(name).ok()).collect();
     }
-    let fixed = (1..=PROFILED.min(arguments.max_workers)).map(Policy::Static);
-    std::iter::once(Policy::Forebay).chain(fixed).collect()
+    let fixed = (1..=PROFILED.min(arguments.max_workers)).map(Policy::fixed);
+    std::iter::once(Policy::default()).chain(fixed).collect()
 }
 
 /// Simulates each of several kinds as if there were no other. One with which jobs do not end is left out.
-fn alone(scenario: &Scenario, policy: Policy) -> Vec<Outcome> {
+fn alone(scenario: &Scenario, policy: &Policy) -> Vec<Outcome> {
     let kinds = scenario.kinds.iter().filter(|_| scenario.kinds.len() > 1);
     let one = |kind: &Kind| {
         let outcome = simulate(&Scenario { kinds: vec![kind.clone()], ..scenario.clone() }, policy).ok()?;

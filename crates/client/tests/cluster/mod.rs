@@ -77,7 +77,7 @@ impl Cluster {
                 lease: Duration::from_millis(500),
                 ..Timing::default()
             },
-            scaling: self.scaling,
+            scaling: self.scaling.clone(),
             ..DispatcherOptions::new(self.dir.path())
         };
         let end = Instant::now() + DEADLINE;

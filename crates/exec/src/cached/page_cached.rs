@@ -66,7 +66,7 @@ pub fn reads_remote(source: &Source) -> bool {
 
 /// Returns the deepest folder that holds all remote files of a source, for every expansion of the patterns.
 fn folder(source: &Source) -> Option<String> {
-    let is_folder = matches!(source, Source::ImageFolder { .. } | Source::Mds { .. } | Source::Litdata { .. });
+    let is_folder = source.facts().names_folders;
     let literal = |path: &String| {
         let whole = if is_folder { format!("{}/", path.trim_end_matches('/')) } else { path.clone() };
         let end = whole.find(['*', '?', '[', '{']).unwrap_or(whole.len());

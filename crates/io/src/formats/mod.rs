@@ -4,7 +4,6 @@ pub(crate) mod arrow;
 pub(crate) mod compressed;
 pub(crate) mod example;
 pub(crate) mod grouped;
-pub(crate) mod image_folder;
 pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod litdata;

@@ -6,7 +6,6 @@
 mod build;
 mod cache;
 pub(crate) mod codec;
-mod filtered;
 mod names;
 mod room;
 pub(crate) mod table;

@@ -13,7 +13,7 @@ use crate::columns::{Binary, binary};
 use crate::limits;
 use crate::store::{Object, Pending};
 
-pub(super) struct Files {
+pub(crate) struct Files {
     schema: Arc<Schema>,
     pool: Pool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Files {
 const AHEAD: usize = 16;
 
 impl Files {
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, pool: Pool) -> Self {
         Self { schema, pool }
     }
 

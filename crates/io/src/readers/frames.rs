@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Field, Kind, Loss, RowId, Schema};
-use forebay_plan::{LaneWindow, Source};
+use forebay_plan::LaneWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
@@ -21,7 +21,7 @@ use crate::store::{CodecOf, Forward};
 
 /// What a frame is.
 #[derive(Debug)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Text,
     /// With the fields as the source has them: of a list that may be missing the schema says only that it is one.
     Jsonl {
@@ -41,22 +41,6 @@ impl Format {
     fn has_lines(&self) -> bool {
         matches!(self, Format::Text | Format::Jsonl { .. })
     }
-
-    pub(super) fn of(source: &Source) -> Result<Self> {
-        Ok(match source {
-            Source::Text { .. } => Format::Text,
-            Source::Jsonl { fields, .. } => {
-                fields.iter().try_for_each(json::check)?;
-                Format::Jsonl { fields: fields.clone() }
-            }
-            Source::Tfrecord { features: None, verify, .. } => Format::Record { verify: *verify },
-            Source::Tfrecord { features: Some(fields), verify, .. } => {
-                fields.iter().try_for_each(example::check)?;
-                Format::Example { verify: *verify, features: fields.clone() }
-            }
-            other => return Err(Error::internal(format!("{} is not read by frames", other.name()))),
-        })
-    }
 }
 
 impl Format {
@@ -69,7 +53,7 @@ impl Format {
     }
 }
 
-pub(super) struct Frames {
+pub(crate) struct Frames {
     schema: Arc<Schema>,
     pool: Pool,
     format: Format,
@@ -112,7 +96,7 @@ impl Run {
 }
 
 impl Frames {
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool, format: Format) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, pool: Pool, format: Format) -> Self {
         Self { schema, pool, format, windows: Windows::default() }
     }
 

@@ -28,7 +28,7 @@ const FOOTERS_MAX: usize = 256;
 /// Groups that rows are taken of.
 type GroupsInUse = Vec<Arc<Group<Part>>>;
 
-pub(super) struct Groups<F> {
+pub(crate) struct Groups<F> {
     pub(super) schema: Arc<Schema>,
     merged: Option<Merged>,
     pub(super) pool: Pool,
@@ -46,7 +46,7 @@ impl<F: Grouped> Groups<F> {
     /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: of the one that threads finish,
     /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes. Without windows it is
     /// that of the pool; a single larger group is kept while it is in use.
-    pub(super) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let kept = match &layout {

@@ -21,7 +21,7 @@ const STARTS_BYTES_MAX: usize = 64 << 20;
 /// Shards that are decompressed at once.
 const UNPACKING: usize = 16;
 
-pub(super) struct Mds {
+pub(crate) struct Mds {
     schema: Arc<Schema>,
     pool: Pool,
     stored: Vec<MdsColumn>,
@@ -43,7 +43,7 @@ enum Bytes {
 }
 
 impl Mds {
-    pub(super) fn new(
+    pub(crate) fn new(
         schema: Arc<Schema>,
         pool: Pool,
         stored: Vec<MdsColumn>,

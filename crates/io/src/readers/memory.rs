@@ -12,7 +12,7 @@ use forebay_data::{Chunk, Schema};
 use super::{Chunks, Place, Reader, check, consecutive, ids, stream_counted};
 use crate::{SourceIndex, fail, rows};
 
-pub(super) struct Memory {
+pub(crate) struct Memory {
     schema: Arc<Schema>,
     index: SourceIndex,
     columns: Vec<ArrayRef>,
@@ -20,7 +20,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Takes the arrays of a blob without copying them, when it holds one batch.
-    pub(super) fn open(schema: Arc<Schema>, index: SourceIndex, blob: Bytes) -> Result<Self> {
+    pub(crate) fn open(schema: Arc<Schema>, index: SourceIndex, blob: Bytes) -> Result<Self> {
         let batch = of_fields(&schema, &decode(blob)?)?;
         let want = index.rows().unwrap_or(0);
         if batch.num_rows() as u64 != want {

@@ -3,21 +3,21 @@
 //! Every reader gives the same row for the same sample id both ways; that is what the tests hold each one to.
 
 mod blocks;
-mod files;
-mod frames;
+pub(crate) mod files;
+pub(crate) mod frames;
 mod group;
 mod groups;
 mod lru;
-mod mds;
-mod memory;
+pub(crate) mod mds;
+pub(crate) mod memory;
 mod packed;
-mod partitioned;
+pub(crate) mod partitioned;
 mod parts;
 mod pieces;
 mod pool;
-mod range;
-mod tar;
-mod tokens;
+pub(crate) mod range;
+pub(crate) mod tar;
+pub(crate) mod tokens;
 mod unpacked;
 pub(crate) mod windows;
 
@@ -25,12 +25,11 @@ use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_plan::{LaneWindow, Source};
+use forebay_plan::LaneWindow;
 
-use crate::formats::{arrow, parquet};
-use crate::{Blobs, ReadOptions, SourceIndex};
-use groups::Groups;
-use pool::Pool;
+use crate::SourceIndex;
+pub(crate) use groups::Groups;
+pub(crate) use pool::Pool;
 
 /// Which row to read, and for which time round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,58 +88,6 @@ pub trait Reader: Send + Sync {
         let _ = window;
         None
     }
-}
-
-/// See [`crate::open`].
-pub(crate) fn open(
-    source: &Source,
-    index: SourceIndex,
-    blobs: &dyn Blobs,
-    options: ReadOptions,
-) -> Result<Arc<dyn Reader>> {
-    use crate::index::Layout as L;
-    let fits = match source {
-        Source::Memory { .. } | Source::Range { .. } => index.rows() == source.rows(),
-        Source::Files { .. } => index.inner().layout == L::Files,
-        Source::ImageFolder { .. } => {
-            index.inner().layout == L::Files && index.inner().labels.len() == index.inner().uris.len()
-        }
-        Source::Parquet { .. } | Source::Arrow { .. } => {
-            let are_named =
-                source.partitions().next().is_none() || index.inner().labels.len() == index.inner().uris.len();
-            index.inner().layout == L::Groups && are_named
-        }
-        Source::MapDataset { .. } | Source::Generator { .. } => {
-            return Err(Error::internal(format!("{} is read by python", source.name())));
-        }
-        _ => matches!(index.inner().layout, L::PerFile { .. }),
-    };
-    if !fits {
-        return Err(Error::internal(format!("the index is not one of {}", source.name())));
-    }
-    let schema = Arc::new(source.schema()?);
-    let ReadOptions { near, window_rows, budget } = options;
-    let pool = |index| Pool::new(index, near, budget);
-    Ok(match source {
-        Source::Memory { blob, .. } => Arc::new(memory::Memory::open(schema, index, blobs.get(blob)?)?),
-        Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),
-        Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, pool(index))),
-        Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, pool(index), extensions.clone())),
-        Source::Tokens { .. } | Source::Megatron { .. } => Arc::new(tokens::Tokens::new(schema, pool(index), source)),
-        Source::Mds { columns, fields, .. } => {
-            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), None, window_rows)?)
-        }
-        Source::Litdata { columns, fields, wrap, .. } => {
-            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), Some(*wrap), window_rows)?)
-        }
-        Source::Parquet { .. } => partitioned::over(source, schema, index, |schema, index| {
-            Arc::new(Groups::<parquet::File>::new(schema, source.merged().cloned(), pool(index), window_rows))
-        })?,
-        Source::Arrow { .. } => partitioned::over(source, schema, index, |schema, index| {
-            Arc::new(Groups::<arrow::File>::new(schema, source.merged().cloned(), pool(index), window_rows))
-        })?,
-        other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),
-    })
 }
 
 /// Names rows.

@@ -8,7 +8,8 @@ use forebay_data::{Chunk, Schema};
 use forebay_plan::Source;
 
 use super::{Chunks, Place, Reader};
-use crate::{SourceIndex, partitions, rows};
+use crate::sources::table::partitions;
+use crate::{SourceIndex, rows};
 
 /// A reader of files, and of the columns that their paths have.
 struct Partitioned {
@@ -23,7 +24,7 @@ struct Partitioned {
 ///
 /// # Errors
 /// As [`partitions::column`].
-pub(super) fn over(
+pub(crate) fn over(
     source: &Source,
     schema: Arc<Schema>,
     index: SourceIndex,

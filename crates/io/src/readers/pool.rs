@@ -29,7 +29,7 @@ pub(super) enum Head {
 
 /// Opens files, and keeps those that were used last.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     pub(super) index: SourceIndex,
     /// What remote files are read through.
     near: Option<Arc<dyn ReadThrough>>,
@@ -43,7 +43,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>, budget: MemoryBudget) -> Self {
+    pub(crate) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>, budget: MemoryBudget) -> Self {
         let unpacked = Unpacked::new(budget.decoded());
         Self { index, near, budget, open: Mutex::new(Lru::new(OPEN_MAX)), plain: Mutex::default(), unpacked }
     }

@@ -9,7 +9,7 @@ use forebay_data::{Chunk, Schema};
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::SourceIndex;
 
-pub(super) struct Range {
+pub(crate) struct Range {
     schema: Arc<Schema>,
     index: SourceIndex,
     start: i64,
@@ -17,7 +17,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex, start: i64, step: i64) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, index: SourceIndex, start: i64, step: i64) -> Self {
         Self { schema, index, start, step }
     }
 }

@@ -18,7 +18,7 @@ use crate::formats::tar::{Samples, lacks};
 use crate::index::table::{Span, Table, TarTable};
 use crate::store::{CodecOf, Forward};
 
-pub(super) struct Tar {
+pub(crate) struct Tar {
     schema: Arc<Schema>,
     pool: Pool,
     extensions: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Tar {
 }
 
 impl Tar {
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool, extensions: Vec<String>) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, pool: Pool, extensions: Vec<String>) -> Self {
         Self { schema, pool, extensions, windows: Windows::default() }
     }
 

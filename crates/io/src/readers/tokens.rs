@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Int32Lists, RowId, Schema};
-use forebay_plan::Source;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
@@ -13,7 +12,7 @@ use super::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::tokens::{narrow, widen};
 use crate::index::table::Table;
 
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     schema: Arc<Schema>,
     pool: Pool,
     /// Of rows of one length: what an id is stored as, and how many a row has. Documents say it themselves.
@@ -29,11 +28,8 @@ struct Run {
 }
 
 impl Tokens {
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool, source: &Source) -> Self {
-        let even = match source {
-            Source::Tokens { dtype, length, .. } => Some((*dtype, *length as usize)),
-            _ => None,
-        };
+    /// `even`: of rows of one length, the type of an id and the ids of a row.
+    pub(crate) fn new(schema: Arc<Schema>, pool: Pool, even: Option<(DType, usize)>) -> Self {
         Self { schema, pool, even }
     }
 

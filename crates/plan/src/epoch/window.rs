@@ -17,7 +17,7 @@ use crate::epoch::permute::Permutation;
 use crate::graph::Graph;
 use crate::ops::op::Op;
 use crate::physical::stages::Step;
-use crate::source::Source;
+use crate::source::{RowsKnown, Source};
 
 /// How many rows a shuffle permutes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,10 +64,7 @@ pub const STREAMED_AT_ONCE: u64 = 3;
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
-    let streams = matches!(
-        graph.source(),
-        Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }
-    );
+    let streams = graph.source().facts().rows == RowsKnown::ByReading;
     // Cached rows are found by their row number.
     if !streams || graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         return None;
@@ -90,11 +87,6 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
         ShuffleWindow::Auto if graph.source().is_remote() => Some(STREAMED_BYTES),
         _ => None,
     }
-}
-
-/// Returns an upper bound, for most files, of the memory per stored byte of text: Parquet is compressed.
-pub(crate) fn expansion(source: &Source) -> u64 {
-    if matches!(source, Source::Parquet { .. }) || source.has_packed_shards() { 4 } else { 1 }
 }
 
 /// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows`
@@ -134,8 +126,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
 /// Returns the rows of a window for [`ShuffleWindow::Auto`]. A row group is decoded as a whole, so a shuffle of all
 /// rows over more groups than a process caches would decode a group for each row.
 fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
-    let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. }) || source.has_packed_shards();
-    if !is_grouped || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {
+    if !source.facts().in_groups || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {
         0
     } else {
         (WINDOW_BYTES / row_bytes).max(1)

@@ -133,7 +133,7 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
 pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
     let (name, freeze) = (op.name(), matches!(op, Op::Cache { freeze: true }));
     let before = &stages.graph.nodes()[..place];
-    if matches!(stages.graph.source(), Source::Generator { .. }) {
+    if !stages.graph.source().can_index() {
         return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
             .hint("use from_map_dataset, or write the samples to files first"));
     }

@@ -75,7 +75,7 @@ impl Sizing {
     /// all rows are shuffled at once, or none.
     pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
         let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
-        let decoded = stored.saturating_mul(window::expansion(&stages.source));
+        let decoded = stored.saturating_mul(stages.source.facts().expansion);
         let row = row_bytes(&stages.source.schema()?, decoded).max(1);
         // Threads finish one window and begin the next; windows of files are read whole before that.
         let counted = self.window_rows.saturating_mul(row).saturating_mul(2);
@@ -89,7 +89,7 @@ impl Sizing {
             return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
         };
         let source_row = (extent.bytes / rows.max(1)).max(1);
-        let decoded_row = source_row.saturating_mul(window::expansion(&stages.source));
+        let decoded_row = source_row.saturating_mul(stages.source.facts().expansion);
         let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
         let window_rows = window::rows(&stages.order, &stages.source, rows, read_row)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);

@@ -27,7 +27,7 @@ use crate::graph::{Graph, Node};
 use crate::ops::op::Op;
 use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
 use crate::reorder::RunOrder;
-use crate::source::Source;
+use crate::source::{RowsKnown, Source};
 
 /// One op where it runs.
 #[derive(Debug, Clone)]
@@ -346,21 +346,20 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
         graph.nodes()[..place].iter().all(|n| !n.op.is_uncounted())
     };
-    match graph.source() {
-        Source::Generator { .. } => false,
-        _ if window::lane_window_bytes(graph).is_some() => false,
-        _ if parts > 1 => true,
+    let facts = graph.source().facts();
+    match facts.rows {
+        RowsKnown::Never => false,
+        RowsKnown::AtOnce | RowsKnown::ByIndex => true,
+        RowsKnown::ByReading if window::lane_window_bytes(graph).is_some() => false,
+        RowsKnown::ByReading if parts > 1 => true,
         // Cached rows are found by their row number.
-        _ if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
-        source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
-            graph.nodes().iter().any(|n| match &n.op {
-                Op::Shuffle { .. } | Op::Repeat { .. } => true,
-                Op::Tokenize(_) => matches!(source, Source::Text { .. } | Source::Jsonl { .. }),
-                op @ Op::Shard { .. } => in_plan(op),
-                _ => false,
-            })
-        }
-        _ => true,
+        RowsKnown::ByReading if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
+        RowsKnown::ByReading => graph.nodes().iter().any(|n| match &n.op {
+            Op::Shuffle { .. } | Op::Repeat { .. } => true,
+            Op::Tokenize(_) => facts.is_lines,
+            op @ Op::Shard { .. } => in_plan(op),
+            _ => false,
+        }),
     }
 }
 

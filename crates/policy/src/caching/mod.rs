@@ -8,7 +8,6 @@
 //! See `README.md` beside this file. All times are nanoseconds of one thread for one row. Not here: how they are measured and
 //! what a choice does (exec).
 
-pub mod cachew;
 mod cost;
 mod decision;
 pub mod forebay;

@@ -235,7 +235,7 @@ impl Model {
 
     /// Returns the cores that the reader's process takes for what comes from workers, of which it takes in no more than the trainer
     /// wants.
-    pub(crate) fn taken_by_reader(&self, remote: f64, cut: Cut) -> f64 {
+    pub fn taken_by_reader(&self, remote: f64, cut: Cut) -> f64 {
         remote.min(1.0 / self.step) * self.at_reader(cut)
     }
 

@@ -7,22 +7,19 @@
 //!
 //! See `README.md` beside this file. Not here: how it is measured and who starts workers (dispatcher, server).
 
-pub mod cachew;
-mod choice;
 mod decision;
+mod fixed;
 pub mod forebay;
 mod host;
-pub mod hpa;
-pub mod pecan;
-mod reports;
+mod policy;
 mod share;
 pub mod window;
 
 use forebay_core::Ticks;
 
-pub use choice::{Gain, Policy, Previous, decide};
 pub use decision::{Decision, Figures, Gap, Reason};
 pub use host::Host;
+pub use policy::{CHOICES, Choice, Policy, ScalingPolicy, Start};
 pub use share::{Claim, share};
 
 /// The fewest and the most workers that may be asked for; the fewest is never more than the most.
@@ -56,6 +53,9 @@ pub struct Observation {
     pub limits: Limits,
     /// Threads of one worker that compute.
     pub threads: f64,
+    /// The same, of each kind: one worker is the mean of the workers that there are, so another mix makes another unit. Empty where workers
+    /// are all alike.
+    pub threads_by_kind: Vec<f64>,
     /// Batches that all readers took.
     pub batches: u64,
     /// The same, a second.
@@ -84,7 +84,7 @@ impl Observation {
     ///
     /// # Errors
     /// What is missing or wrong.
-    pub(crate) fn figures(&self) -> Result<Figures, Gap> {
+    pub fn figures(&self) -> Result<Figures, Gap> {
         let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
         let compute = self.compute.ok_or(Gap::NotComputed)?;
         // Where no worker was ever there, what one would make is not known.

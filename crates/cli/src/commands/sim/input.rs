@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, Result};
 use forebay_policy::placement::{Objective, Prices, Wire};
-use forebay_policy::simulate::{Host, Job, Op};
+use forebay_policy_lab::simulate::{Host, Job, Op};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -1,7 +1,7 @@
 //! What became of the workers of each kind.
 
 use forebay_core::Result;
-use forebay_policy::simulate::KindOutcome;
+use forebay_policy_lab::simulate::KindOutcome;
 
 use super::Row;
 use crate::output;

@@ -1,7 +1,7 @@
 //! `forebay sim --pecan`: Pecan's table, what was published beside what comes of the simulation.
 
 use forebay_core::{Result, VERSION};
-use forebay_policy::simulate::{Row, pecan_table};
+use forebay_policy_lab::simulate::{Row, pecan_table};
 use serde::Serialize;
 
 use crate::output;

@@ -1,6 +1,6 @@
 //! Workers over time, in text: a line of blocks for each policy, or for each kind.
 
-use forebay_policy::simulate::Outcome;
+use forebay_policy_lab::simulate::Outcome;
 
 use super::{clock, kinds};
 

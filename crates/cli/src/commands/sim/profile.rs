@@ -4,7 +4,7 @@ use std::path::Path;
 
 use forebay_core::{Error, Result};
 use forebay_policy::scaling::forebay::SATURATED;
-use forebay_policy::simulate::Op;
+use forebay_policy_lab::simulate::Op;
 use serde::Deserialize;
 
 use super::input::read;

@@ -74,7 +74,7 @@ impl State {
         self.sharing.add(&record);
         let (affinity, epoch_ends) = (CacheAffinity::new(&record), EpochEnds::of(&record));
         let (split_durations, load, scale) =
-            (SplitDurations::default(), JobLoad::new(now, self.spent_us), Scale::new(self.scaling));
+            (SplitDurations::default(), JobLoad::new(now, self.spent_us), Scale::new(&self.scaling));
         self.jobs.insert(
             record.id,
             Job {

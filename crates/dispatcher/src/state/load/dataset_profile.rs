@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::forebay::Rest;
+use forebay_policy::scaling::forebay::SteadyState;
 use forebay_proto::OpSpent;
 
 use super::op_costs::OpCosts;
@@ -148,7 +148,7 @@ impl DatasetProfiles {
     }
 
     /// Returns the last steady state of a job with as many consumers, on the same samples and with the same objective.
-    pub(in crate::state) fn steady_state(&self, job: &JobRecord, objective: &Objective) -> Option<Rest> {
+    pub(in crate::state) fn steady_state(&self, job: &JobRecord, objective: &Objective) -> Option<SteadyState> {
         let objective = objective.to_string();
         let is_alike = |r: &&SteadyStateRecord| (r.consumers, &r.objective) == (job.consumers, &objective);
         self.profile(job)?.steady_states.iter().find(is_alike).map(|r| r.state)
@@ -172,7 +172,7 @@ impl DatasetProfiles {
         now: Ticks,
         job: &JobRecord,
         objective: &Objective,
-        state: Rest,
+        state: SteadyState,
         out: &mut Vec<Effect>,
     ) {
         if self.steady_state(job, objective) == Some(state) {

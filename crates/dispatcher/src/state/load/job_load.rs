@@ -192,6 +192,7 @@ impl JobLoad {
             steady: !self.unsteady,
             limits,
             threads: self.threads.unwrap_or(0.0),
+            threads_by_kind: Vec::new(),
             batches,
             delivered: rest(batches as f64 / seconds),
             demand: self.demand(seconds).map(rest),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use forebay_core::{Ticks, WorkerId};
 use forebay_policy::fleet::{Mix, Unit};
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Observation, ScalingPolicy, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Sent, Spent};
 
 use crate::options::Scaling;
@@ -30,7 +30,7 @@ const LISTED_MAX: usize = 4;
 /// The policy's state and decisions for one job.
 #[derive(Debug, Clone)]
 pub(in crate::state) struct Scale {
-    previous: Previous,
+    policy: Box<dyn ScalingPolicy>,
     /// `None` before the first decision.
     wanted: Option<u32>,
     /// What counts as one worker, among the wanted workers and among the present ones. They differ where the dispatcher
@@ -51,9 +51,9 @@ struct KeptDecision {
 }
 
 impl Scale {
-    pub(in crate::state) fn new(scaling: Scaling) -> Self {
+    pub(in crate::state) fn new(scaling: &Scaling) -> Self {
         let (unit, counted) = Default::default();
-        Self { previous: scaling.policy.start(), wanted: None, unit, counted, decisions: VecDeque::new() }
+        Self { policy: scaling.policy.start(), wanted: None, unit, counted, decisions: VecDeque::new() }
     }
 
     pub(in crate::state) fn wanted(&self) -> Option<u32> {
@@ -71,8 +71,8 @@ impl Scale {
     }
 
     /// Begins with what another job showed, and with what counts as a worker.
-    pub(in crate::state) fn begin(&mut self, previous: Previous, unit: Unit) {
-        (self.previous, self.counted) = (previous, unit);
+    pub(in crate::state) fn begin(&mut self, policy: Box<dyn ScalingPolicy>, unit: Unit) {
+        (self.policy, self.counted) = (policy, unit);
     }
 
     fn keep(&mut self, at: Ticks, before: u32, decision: Decision, boundary: String) {
@@ -108,8 +108,8 @@ impl Scale {
 impl State {
     /// Sets the policy. Earlier decisions are forgotten.
     pub(crate) fn set_scaling(&mut self, scaling: Scaling) {
+        self.jobs.values_mut().for_each(|job| job.scale = Scale::new(&scaling));
         self.scaling = scaling;
-        self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
     }
 
     /// Takes a worker's report of the time that it spent. A report on another tenant's job is ignored.
@@ -149,7 +149,7 @@ impl State {
     /// Runs the policy on all jobs that are read.
     pub(in crate::state) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let tenant_mixes = self.tenant_mixes();
-        let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
+        let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling.clone());
         let mut portions = self.portions(&tenant_mixes).into_iter();
         let local = self.local_threads();
         let mut made = Vec::new();
@@ -173,15 +173,15 @@ impl State {
             let Some(seen) = job.load.end(now, spent, share, limits, objective, costs) else {
                 continue;
             };
-            let (decision, previous) = decide(&seen, &job.scale.previous);
-            if let Some(rest) = previous.rest() {
+            let seen = Observation { threads_by_kind: job.scale.counted.threads().to_vec(), ..seen };
+            let decision = job.scale.policy.decide(&seen);
+            if let Some(rest) = job.scale.policy.steady_state() {
                 self.profiles.note_steady_state(now, &job.record, &self.scaling.objective, rest, out);
             }
             if let Some((figures, rows)) = decision.figures.zip(job.load.batch_rows()) {
                 let step = f64::from(job.record.consumers) / (figures.demand * rows);
                 self.profiles.note_step(now, &job.record, step, out);
             }
-            job.scale.previous = previous;
             job.deal_threads(decision.local);
             let before = job.scale.wanted.unwrap_or(seen.workers);
             if (before, seen.local) != (decision.workers, decision.local) {

@@ -3,7 +3,7 @@
 
 use forebay_core::Ticks;
 use forebay_policy::placement::{Finishing, Model, Wire};
-use forebay_policy::scaling::{Decision, Figures, Limits, Previous};
+use forebay_policy::scaling::{Figures, Limits, Start};
 
 use super::scale::{mix_of, objective_of};
 use crate::options::Scaling;
@@ -13,20 +13,21 @@ impl State {
     /// Makes the first decision on a job when it is opened or first read. A job that nobody returns to after a restart
     /// wants no workers.
     pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
-        let Scaling { policy, objective, .. } = self.scaling;
+        let Scaling { policy, objective, .. } = &self.scaling;
         let Some(job) = self.jobs.get(&id).filter(|job| job.scale.is_new()) else { return };
-        let rest = self.profiles.steady_state(&job.record, &objective).and_then(|rest| policy.again(&rest));
-        let Some((decision, previous)) = rest.or_else(|| self.solved(job)) else { return };
+        let known = self.profiles.steady_state(&job.record, objective);
+        let resumed = known.and_then(|at| policy.initial().resume(&at));
+        let Some((decision, policy)) = resumed.or_else(|| self.solved(job)) else { return };
         let (_, unit) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.begin(previous, unit);
+        job.scale.begin(policy, unit);
         self.decided(now, id, decision.workers, decision);
     }
 
     /// Solves for a job with its dataset's profile. `None` if the profile lacks figures, or no worker reports its
     /// threads.
-    fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
-        let Scaling { policy, workers_max, .. } = self.scaling;
+    fn solved(&self, job: &Job) -> Option<Start> {
+        let Scaling { policy, workers_max, .. } = &self.scaling;
         let ops = self.profiles.ops(&job.record)?;
         let (workforce, _) = self.fleet.workforce(&mix_of(&self.tenant_mixes(), &job.record.tenant), 1.0, None);
         let rows = job.placement.batch.unwrap_or(1) as f64;
@@ -60,6 +61,6 @@ impl State {
             receive: 0.0,
         };
         let objective = objective_of(job, self.scaling.objective, &self.workers);
-        policy.begin(&model, figures, Limits { min: 1, max: workers_max }, &objective)
+        policy.initial().begin(&model, figures, Limits { min: 1, max: *workers_max }, &objective)
     }
 }

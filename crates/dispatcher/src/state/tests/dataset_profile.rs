@@ -113,7 +113,7 @@ fn what_was_right_for_other_consumers_another_tenant_aim_or_policy_is_not_begun_
     let cost = Scaling { objective: Objective::Cost(Prices::default()), ..Scaling::default() };
     world.state.set_scaling(cost);
     assert_eq!(begins(&mut world, new("cheap")), 0);
-    world.state.set_scaling(Scaling { policy: Policy::Cachew, ..Scaling::default() });
+    world.state.set_scaling(Scaling { policy: Policy::fixed(1), ..Scaling::default() });
     assert_eq!(begins(&mut world, new("climbs")), 0);
     world.state.set_scaling(Scaling::default());
     assert_eq!(begins(&mut world, new("alike")), 3);

@@ -33,7 +33,7 @@ fn wanted(world: &World) -> Vec<Option<u32>> {
 
 #[test]
 fn the_cheapest_type_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
-    let mut world = offered(Policy::Static(2));
+    let mut world = offered(Policy::fixed(2));
     assert_eq!(wanted(&world), [None, None], "nobody has looked yet");
     come(&mut world, 0, 4.0, false);
     world.attach(ENDLESS, 0, 3);
@@ -58,7 +58,7 @@ fn the_cheapest_type_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
 
 #[test]
 fn a_type_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
-    let mut world = offered(Policy::Static(2));
+    let mut world = offered(Policy::fixed(2));
     come(&mut world, 0, 4.0, false);
     come(&mut world, 1, 1.0, true);
     world.attach(ENDLESS, 0, 3);
@@ -105,7 +105,7 @@ fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
 /// One large worker stands for four small ones that are wanted: the job has what it wants, and is watched.
 #[test]
 fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
-    let mut world = offered(Policy::Forebay);
+    let mut world = offered(Policy::default());
     world.state.set_offers(["kind=big,price=4,threads=4"].iter().map(|o| o.parse().expect("an offer")).collect());
     world.hello(0);
     world.attach(ENDLESS, 0, 3);

@@ -2,7 +2,7 @@
 //! cores; and what a job with known op costs begins with.
 
 use forebay_policy::placement::{Objective, Prices};
-use forebay_policy::scaling::Policy;
+use forebay_policy_lab::baselines;
 use forebay_proto::{JobStatus, ScaleDecision, Sent, Spare};
 
 use super::scale::half_second_of;
@@ -41,7 +41,7 @@ fn did(places: &[u32], rows: u64, us: u64, bytes: [u64; 2]) -> OpSpent {
 #[test]
 fn leases_name_the_boundary_that_was_decided_and_a_local_worker_runs_all_ops() {
     let mut world = World::new();
-    let policy = Policy::simulated("static:1+0@3").expect("a policy");
+    let policy = baselines::policy("static:1+0@3").expect("a policy");
     world.state.set_scaling(Scaling { policy, ..Scaling::default() });
     let consumer = create(&mut world, "cut");
     world.local = Some((LOCAL, world.consumers[consumer].key));

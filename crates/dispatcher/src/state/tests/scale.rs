@@ -101,7 +101,7 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
 #[test]
 fn the_most_holds_for_all_jobs_together_and_decisions_are_bounded() {
     let mut world = World::new();
-    world.state.set_scaling(Scaling { policy: Policy::Static(3), workers_max: 4, ..Scaling::default() });
+    world.state.set_scaling(Scaling { policy: Policy::fixed(3), workers_max: 4, ..Scaling::default() });
     world.hello(0);
     let endless = [ENDLESS, 4];
     endless.iter().for_each(|&r| world.attach(r, 0, 3));

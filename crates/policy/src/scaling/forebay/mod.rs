@@ -8,17 +8,17 @@
 
 mod memory;
 mod phases;
-mod rest;
 mod solving;
+mod steady_state;
 #[cfg(test)]
 mod tests;
 
 use super::decision::{Decision, Figures, Reason};
-use super::{Host, Limits, Observation};
+use super::{Choice, Host, Limits, Observation, ScalingPolicy, Start};
 use crate::placement::{Bounds, Model, Objective, Placement, solve};
 use memory::Memory;
-pub use rest::Rest;
 use serde::{Deserialize, Serialize};
+pub use steady_state::SteadyState;
 
 /// What is added to the demand before it is solved for.
 pub const MARGIN: f64 = 0.01;
@@ -56,6 +56,8 @@ const CHEAPER: f64 = 0.02;
 const CHANGE_EARLY: f64 = 2.2;
 /// What a load may be below what the placement was found for, over many windows, before less will do: as a factor of it.
 const SLACK: f64 = 1.2;
+/// The part of a unit's threads that may be of other kinds before it is another unit.
+const OTHER_UNIT: f64 = 0.1;
 /// The share of the gain that was to be expected below which more workers do not help.
 const USEFUL: f64 = 0.5;
 /// What of a worker's computing time reaches the trainer, at least and at most.
@@ -113,6 +115,8 @@ pub struct Previous {
     /// The only cut, once the trainer missed cores, or suffered, and the reader's process had work that workers can do; and the cores that
     /// were spare then, with those that this took.
     cut_only: Option<(u32, f64)>,
+    /// What one worker was, in threads of each kind, when marks began to be compared.
+    unit: Vec<f64>,
     /// What the last change came from.
     tried: Option<Mark>,
     /// What was too little.
@@ -134,11 +138,47 @@ impl Default for Previous {
             based_spare: 0.0,
             local_max: None,
             cut_only: None,
+            unit: Vec::new(),
             tried: None,
             too_few: None,
             is_shared: false,
             is_ahead: false,
         }
+    }
+}
+
+/// How a user chooses it.
+pub(super) const CHOICE: Choice =
+    Choice { usage: "forebay", parse: |text| (text == "forebay").then(|| Previous::default().boxed()) };
+
+impl ScalingPolicy for Previous {
+    fn decide(&mut self, seen: &Observation) -> Decision {
+        let (decision, next) = decide(seen, self);
+        *self = next;
+        decision
+    }
+
+    fn boxed(&self) -> Box<dyn ScalingPolicy> {
+        Box::new(self.clone())
+    }
+
+    fn steady_state(&self) -> Option<SteadyState> {
+        SteadyState::of(self)
+    }
+
+    fn resume(&self, at: &SteadyState) -> Option<Start> {
+        let (decision, next) = at.begin();
+        Some((decision, Box::new(next)))
+    }
+
+    fn begin(&self, model: &Model, figures: Figures, limits: Limits, objective: &Objective) -> Option<Start> {
+        let is_sound = model.check().is_ok() && !figures.contradict();
+        let (decision, next) = is_sound.then(|| begin(model, figures, limits, objective))?;
+        Some((decision, Box::new(next)))
+    }
+
+    fn has_objectives(&self) -> bool {
+        true
     }
 }
 
@@ -192,6 +232,7 @@ impl Previous {
             Ok(figures) => figures,
             Err(gap) => return (Reason::NoFigures { gap }, None),
         };
+        self.note_unit(&seen.threads_by_kind);
         self.windows.push(seen, figures, MANY);
         let wanted = possible(self.wanted.unwrap_or(self.windows.placement()), seen);
         if let Some(found) = self.give_back(seen.limits, wanted) {
@@ -210,6 +251,24 @@ impl Previous {
             Phase::Settled(waited) => {
                 self.follow(seen.limits, wanted).unwrap_or_else(|| self.watch(seen.limits, wanted, waited))
             }
+        }
+    }
+
+    /// Forgets what was found with workers of other kinds: what five fast ones brought says nothing of five slow ones.
+    fn note_unit(&mut self, unit: &[f64]) {
+        if unit.iter().sum::<f64>() <= 0.0 {
+            return;
+        }
+        let share = |of: &[f64], kind: usize| of.get(kind).copied().unwrap_or(0.0) / of.iter().sum::<f64>();
+        let moved = |kind| (share(unit, kind) - share(&self.unit, kind)).abs();
+        let is_known = !self.unit.is_empty();
+        let is_other = (0..unit.len()).map(moved).sum::<f64>() > 2.0 * OTHER_UNIT;
+        if is_known && is_other {
+            (self.tried, self.is_shared) = (None, false);
+            self.windows.clear();
+        }
+        if !is_known || is_other {
+            self.unit = unit.to_vec();
         }
     }
 

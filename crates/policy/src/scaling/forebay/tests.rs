@@ -26,6 +26,7 @@ fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
         busy: None,
         made: Some(delivered),
         ahead: None,
+        threads_by_kind: Vec::new(),
         beside: 0.0,
         host: None,
     }
@@ -59,11 +60,11 @@ fn a_number_is_found_confirmed_and_told_in_words() {
 #[test]
 fn another_job_on_the_same_samples_begins_where_the_first_came_to_rest_and_follows_its_own_load() {
     let (mut previous, mut workers) = (Previous::default(), 1);
-    assert_eq!(previous.rest(), None, "nothing is known");
+    assert_eq!(SteadyState::of(&previous), None, "nothing is known");
     run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
-    let rest = previous.rest().expect("known");
+    let rest = SteadyState::of(&previous).expect("known");
     let kept = serde_json::to_string(&rest).expect("serialises");
-    assert_eq!(serde_json::from_str::<Rest>(&kept).expect("as it was written"), rest);
+    assert_eq!(serde_json::from_str::<SteadyState>(&kept).expect("as it was written"), rest);
     let (first, next) = rest.begin();
     assert_eq!((first.workers, first.reason), (3, Reason::Again));
     assert_eq!(first.to_string(), "3 workers to begin with, as was right for these samples before");

@@ -1,0 +1,151 @@
+//! A source as the user wrote it, and what it becomes when the user's omissions are looked up: extensions, features,
+//! columns, fields.
+//!
+//! Paths are checked and made absolute, but stay patterns: the index pins the files that they stand for.
+
+use forebay_core::Result;
+use forebay_data::{DType, Field};
+use forebay_plan::Source;
+
+use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::Progress;
+use crate::store::ReadThrough;
+
+/// A source as the user wrote it.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of Source")]
+pub enum Draft {
+    Files {
+        paths: Vec<String>,
+    },
+    ImageFolder {
+        root: String,
+    },
+    /// With the extensions to read, a `?` behind those that a sample may lack.
+    Tar {
+        paths: Vec<String>,
+        extensions: Option<Vec<String>>,
+    },
+    Tfrecord {
+        paths: Vec<String>,
+        features: Features,
+        verify: bool,
+    },
+    /// With the columns that may be missing, where the user says so.
+    Parquet {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        together: Together,
+    },
+    /// As `Parquet`.
+    Arrow {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        together: Together,
+    },
+    Text {
+        paths: Vec<String>,
+    },
+    Jsonl {
+        paths: Vec<String>,
+        fields: Option<Vec<Field>>,
+    },
+    Tokens {
+        paths: Vec<String>,
+        dtype: DType,
+        length: u64,
+        stride: Option<u64>,
+        column: String,
+    },
+    Mds {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    Litdata {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    /// With or without the ending of either file.
+    Megatron {
+        paths: Vec<String>,
+        column: String,
+    },
+}
+
+/// How the files of a table make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Together {
+    /// Whether `key=value` parts of their paths are columns.
+    pub partitions: bool,
+    /// Whether all of them are looked at to find what columns they have together. Else all have those of the first.
+    pub merged: bool,
+}
+
+/// What to read of a TFRecord.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Features {
+    /// The record's bytes.
+    Raw,
+    /// The features of the first records.
+    Infer,
+    /// These features.
+    Given(Vec<Field>),
+}
+
+impl Draft {
+    /// Returns the paths and patterns that the user gave.
+    pub fn paths(&self) -> &[String] {
+        match self {
+            Self::ImageFolder { root } => std::slice::from_ref(root),
+            Self::Files { paths }
+            | Self::Tar { paths, .. }
+            | Self::Tfrecord { paths, .. }
+            | Self::Parquet { paths, .. }
+            | Self::Arrow { paths, .. }
+            | Self::Text { paths }
+            | Self::Tokens { paths, .. }
+            | Self::Megatron { paths, .. }
+            | Self::Mds { paths, .. }
+            | Self::Litdata { paths, .. }
+            | Self::Jsonl { paths, .. } => paths,
+        }
+    }
+}
+
+/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
+///
+/// # Errors
+/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
+/// what no column can.
+pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
+    infer_following(draft, near, &|_, _| Ok(()))
+}
+
+/// As [`infer`]; `progress` hears of it where all files are looked at.
+///
+/// # Errors
+/// As [`infer`]; what `progress` returns.
+pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
+    match draft {
+        Draft::Files { paths } => files::infer(paths),
+        Draft::Text { paths } => lines::infer_text(paths),
+        Draft::ImageFolder { root } => image_folder::infer(&root),
+        Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
+        Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
+        Draft::Parquet { paths, columns, nullable, together } => {
+            parquet::infer(paths, together, (columns, nullable), near, progress)
+        }
+        Draft::Arrow { paths, columns, nullable, together } => {
+            arrow::infer(paths, together, (columns, nullable), near, progress)
+        }
+        Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
+        Draft::Tokens { paths, dtype, length, stride, column } => {
+            tokens::infer(paths, (dtype, length, stride), column, near)
+        }
+        Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
+        Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
+        Draft::Megatron { paths, column } => megatron::infer(&paths, column),
+    }
+}

@@ -1,0 +1,204 @@
+//! What a source of files is to the rest of the crate: how its files are listed, their rows found, and a reader opened.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_core::{Error, Result};
+use forebay_data::Schema;
+use forebay_plan::Source;
+
+use super::{arrow, computed, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::index::table::{Counted, Table};
+use crate::index::{Inner, Layout};
+use crate::readers::{Pool, Reader};
+use crate::store::{self, Forward, Found, Object, ReadThrough, Stat};
+use crate::{Allowed, Blobs, ReadOptions, SourceIndex};
+
+/// A source of files, or of rows that are computed.
+pub(crate) trait SourceFormat: Sync {
+    /// Lists the files. With `counted`, every row is to be found: by the listing, or by [`Listed::rows`].
+    ///
+    /// # Errors
+    /// As [`crate::index`].
+    fn list(&self, counted: bool, access: FileAccess<'_>) -> Result<Listed<'_>>;
+
+    /// Says whether an index can be one of this source.
+    fn fits(&self, index: &Inner) -> bool;
+
+    /// Opens a reader.
+    ///
+    /// # Errors
+    /// As [`crate::open`].
+    fn open(&self, opening: Opening<'_>) -> Result<Arc<dyn Reader>>;
+}
+
+/// Returns the format of a source: the one place that knows all of them.
+pub(crate) fn format_of(source: &Source) -> Box<dyn SourceFormat + '_> {
+    match source {
+        Source::Files { paths } => Box::new(files::Files { paths }),
+        Source::ImageFolder { root } => Box::new(image_folder::ImageFolder { root }),
+        Source::Tar { paths, extensions, .. } => Box::new(tar::Tar { paths, extensions }),
+        Source::Tfrecord { paths, features, verify } => {
+            Box::new(tfrecord::Tfrecord { paths, features: features.as_deref(), verify: *verify })
+        }
+        Source::Parquet { .. } => Box::new(parquet::Parquet { source }),
+        Source::Arrow { .. } => Box::new(arrow::Arrow { source }),
+        Source::Text { paths } => Box::new(lines::Lines { paths, fields: None }),
+        Source::Jsonl { paths, fields } => Box::new(lines::Lines { paths, fields: Some(fields) }),
+        Source::Tokens { paths, dtype, length, stride, .. } => {
+            let rows = crate::formats::tokens::Rows { dtype: *dtype, length: *length, stride: *stride };
+            Box::new(tokens::Tokens { paths, rows })
+        }
+        Source::Megatron { paths, .. } => Box::new(megatron::Megatron { paths }),
+        Source::Mds { paths, columns, fields, .. } => Box::new(mds::Mds { paths, columns, fields }),
+        Source::Litdata { paths, columns, fields, wrap } => {
+            Box::new(litdata::Litdata { paths, columns, fields, wrap: *wrap })
+        }
+        Source::Memory { .. } | Source::Range { .. } | Source::MapDataset { .. } | Source::Generator { .. } => {
+            Box::new(computed::Computed { source })
+        }
+    }
+}
+
+/// The rights and the cache with which files are opened.
+#[derive(Clone, Copy)]
+pub(crate) struct FileAccess<'a> {
+    pub(crate) allowed: &'a Allowed,
+    pub(crate) near: Option<&'a dyn ReadThrough>,
+}
+
+impl FileAccess<'_> {
+    pub(crate) fn open(&self, uri: &str, stat: &Stat) -> Result<Arc<Object>> {
+        Object::open(uri, stat, self.near, self.allowed).map(Arc::new)
+    }
+
+    /// Returns the identity of a listed file: as the listing has it, or else by asking.
+    pub(crate) fn stat(&self, found: &Found) -> Result<Stat> {
+        found.stat.clone().map_or_else(|| store::stat(&found.uri, self.allowed), Ok)
+    }
+
+    pub(crate) fn open_found(&self, found: &Found) -> Result<Arc<Object>> {
+        self.open(&found.uri, &self.stat(found)?)
+    }
+}
+
+/// The files of a source.
+pub(crate) struct Listed<'s> {
+    pub(crate) found: Vec<Found>,
+    /// See [`Inner::labels`].
+    pub(crate) labels: Vec<u64>,
+    /// How rows lie in blocks.
+    pub(crate) layout: Layout,
+    /// Where the rows of each file are, if the listing says it already.
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// How they are found in a file, if the layout is counted and the listing does not say it.
+    pub(crate) rows: Option<FindRows<'s>>,
+    /// Checks the identity of a file against its table, if the listing says where rows are.
+    pub(crate) check: Option<CheckFile<'s>>,
+}
+
+/// Says how the rows of one file are found, of which the place among all files is given.
+pub(crate) type FindRows<'s> = Box<dyn Fn(usize, &FileToScan<'_>) -> Result<FileRows<'s>> + Sync + 's>;
+
+/// Checks a file against its table.
+pub(crate) type CheckFile<'s> = Box<dyn Fn(&str, &Stat, &Table) -> Result<()> + 's>;
+
+/// A listed file.
+pub(crate) struct FileToScan<'f> {
+    pub(crate) uri: &'f str,
+    pub(crate) stat: &'f Stat,
+    pub(crate) access: FileAccess<'f>,
+}
+
+impl FileToScan<'_> {
+    pub(crate) fn open(&self) -> Result<Arc<Object>> {
+        self.access.open(self.uri, self.stat)
+    }
+}
+
+/// Finds the rows of one file by reading it. Long scans look at the flag now and then, and end when it is set.
+pub(crate) type Scan<'s> = Box<dyn FnOnce(&FileToScan<'_>, &AtomicBool) -> Result<Counted> + 's>;
+
+/// How the rows of one file are found.
+pub(crate) enum FileRows<'s> {
+    /// They are known without reading it.
+    Known(Counted),
+    /// By reading it. The result may be kept under `key`, which names everything besides the file that it depends on.
+    Scan { key: String, scan: Scan<'s> },
+}
+
+impl<'s> Listed<'s> {
+    pub(crate) fn of(found: Vec<Found>, layout: Layout) -> Self {
+        Self { found, labels: Vec::new(), layout, tables: Vec::new(), rows: None, check: None }
+    }
+
+    /// Files whose rows are found by reading each of them, all in one way.
+    pub(crate) fn scanned(
+        found: Vec<Found>,
+        layout: Layout,
+        key: String,
+        scan: impl Fn(Arc<Object>, &AtomicBool) -> Result<Counted> + Send + Sync + 's,
+    ) -> Self {
+        let scan = Arc::new(scan);
+        let rows = move |_: usize, _: &FileToScan<'_>| {
+            let scan = Arc::clone(&scan);
+            let one: Scan<'s> = Box::new(move |file, stop| scan(file.open()?, stop));
+            Ok(FileRows::Scan { key: key.clone(), scan: one })
+        };
+        Self { rows: Some(Box::new(rows)), ..Self::of(found, layout) }
+    }
+}
+
+/// Returns a table, and where decoding of a file can begin that is compressed as a whole.
+///
+/// # Errors
+/// As [`Forward`].
+pub(crate) fn counted(table: Table, forward: Option<Forward>) -> Result<Counted> {
+    let mut forward = forward;
+    let points = forward.as_mut().and_then(Forward::decoded).map(|decoded| decoded.finish()).transpose()?;
+    Ok(Counted { table: table.into(), points })
+}
+
+/// Looks for access points, if the file is compressed.
+pub(crate) fn recording(mut forward: Forward) -> Forward {
+    if let Some(decoded) = forward.decoded() {
+        decoded.record();
+    }
+    forward
+}
+
+/// What a reader is opened with.
+pub(crate) struct Opening<'a> {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) index: SourceIndex,
+    pub(crate) blobs: &'a dyn Blobs,
+    pub(crate) options: ReadOptions,
+}
+
+impl Opening<'_> {
+    /// Returns the pool of open files.
+    pub(crate) fn pool(self) -> Pool {
+        Pool::new(self.index, self.options.near, self.options.budget)
+    }
+}
+
+/// Opens a reader of a source, by an index of the same source.
+///
+/// # Errors
+/// As [`crate::open`].
+pub(crate) fn open(
+    source: &Source,
+    index: SourceIndex,
+    blobs: &dyn Blobs,
+    options: ReadOptions,
+) -> Result<Arc<dyn Reader>> {
+    let format = format_of(source);
+    if matches!(source, Source::MapDataset { .. } | Source::Generator { .. }) {
+        return Err(Error::internal(format!("{} is read by python", source.name())));
+    }
+    if !format.fits(index.inner()) {
+        return Err(Error::internal(format!("the index is not one of {}", source.name())));
+    }
+    let schema = Arc::new(source.schema()?);
+    format.open(Opening { schema, index, blobs, options })
+}

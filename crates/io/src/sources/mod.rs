@@ -1,0 +1,32 @@
+//! The sources that read files, one file each: what the user left open is looked up, files are listed, rows are found,
+//! and a reader is opened.
+//!
+//! - `format`: the trait `SourceFormat`, and which source has which format.
+//! - `draft`: what the user wrote; `look_up`: looking at the first files.
+//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `parquet`, `arrow`, `tokens`, `megatron`,
+//!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
+//! - `table/`: files that have columns of their own. `shards`: folders that have an `index.json`.
+//!
+//! What the bytes of a file mean is in `formats`, how rows are read from them in `readers`.
+
+mod arrow;
+mod computed;
+mod draft;
+mod files;
+mod format;
+mod image_folder;
+mod lines;
+mod litdata;
+mod look_up;
+mod mds;
+mod megatron;
+mod parquet;
+mod shards;
+pub(crate) mod table;
+mod tar;
+mod tfrecord;
+mod tokens;
+
+pub use draft::{Draft, Features, Together, infer, infer_following};
+pub(crate) use format::{FileAccess, FileRows, FileToScan, Listed, format_of, open as open_reader};
+pub(crate) use look_up::open;

@@ -1,0 +1,159 @@
+//! Files that have columns of their own (Parquet, Arrow): which of these, and of those of their paths, are read as one table.
+
+pub(crate) mod filtered;
+mod merged;
+pub(crate) mod missing;
+pub(crate) mod partitions;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::{Field, Schema};
+use forebay_plan::{Merged, Source};
+
+use super::draft::Together;
+use super::format::Opening;
+use super::look_up::{exists, open};
+use crate::Progress;
+use crate::formats::arrow;
+use crate::formats::grouped::Grouped;
+use crate::index::{Inner, Layout};
+use crate::readers::{Groups, Reader, partitioned};
+use crate::store::{self, Found, Object, ReadThrough};
+use merged::Merging;
+
+/// The files of a table, and what their paths say.
+pub(crate) struct TableFiles {
+    pub(crate) paths: Vec<String>,
+    pub(crate) found: Vec<Found>,
+    /// Where in each uri the folders begin that may have columns.
+    begins: Vec<u64>,
+    /// The columns that these have.
+    said: Vec<Field>,
+}
+
+impl TableFiles {
+    /// Lists the files, and looks at their paths.
+    ///
+    /// # Errors
+    /// As [`partitions::list`] and [`partitions::find`]; NotFound where the first file is not there.
+    pub(crate) fn list(paths: Vec<String>, together: Together) -> Result<Self> {
+        let paths = paths.iter().map(|p| store::absolute(p).map(store::files_of)).collect::<Result<Vec<_>>>()?;
+        let (found, begins) = partitions::list(&paths)?;
+        exists(&found[0])?;
+        let said = if together.partitions { partitions::find(&found, &begins)? } else { Vec::new() };
+        Ok(Self { paths, found, begins, said })
+    }
+
+    /// Picks columns of the files and of their paths, and says which columns may be missing: `find` finds that out for the columns of the
+    /// files. Also returns the names of the columns that paths have.
+    ///
+    /// # Errors
+    /// NotFound for a name that is no column's; Data for a column that files and paths have otherwise, or that a path lacks.
+    pub(crate) fn columns(
+        &self,
+        stored: Vec<Field>,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        find: impl FnOnce(Vec<Field>) -> Result<Vec<Field>>,
+    ) -> Result<Columns> {
+        let is_said = |field: &Field| self.said.iter().any(|said| said.name == field.name);
+        let blame = |e: Error| e.with("file", &self.found[0].uri);
+        let all = stored.iter().filter(|field| !is_said(field)).chain(&self.said).cloned().collect();
+        let picked = select(all, columns).map_err(blame)?;
+        let is_picked = |field: &&Field| picked.iter().any(|picked| picked.name == field.name);
+        stored
+            .iter()
+            .filter(is_picked)
+            .try_for_each(|field| partitions::check_stored(&self.said, field))
+            .map_err(blame)?;
+        let fields = match nullable {
+            Some(names) => missing::say(picked, &names)?,
+            None => {
+                let found = find(picked.iter().filter(|field| !is_said(field)).cloned().collect())?;
+                let narrowed = |field: Field| found.iter().find(|f| f.name == field.name).cloned().unwrap_or(field);
+                picked.into_iter().map(narrowed).collect()
+            }
+        };
+        let uris: Vec<&str> = self.found.iter().map(|found| found.uri.as_str()).collect();
+        let said = || fields.iter().filter(|field| is_said(field));
+        said().try_for_each(|field| partitions::column(field, &uris, &self.begins).map(drop))?;
+        let names = said().map(|field| field.name.clone()).collect();
+        Ok((fields, names, None))
+    }
+
+    /// As [`TableFiles::columns`], of what all files have together.
+    ///
+    /// # Errors
+    /// As [`TableFiles::columns`] and [`Merging::check`].
+    pub(crate) fn merged(
+        &self,
+        look: impl Fn(Arc<Object>) -> Result<Vec<arrow::Found>> + Sync,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        near: Option<&dyn ReadThrough>,
+        progress: Progress<'_>,
+    ) -> Result<Columns> {
+        let together = Merging::of(&self.found, &|file| look(open(file, near)?), progress)?;
+        let (fields, names, _) = self.columns(together.fields(), columns, nullable, Ok)?;
+        let merged = together.check(fields.iter().filter(|field| !names.contains(&field.name)), &self.found)?;
+        Ok((fields, names, Some(merged)))
+    }
+}
+
+/// Lists the files of a source and, if it reads columns of their paths, where in each path the folders begin that may
+/// have columns.
+pub(super) fn partitioned_files(source: &Source) -> Result<(Vec<Found>, Vec<u64>)> {
+    let (found, begins) = partitions::list(source.paths())?;
+    let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
+    let labels = if source.partitions().next().is_some() { begins } else { Vec::new() };
+    source.partitions().try_for_each(|field| partitions::column(field, &uris, &labels).map(drop))?;
+    Ok((found, labels))
+}
+
+/// Says whether an index has groups, and the labels of the columns that paths have.
+pub(super) fn are_named(source: &Source, index: &Inner) -> bool {
+    let are_named = source.partitions().next().is_none() || index.labels.len() == index.uris.len();
+    index.layout == Layout::Groups && are_named
+}
+
+/// Opens a reader of files whose rows are decoded in groups.
+pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Opening<'_>) -> Result<Arc<dyn Reader>> {
+    let Opening { schema, index, options, .. } = opening;
+    partitioned::over(source, schema, index, |schema, index| {
+        let pool = crate::readers::Pool::new(index, options.near, options.budget);
+        Arc::new(Groups::<F>::new(schema, source.merged().cloned(), pool, options.window_rows))
+    })
+}
+
+/// The columns to read, which of them paths have, and what files have in common that were merged.
+pub(crate) type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
+
+/// Picks the columns that the user named, or all.
+fn select(found: Vec<Field>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
+    let Some(columns) = columns else {
+        Schema::new(found.clone()).map_err(|e| e.hint("name the columns to read, without this one: columns=[...]"))?;
+        return Ok(found);
+    };
+    let fields = columns.iter().map(|name| pick(&found, name)).collect::<Result<Vec<Field>>>()?;
+    Schema::new(fields.clone())?;
+    Ok(fields)
+}
+
+fn pick(found: &[Field], name: &str) -> Result<Field> {
+    let mut named = found.iter().filter(|field| field.name == name);
+    match (named.next(), named.next()) {
+        (Some(field), None) => Ok(field.clone()),
+        (Some(_), Some(_)) => Err(Error::invalid(format!("two columns are named {name:?}"))
+            .hint("name the columns to read, without this one; or write the file with other names")),
+        (None, _) => {
+            let mut known: Vec<Field> = Vec::with_capacity(found.len());
+            for field in found {
+                if known.iter().all(|k| k.name != field.name) {
+                    known.push(field.clone());
+                }
+            }
+            Schema::new(known)?.field(name).cloned()
+        }
+    }
+}
