@@ -39,14 +39,15 @@ def from_csv(
             with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string`. A number that is missing in
             one of them may be missing.
         columns: The columns to read, with types as without `schema`.
-        header: Whether each file begins with the names of its columns; all must have the same. A list names the columns of
-            files that begin with a row; `False` names these `column_1`, `column_2`, ….
+        header: Whether each file begins with the names of its columns; all must have the same. A list names the
+            columns of files that begin with a row; `False` names these `column_1`, `column_2`, ….
         delimiter: One letter. Default: a tab for files with `.tsv` in their names, a comma for others.
         quote: One letter, which is doubled within a quoted field; `None` if quotes are letters.
-        null: What means that a value is missing, where it is not in quotes. In a column of texts only if that is read as
-            `"string?"`.
-        newlines_in_values: Whether quoted fields may have line breaks. Such files are read from their start; without it, a
-            shuffled read begins anywhere. Default: whether a quoted field in the first MiB of the first file has one.
+        null: What means that a value is missing, where it is not in quotes. In a column of texts only if that is read
+            as `"string?"`.
+        newlines_in_values: Whether quoted fields may have line breaks. Such files are read from their start; without
+            it, a shuffled read begins anywhere. Default: whether a quoted field in the first MiB of the first file has
+            one.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
