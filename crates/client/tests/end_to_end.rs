@@ -168,7 +168,7 @@ fn consumer_ops(cluster: &Cluster) -> String {
     let jobs = cluster.service().jobs(None, &mut patient()).expect("jobs");
     let cut = &jobs[0].cut;
     let end = cut.find(':').unwrap_or(cut.len());
-    cut[..end].trim_start_matches("readers run ").to_owned()
+    cut[..end].trim_start_matches("consumers run ").to_owned()
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //!
 //! Prints the least and the mean processor time of an image in each part, in milliseconds.
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p forebay-exec --example tiny_ops [EPOCHS [THREADS]]`
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -147,7 +147,7 @@ fn on_consumer(out: &mut String, stages: &Stages) {
     let size = |schema: &forebay_data::Schema| schema.row_bytes(0).div_ceil(1 << 10);
     let ops: Vec<_> = boundary.consumer.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect();
     let (sent, made) = (size(&boundary.schema), size(&whole));
-    let _ = writeln!(out, "    on a service, readers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
+    let _ = writeln!(out, "    on a service, consumers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
     let _ =
         writeln!(out, "      that is where it begins: what ops turn out to cost, and the trainer's cores, may move it");
 }

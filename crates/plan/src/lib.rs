@@ -17,6 +17,25 @@
 //!
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
+//!
+//! ```
+//! use forebay_core::{ConsumerIndex, Epoch, Ordinal, Seed};
+//! use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages};
+//!
+//! // As written: eight rows, shuffled, in batches of two.
+//! let graph = Graph::new(Source::Range { start: 0, stop: 8, step: 1 }, None)?;
+//! let graph = graph.then(Node::new(Op::SHUFFLE))?.then(Node::new(Op::Batch { size: 2, drop_remainder: false }))?;
+//!
+//! // Which rows of the source are in the first split of the first epoch?
+//! let extent = Extent { rows: Some(8), blocks: 1, bytes: 64, is_compressed: false };
+//! let plan = EpochPlan::new(&Stages::new(&graph)?, extent, Seed(7), 1, None)?;
+//! let (consumer, mut rows) = (ConsumerIndex(0), Vec::new());
+//! for morsel in plan.morsels(consumer, Ordinal(0)) {
+//!     plan.places(Epoch(0), consumer, morsel, |row, _| rows.push(row));
+//! }
+//! assert_eq!((plan.num_splits(consumer), rows.len()), (Some(4), 2));
+//! # Ok::<(), forebay_core::Error>(())
+//! ```
 
 mod chosen_order;
 mod epoch;
@@ -55,4 +74,4 @@ pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
-pub use source::{BlobId, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};
+pub use source::{BlobId, CsvDialect, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};

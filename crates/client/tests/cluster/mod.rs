@@ -1,5 +1,6 @@
 //! A service in this process, over loopback: a real dispatcher and real workers, each a task that can be killed.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll services, and read the address of an etcd")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;

@@ -61,7 +61,7 @@ impl State {
                     self.end_consumer(
                         now,
                         key,
-                        Error::unavailable(format!("this reader was silent for {silent:.1} s")),
+                        Error::unavailable(format!("this consumer was silent for {silent:.1} s")),
                         out,
                     );
                 }

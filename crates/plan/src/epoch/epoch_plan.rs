@@ -50,7 +50,7 @@ fn check_coordinated(stages: &Stages) -> Result<()> {
     }
     if stages.graph.on_error().is_tolerant() {
         return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
-            "a sample may fail at one reader alone, and the others would be in other batches: use on_error=\"raise\"",
+            "a sample may fail at one consumer alone, and the others would be in other batches: use on_error=\"raise\"",
         ));
     }
     Ok(())

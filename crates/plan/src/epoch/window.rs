@@ -32,7 +32,8 @@ pub const STREAMED_AT_ONCE: u64 = 3;
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
-    let streams = graph.source().facts().rows == RowsKnown::ByReading;
+    let facts = graph.source().facts();
+    let streams = facts.rows == RowsKnown::ByReading && facts.begins_anywhere;
     // Cached rows are found by their row number.
     if !streams || graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         return None;

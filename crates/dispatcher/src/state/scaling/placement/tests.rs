@@ -51,7 +51,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
     );
     assert_eq!(
         placement.describe(&placement.costs(&[])),
-        "readers run normalize, cast: 12 KiB a row travel, not 24 KiB"
+        "consumers run normalize, cast: 12 KiB a row travel, not 24 KiB"
     );
     let copied = |rows: f64| rows * ROW * COPY_BYTE_SECONDS * 8.0;
     // A second was measured at the current boundary; normalising takes 5 bytes in or out, and casting 6.
@@ -67,7 +67,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
     assert_eq!((placement.ops_on_worker(false), placement.ops_before(2)), (Some(3), Some(2)));
     assert_eq!(
         placement.describe(&placement.costs(&[])),
-        "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
+        "consumers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
     );
     // The measured time now includes both ops.
     assert!(close(batch_of(&placement.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));

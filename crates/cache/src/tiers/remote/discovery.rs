@@ -13,12 +13,12 @@ use crate::lock::lock;
 use crate::state::PrefixState;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::block::name::Name;
-use crate::tiers::store::account::Contents;
-use crate::tiers::store::headers::{OpenedHeader, read_headers};
-use crate::tiers::store::maintenance::Job;
-use crate::tiers::store::names::object_of;
-use crate::tiers::store::read::unanswered;
-use crate::tiers::store::tier::{LIST_WAIT, StoreTier};
+use crate::tiers::remote::blocks::Object;
+use crate::tiers::remote::headers::{OpenedHeader, read_headers};
+use crate::tiers::remote::maintenance::Job;
+use crate::tiers::remote::names::{object_of, parse_name};
+use crate::tiers::remote::read::unanswered;
+use crate::tiers::remote::state::{LIST_WAIT, Listing, Remote};
 
 /// The time limit of reading the headers of the blocks of one call.
 const HEADS_WAIT: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) struct Changes {
     pub(super) gone: Vec<u32>,
 }
 
-impl StoreTier {
+impl Remote {
     /// Says whether a prefix must be listed now, and notes that it is.
     pub(super) fn is_due(&self, prefix: PrefixKey) -> bool {
         let now = self.now();
@@ -54,7 +54,10 @@ impl StoreTier {
         }
         let mut views = lock(&self.views);
         let view = views.entry(prefix).or_default();
-        let every = if self.is_ours() { LOOK_EVERY } else { view.rest.max(ASK_EVERY) };
+        let every = match self.listing {
+            Listing::Seldom => LOOK_EVERY,
+            Listing::UntilQuiet => view.rest.max(ASK_EVERY),
+        };
         let due = view.looked.is_none_or(|looked| now >= looked + every);
         view.looked = if due { Some(now) } else { view.looked };
         due
@@ -92,22 +95,23 @@ impl StoreTier {
         if !lock(&self.reads).breaker.may_ask(self.now()) {
             return None;
         }
-        let listed = self.store.list(&format!("{FORMAT}/{prefix}"), LIST_WAIT);
+        let listed = self.blocks.list(&format!("{FORMAT}/{prefix}"), LIST_WAIT);
         self.note_read([listed.as_ref().err()]);
-        let there = Contents::new(listed.ok()?).blocks;
+        let block = |object: Object| Some((parse_name(&object.name)?, object.bytes));
+        let there: Vec<(Name, u64)> = listed.ok()?.into_iter().filter_map(block).collect();
         let mut views = lock(&self.views);
         let known = &mut views.entry(prefix).or_default().known;
         let names: HashSet<&String> = there.iter().map(|(name, ..)| &name.name).collect();
         let gone = known.extract_if(|name, _| !names.contains(name)).map(|(_, id)| id).collect();
         let new = there.into_iter().filter(|(name, ..)| !known.contains_key(&name.name));
-        Some(Changes { new: new.map(|(name, len, _)| (name, len)).collect(), gone })
+        Some(Changes { new: new.collect(), gone })
     }
 
     /// Reads the headers of listed blocks. The caller checks them. Blocks that a later read may open stay unknown.
     pub(super) fn read_headers(&self, blocks: &[(Name, u64)]) -> Vec<(u32, OpenedHeader)> {
         let objects: Vec<(String, u64)> = blocks.iter().map(|(name, len)| (object_of(name), *len)).collect();
         let began = self.now();
-        let opened = read_headers(&*self.store, &objects, HEADS_WAIT);
+        let opened = read_headers(&*self.blocks, &objects, HEADS_WAIT);
         if opened.iter().any(Result::is_ok) && blocks.len() <= FEW_BLOCKS {
             // Two round trips at least.
             lock(&self.cost).read(1, (self.now() - began) / 2);
@@ -122,7 +126,7 @@ impl StoreTier {
     }
 
     /// Numbers a block.
-    pub(super) fn know(&self, name: &Name) -> u32 {
+    pub(crate) fn know(&self, name: &Name) -> u32 {
         let id = self.next.fetch_add(1, Ordering::Relaxed) % u32::MAX;
         lock(&self.views).entry(name.prefix).or_default().known.insert(name.name.clone(), id);
         id
@@ -149,20 +153,6 @@ impl StoreTier {
             Trouble::Broken(_) => {
                 self.jobs.push(Job::Inspect { state: Arc::downgrade(state), name: name.clone(), len });
             }
-        }
-    }
-
-    /// Deletes a broken block.
-    pub(super) fn remove_broken(&self, name: &Name, why: &str) {
-        if !self.is_ours() {
-            // The peer finds out when it reads the block itself.
-            return tracing::warn!(block = name.name, why, "a peer's block is broken; its rows are computed again");
-        }
-        self.corrupt.fetch_add(1, Ordering::Relaxed);
-        let block = format!("{}/{}", self.store.uri(), object_of(name));
-        tracing::warn!(block, why, "a broken block is removed; its rows are computed again");
-        if lock(&self.writes).breaker.may_ask(self.now()) {
-            self.note_write(self.store.delete(&object_of(name), LIST_WAIT));
         }
     }
 }

@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
-use crate::tiers::store::range_buffer::{RangeBuffer, trouble};
-use crate::tiers::store::{Part, Store};
+use crate::tiers::remote::blocks::{Part, RemoteBlocks};
+use crate::tiers::remote::range_buffer::{RangeBuffer, trouble};
 
 /// The bytes of the end of a block that are read first: its footer, and the keys of its rows if these are a few
 /// thousand. They are at most one part in [`END_PART`] of the block, and at least [`END_BYTES_MIN`].
@@ -26,7 +26,7 @@ const ROUNDS_MAX: usize = 256;
 pub(crate) type OpenedHeader = Result<(BlockHeader, Layout), Trouble>;
 
 /// Reads the headers of blocks, by name and size; `limit` is for all of them.
-pub(crate) fn read_headers(store: &dyn Store, blocks: &[(String, u64)], limit: Duration) -> Vec<OpenedHeader> {
+pub(crate) fn read_headers(place: &dyn RemoteBlocks, blocks: &[(String, u64)], limit: Duration) -> Vec<OpenedHeader> {
     let until = Instant::now() + limit;
     let mut buffer: Vec<RangeBuffer> = blocks.iter().map(|(_, len)| RangeBuffer::new(*len)).collect();
     let mut opened: Vec<Option<OpenedHeader>> = blocks.iter().map(|_| None).collect();
@@ -41,7 +41,7 @@ pub(crate) fn read_headers(store: &dyn Store, blocks: &[(String, u64)], limit: D
         let part =
             |(i, range): &(usize, std::ops::Range<u64>)| Part { name: blocks[*i].0.clone(), range: range.clone() };
         let parts: Vec<Part> = wanted.iter().map(part).collect();
-        let read = store.read(&parts, until.saturating_duration_since(Instant::now()));
+        let read = place.read(&parts, until.saturating_duration_since(Instant::now()));
         for ((i, range), bytes) in wanted.drain(..).zip(read) {
             match bytes {
                 Ok(bytes) => buffer[i].add(range.start, bytes),

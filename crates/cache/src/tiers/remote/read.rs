@@ -7,22 +7,26 @@ use bytes::Bytes;
 use forebay_core::Error;
 
 use crate::lock::lock;
+use crate::state::{CacheState, PrefixState};
+use crate::stats::add;
 use crate::tiers::block::format::{ReadAt, Trouble};
 use crate::tiers::block::name::Name;
-use crate::tiers::store::Part;
-use crate::tiers::store::cost::patience;
-use crate::tiers::store::names::object_of;
-use crate::tiers::store::range_buffer::{RangeBuffer, trouble};
-use crate::tiers::store::tier::{BLOCK_WAIT, StoreTier};
+use crate::tiers::block::read::ranges;
+use crate::tiers::remote::blocks::Part;
+use crate::tiers::remote::cost::patience;
+use crate::tiers::remote::names::object_of;
+use crate::tiers::remote::range_buffer::{RangeBuffer, trouble};
+use crate::tiers::remote::state::{BLOCK_WAIT, Remote};
+use crate::tiers::tier::WantedBlock;
 
 /// The most bytes of one request.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
 /// The wanted ranges of a block.
-pub(crate) struct BlockRanges<'a> {
-    pub(crate) name: &'a Name,
-    pub(crate) len: u64,
-    pub(crate) ranges: Vec<Range<u64>>,
+struct BlockRanges<'a> {
+    name: &'a Name,
+    len: u64,
+    ranges: Vec<Range<u64>>,
 }
 
 /// Cuts a range into ranges of at most one request each.
@@ -31,40 +35,49 @@ fn cut(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     (start..end).step_by(READ_BYTES_MAX as usize).map(move |at| at..end.min(at + READ_BYTES_MAX))
 }
 
-impl StoreTier {
-    /// Says whether the store is read at all now.
+impl Remote {
+    /// Says whether the place is read at all now.
     pub(crate) fn is_read(&self) -> bool {
         !lock(&self.reads).breaker.is_paused(self.now())
     }
 
-    /// Says whether to read rows that take `compute` nanoseconds to compute, if that is known.
-    pub(crate) fn pays(&self, bytes: u64, compute: Option<f64>) -> bool {
-        lock(&self.cost).pays(bytes, compute)
+    /// Says whether the wanted rows are read now. If not, counts them: the place is not asked, or computing them costs
+    /// less.
+    pub(crate) fn is_worth_reading(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
+        let (is_read, bytes) = (self.is_read(), blocks.iter().map(WantedBlock::bytes).sum());
+        let pays = is_read && lock(&self.cost).pays(bytes, compute_nanos(cache, state, bytes));
+        if !pays {
+            let rows = blocks.iter().map(|of| of.wants.len()).sum();
+            add(if is_read { &state.counters.cheaper } else { &state.counters.late }, rows);
+        }
+        pays
     }
 
-    /// Says whether to ask peers for rows that they do not list, and that take `compute` nanoseconds to compute, if
-    /// that is known.
-    pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
-        self.is_read() && lock(&self.peer_ask_policy).pays(compute)
+    /// Reads the wanted ranges of all blocks at once (see [`BlockTier::read`](crate::tiers::tier::BlockTier::read)).
+    pub(crate) fn read(
+        &self,
+        cache: &CacheState,
+        state: &PrefixState,
+        blocks: &[WantedBlock],
+        each: &mut dyn FnMut(Result<&dyn ReadAt, Trouble>),
+    ) {
+        let gap = lock(&self.cost).gap();
+        let wanted = |WantedBlock { block, wants, .. }: &WantedBlock| ranges(&block.layout, wants, gap);
+        let block_ranges: Vec<BlockRanges<'_>> = blocks
+            .iter()
+            .map(|of| BlockRanges { name: &of.block.name, len: of.block.len, ranges: wanted(of) })
+            .collect();
+        let bytes = blocks.iter().map(WantedBlock::bytes).sum();
+        for buffer in self.fetch(&block_ranges, patience(compute_nanos(cache, state, bytes))) {
+            match buffer {
+                Ok(buffer) => each(Ok(&buffer)),
+                Err(trouble) => each(Err(trouble)),
+            }
+        }
     }
 
-    /// Notes the time of a request to peers, and the share of rows that it yielded.
-    pub(crate) fn note_request(&self, nanos: u64, share: f64) {
-        lock(&self.peer_ask_policy).note(nanos, share);
-    }
-
-    /// Returns how many bytes between two rows are read with them.
-    pub(crate) fn gap(&self) -> u64 {
-        lock(&self.cost).gap()
-    }
-
-    /// Reads ranges of blocks, all at once. `compute` is the time of computing the rows, which bounds the wait. Ranges
-    /// that are late are missing.
-    pub(crate) fn fetch(&self, blocks: &[BlockRanges<'_>], compute: Option<f64>) -> Vec<Result<RangeBuffer, Trouble>> {
-        self.fetch_within(blocks, patience(compute))
-    }
-
-    fn fetch_within(&self, blocks: &[BlockRanges<'_>], limit: Duration) -> Vec<Result<RangeBuffer, Trouble>> {
+    /// Reads ranges of blocks, all at once. Ranges that are late are missing.
+    fn fetch(&self, blocks: &[BlockRanges<'_>], limit: Duration) -> Vec<Result<RangeBuffer, Trouble>> {
         if !lock(&self.reads).breaker.may_ask(self.now()) {
             let paused = || Trouble::Later(std::io::ErrorKind::NotConnected.into());
             return blocks.iter().map(|_| Err(paused())).collect();
@@ -75,7 +88,7 @@ impl StoreTier {
         };
         let parts: Vec<Vec<Part>> = blocks.iter().map(part).collect();
         let began = self.now();
-        let read = self.store.read(&parts.concat(), limit);
+        let read = self.blocks.read(&parts.concat(), limit);
         let nanos = self.now() - began;
         self.note_read(read.iter().map(|read| read.as_ref().err()));
         let bytes = read.iter().flatten().map(|bytes| bytes.len() as u64).sum();
@@ -100,7 +113,7 @@ impl StoreTier {
     /// Reads a whole block.
     pub(super) fn whole(&self, name: &Name, len: u64) -> Result<Bytes, Trouble> {
         let all = std::iter::once(0..len).collect();
-        let buffer = self.fetch_within(&[BlockRanges { name, len, ranges: all }], BLOCK_WAIT).pop();
+        let buffer = self.fetch(&[BlockRanges { name, len, ranges: all }], BLOCK_WAIT).pop();
         let buffer = buffer.unwrap_or_else(|| Err(Trouble::Gone))?;
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| Trouble::Broken("it is too long".to_owned()))?];
         buffer.fill(&mut bytes, 0)?;
@@ -108,7 +121,12 @@ impl StoreTier {
     }
 }
 
-/// Returns the error of the store, if it did not answer.
+/// Returns the nanoseconds that computing so many bytes of rows takes, if known.
+fn compute_nanos(cache: &CacheState, state: &PrefixState, bytes: u64) -> Option<f64> {
+    cache.cost(state).map(|nanos_per_byte| nanos_per_byte * bytes as f64)
+}
+
+/// Returns the error of the place, if it did not answer.
 pub(super) fn unanswered(trouble: &Trouble) -> Option<Error> {
     match trouble {
         Trouble::Later(e) => Some(Error::unavailable(e.to_string())),

@@ -19,7 +19,7 @@ const OUTLIER: f64 = 4.0;
 /// Smaller reads measure the time of a request; larger ones, the time of a byte.
 const SMALL_BYTES: u64 = 64 << 10;
 /// The weight of the newest read.
-pub(super) const NEWEST: f64 = 0.2;
+pub(crate) const NEWEST: f64 = 0.2;
 /// The weight of a read that was tried although it did not pay, because these are few.
 const NEWEST_TRIED: f64 = 0.5;
 /// The longest wait for rows is so many times the time of computing them, but no less than [`WAIT_MIN`] and no more
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_store_that_is_slow_is_tried_the_less_the_slower_it_is() {
-        let tried = |compute: f64, peer_ask_policy: u32| {
+        let tried = |compute: f64, asked: u32| {
             let mut slow = far_away();
-            (0..peer_ask_policy).filter(|_| slow.pays(1000, Some(compute))).count()
+            (0..asked).filter(|_| slow.pays(1000, Some(compute))).count()
         };
         assert_eq!(tried(15.1e6, PROBE_EVERY * 10), 10, "30 ms: twice as long");
         assert_eq!(tried(3.01e6, PROBE_EVERY * 90), 10);

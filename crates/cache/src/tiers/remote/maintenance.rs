@@ -1,26 +1,26 @@
 //! The maintenance thread of a remote tier, beside all jobs: it finds blocks that others wrote, copies blocks that are
-//! read often to the disk, inspects blocks that seem broken, and marks the prefixes in use.
+//! read often to the disk, inspects blocks that seem broken, and does the periodic work of its tier.
 //!
 //! Bounds: [`JOBS_MAX`] jobs wait. A job that does not fit is dropped, and comes up again when it is needed again.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::FORMAT;
 use crate::commands::check;
 use crate::key::PrefixKey;
 use crate::lock::{deadline, lock, read};
 use crate::state::blocks::OpenedBlock;
 use crate::state::{CacheState, PrefixState};
 use crate::stats::add;
-use crate::tiers::Tier;
+use crate::tiers::TierId;
 use crate::tiers::block::format::{Trouble, open};
 use crate::tiers::block::name::Name;
-use crate::tiers::block::writer::Sink;
-use crate::tiers::store::account::MARK_EVERY;
-use crate::tiers::store::discovery::Changes;
-use crate::tiers::store::tier::StoreTier;
+use crate::tiers::remote::discovery::Changes;
+use crate::tiers::remote::state::{Listing, Remote};
+use crate::tiers::remote::tier::RemoteTier;
+use crate::tiers::tier::{BlockSink, WantedBlock};
 
 /// How long a pipeline that begins waits for the blocks of its prefix. Later blocks are found while it runs.
 pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
@@ -32,8 +32,8 @@ const HEADS_MAX: usize = 64;
 const TICK_WAITING: Duration = Duration::from_millis(100);
 /// The interval of checks otherwise.
 const TICK: Duration = Duration::from_secs(30);
-/// The interval of counting the blocks of the store, in nanoseconds.
-const RECOUNT_EVERY: u64 = 300_000_000_000;
+/// A block is copied to the local disk at its second read.
+const COPY_AFTER: u32 = 2;
 
 /// A job of the thread. It is dropped when its prefix is no longer used.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Jobs {
     }
 }
 
-impl StoreTier {
+impl Remote {
     /// Lists the blocks of a prefix that is about to be used, and waits for that, [`OPEN_WAIT`] at most.
     pub(crate) fn open(&self, state: &Arc<PrefixState>) {
         if let Some(done) = self.look_at(state) {
@@ -130,7 +130,7 @@ impl StoreTier {
     /// next.
     pub(crate) fn missed(&self, state: &Arc<PrefixState>) {
         let is_asked = self.look_at(state).is_some();
-        if self.is_ours() {
+        if self.listing == Listing::Seldom {
             return;
         }
         self.heard(state.key, true);
@@ -145,46 +145,42 @@ impl StoreTier {
         (self.is_due(state.key) && self.jobs.push(job())).then_some(done)
     }
 
-    /// Asks for a copy of a block on the local disk; returns whether it will be tried.
-    pub(crate) fn copy_to_disk(&self, state: &Arc<PrefixState>, block: u32) -> bool {
-        self.jobs.push(Job::CopyToDisk { state: Arc::downgrade(state), block })
+    /// Notes that blocks were read. Those that are read often will be copied to the local disk.
+    pub(crate) fn copy_often(&self, state: &Arc<PrefixState>, blocks: &[WantedBlock]) {
+        for WantedBlock { id, block, .. } in blocks {
+            let job = || Job::CopyToDisk { state: Arc::downgrade(state), block: *id };
+            let often = block.asked.fetch_add(1, Ordering::Relaxed) + 1 == COPY_AFTER;
+            if often && !self.jobs.push(job()) {
+                block.asked.store(0, Ordering::Relaxed);
+            }
+        }
     }
 }
 
-/// Does the jobs until the cache is closed.
-pub(crate) fn run(cache: &CacheState, remote: &StoreTier) {
-    let mut marked: HashMap<PrefixKey, u64> = HashMap::new();
-    let (mut counted, mut tidied) = (remote.now(), false);
+/// Does the jobs of a tier until the cache is closed.
+pub(crate) fn run(cache: &CacheState, tier: &dyn RemoteTier) {
+    let remote = tier.remote();
     let mut waiting: HashMap<PrefixKey, Weak<PrefixState>> = HashMap::new();
     let mut until = deadline(Duration::ZERO);
     while let Some(job) = remote.jobs.next(until) {
         match job {
             Some(Job::Look { state, done }) => {
-                let own = state.upgrade().filter(|state| look(cache, remote, state) && !remote.is_ours());
+                let again = state.upgrade().filter(|state| look(cache, tier, state));
                 done.set();
-                waiting.extend(own.filter(|own| remote.wait_for(own.key, true)).map(|own| (own.key, state)));
+                let again = again.filter(|_| remote.listing == Listing::UntilQuiet);
+                waiting.extend(again.filter(|own| remote.wait_for(own.key, true)).map(|own| (own.key, state)));
             }
             Some(Job::LookAgain { state }) => waiting.extend(state.upgrade().map(|own| (own.key, state))),
             Some(Job::CopyToDisk { state, block }) => {
                 state.upgrade().into_iter().for_each(|state| copy_to_disk(cache, remote, &state, block))
             }
             Some(Job::Inspect { state, name, len }) => {
-                state.upgrade().into_iter().for_each(|_| inspect(remote, &name, len));
+                state.upgrade().into_iter().for_each(|_| inspect(tier, &name, len));
             }
             None => {
-                waiting.retain(|_, state| state.upgrade().is_some_and(|state| !look_again(cache, remote, &state)));
+                waiting.retain(|_, state| state.upgrade().is_some_and(|state| !look_again(cache, tier, &state)));
                 until = deadline(if waiting.is_empty() { TICK } else { TICK_WAITING });
-                if !remote.is_ours() {
-                    continue;
-                }
-                mark(cache, remote, &mut marked);
-                if !std::mem::replace(&mut tidied, true) {
-                    remote.store.tidy(&FORMAT.to_string());
-                }
-                if remote.now() >= counted + RECOUNT_EVERY {
-                    counted = remote.now();
-                    remote.recount();
-                }
+                tier.upkeep(cache);
                 continue;
             }
         }
@@ -193,52 +189,41 @@ pub(crate) fn run(cache: &CacheState, remote: &StoreTier) {
     }
 }
 
-/// Marks each prefix in use, if it was not marked recently.
-fn mark(cache: &CacheState, remote: &StoreTier, marked: &mut HashMap<PrefixKey, u64>) {
-    let used = cache.used();
-    marked.retain(|prefix, _| used.contains(prefix));
-    for prefix in used {
-        let now = remote.now();
-        let due = marked.get(&prefix).is_none_or(|&at| now >= at + MARK_EVERY.as_nanos() as u64);
-        if due && remote.mark(prefix) {
-            marked.insert(prefix, now);
-        }
-    }
-}
-
 /// Lists a prefix once more, if that is due. Returns whether that is done with.
-fn look_again(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
+fn look_again(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
+    let remote = tier.remote();
     if !remote.is_waited_for(state.key) {
         return true;
     }
     if !remote.is_due(state.key) {
         return false;
     }
-    let is_on = look(cache, remote, state);
+    let is_on = look(cache, tier, state);
     !(is_on && remote.wait_for(state.key, true))
 }
 
 /// Lists a prefix; returns whether there may soon be more.
-fn look(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
+fn look(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
+    let remote = tier.remote();
     let began = remote.now();
     remote.wait_for(state.key, false);
-    let has_news = take_in_changes(cache, remote, state);
+    let has_news = take_in_changes(cache, tier, state);
     remote.looked(state.key, remote.now() - began);
     remote.heard(state.key, has_news)
 }
 
 /// Adds the new blocks of a prefix, and forgets those that are gone. Returns whether any are new.
-fn take_in_changes(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>) -> bool {
+fn take_in_changes(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
+    let remote = tier.remote();
     let Some(Changes { new, gone }) = remote.look(state.key) else { return false };
     for id in gone {
-        let rows = cache.forget_block(remote.tier, state, id);
-        add(&state.counters.store_evicted, if remote.is_ours() { rows } else { 0 });
+        tier.note_gone(&state.counters, cache.forget_block(remote.id, state, id));
     }
     for blocks in new.chunks(HEADS_MAX) {
         for ((name, len), (id, opened)) in blocks.iter().zip(remote.read_headers(blocks)) {
             let taken = opened.and_then(|(header, layout)| {
                 let opened = OpenedBlock { header, layout, name: name.clone(), len: *len, last_hit: Arc::default() };
-                cache.take_in(remote.tier, state, id, opened)
+                cache.take_in(remote.id, state, id, opened)
             });
             if let Err(trouble) = taken {
                 remote.drop_block(state, name, *len, &trouble);
@@ -253,15 +238,15 @@ fn take_in_changes(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixSta
 }
 
 /// Copies a block to the local disk, if the disk wants rows of its prefix.
-fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>, id: u32) {
-    let block = read(&state.index).block(Tier::Store, id).cloned();
+fn copy_to_disk(cache: &CacheState, remote: &Remote, state: &Arc<PrefixState>, id: u32) {
+    let block = read(&state.index).block(remote.id, id).cloned();
     let Some((disk, block)) = cache.disk().zip(block) else { return };
     let there = {
         let index = read(&state.index);
-        block.numbers.iter().all(|&number| index.is_on(Tier::Disk, number))
+        block.numbers.iter().all(|&number| index.is_on(TierId::Disk, number))
     };
     if there || !disk.wants(state.key, block.len, cache.uses()) {
-        return block.asked.store(0, std::sync::atomic::Ordering::Relaxed);
+        return block.asked.store(0, Ordering::Relaxed);
     }
     let whole = remote.whole(&block.name, block.len);
     let checked = whole.and_then(|bytes| {
@@ -271,13 +256,13 @@ fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>
     match checked {
         Ok(bytes) => {
             let Some(copied) = disk.put(cache, state, &bytes) else { return };
-            cache.add_block(Tier::Disk, state, &copied, block.layout.clone(), block.numbers.clone());
+            cache.add_block(TierId::Disk, state, &copied, block.layout.clone(), block.numbers.clone());
             cache.shrink();
             add(&state.counters.brought, block.numbers.len());
         }
         Err(trouble) => {
             if !matches!(trouble, Trouble::Later(_)) {
-                cache.forget_block(Tier::Store, state, id);
+                cache.forget_block(remote.id, state, id);
             }
             remote.drop_block(state, &block.name, block.len, &trouble);
         }
@@ -285,8 +270,8 @@ fn copy_to_disk(cache: &CacheState, remote: &StoreTier, state: &Arc<PrefixState>
 }
 
 /// Reads a block that seemed broken once more, and deletes it if it is: only the transfer may have been damaged.
-fn inspect(remote: &StoreTier, name: &Name, len: u64) {
-    let checked = remote.whole(name, len).and_then(|bytes| {
+fn inspect(tier: &dyn RemoteTier, name: &Name, len: u64) {
+    let checked = tier.remote().whole(name, len).and_then(|bytes| {
         let (header, layout) = open(&bytes[..])?;
         if header.prefix != name.prefix {
             return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
@@ -294,7 +279,7 @@ fn inspect(remote: &StoreTier, name: &Name, len: u64) {
         check(&bytes[..], &header, &layout)
     });
     match checked {
-        Err(Trouble::Broken(why)) => remote.remove_broken(name, &why),
+        Err(Trouble::Broken(why)) => tier.remove_broken(name, &why),
         Ok(_) | Err(_) => tracing::debug!(block = name.name, "a block that could not be read seems right"),
     }
 }

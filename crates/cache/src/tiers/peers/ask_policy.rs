@@ -9,7 +9,7 @@
 //! Invariant: requests and reads are measured apart. A request yields no row or many, and a peer that hangs is not a
 //! slow disk.
 
-use crate::tiers::store::cost::NEWEST;
+use crate::tiers::remote::cost::NEWEST;
 
 /// One claim in so many is asked for where asking does not pay.
 const VAIN_EVERY: u32 = 32;
@@ -18,7 +18,7 @@ const FUTILE_PART: f64 = 1.0 / 64.0;
 
 /// See the module's documentation.
 #[derive(Debug, Clone)]
-pub(crate) struct PeerAskPolicy {
+pub(crate) struct AskPolicy {
     /// The time of a request, without its wait for rows.
     nanos: Option<f64>,
     /// The share of the requested rows that a request yields.
@@ -27,14 +27,14 @@ pub(crate) struct PeerAskPolicy {
     declined: u32,
 }
 
-impl Default for PeerAskPolicy {
+impl Default for AskPolicy {
     /// Until it is measured, peers may have every row.
     fn default() -> Self {
         Self { nanos: None, share: 1.0, declined: 0 }
     }
 }
 
-impl PeerAskPolicy {
+impl AskPolicy {
     /// Notes the time of a request, and the share of rows that it yielded.
     pub(crate) fn note(&mut self, nanos: u64, share: f64) {
         let nanos = nanos as f64;
@@ -60,32 +60,28 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
-    fn pays(peer_ask_policy: &mut PeerAskPolicy, millis: f64) -> usize {
-        (0..VAIN_EVERY).filter(|_| peer_ask_policy.pays(Some(millis * 1e6))).count()
+    fn pays(policy: &mut AskPolicy, millis: f64) -> usize {
+        (0..VAIN_EVERY).filter(|_| policy.pays(Some(millis * 1e6))).count()
     }
 
     #[test]
     fn who_asks_in_vain_asks_seldom_and_who_is_given_rows_asks_on() {
-        let mut peer_ask_policy = PeerAskPolicy::default();
-        assert!(peer_ask_policy.pays(None) && peer_ask_policy.pays(Some(0.0)), "nothing is known");
-        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 0.0));
-        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut peer_ask_policy, compute)), [1, 1, 32], "in vain");
-        peer_ask_policy.note(MILLI, 1.0);
-        assert_eq!(
-            [4.0, 6.0].map(|compute| pays(&mut peer_ask_policy, compute)),
-            [1, 32],
-            "one that was not is enough"
-        );
-        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 1.0));
-        assert_eq!([0.9, 1.1].map(|compute| pays(&mut peer_ask_policy, compute)), [1, 32]);
+        let mut policy = AskPolicy::default();
+        assert!(policy.pays(None) && policy.pays(Some(0.0)), "nothing is known");
+        (0..100).for_each(|_| policy.note(MILLI, 0.0));
+        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut policy, compute)), [1, 1, 32], "in vain");
+        policy.note(MILLI, 1.0);
+        assert_eq!([4.0, 6.0].map(|compute| pays(&mut policy, compute)), [1, 32], "one that was not is enough");
+        (0..100).for_each(|_| policy.note(MILLI, 1.0));
+        assert_eq!([0.9, 1.1].map(|compute| pays(&mut policy, compute)), [1, 32]);
     }
 
     #[test]
     fn peers_that_became_fast_are_found_out() {
-        let mut peer_ask_policy = PeerAskPolicy::default();
-        (0..100).for_each(|_| peer_ask_policy.note(1000 * MILLI, 0.5));
-        assert_eq!(pays(&mut peer_ask_policy, 10.0), 1);
-        (0..100).for_each(|_| peer_ask_policy.note(MILLI, 0.5));
-        assert_eq!(pays(&mut peer_ask_policy, 10.0), 32);
+        let mut policy = AskPolicy::default();
+        (0..100).for_each(|_| policy.note(1000 * MILLI, 0.5));
+        assert_eq!(pays(&mut policy, 10.0), 1);
+        (0..100).for_each(|_| policy.note(MILLI, 0.5));
+        assert_eq!(pays(&mut policy, 10.0), 32);
     }
 }

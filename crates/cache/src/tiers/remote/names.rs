@@ -12,7 +12,7 @@ pub(crate) fn mark_of(prefix: PrefixKey) -> String {
 }
 
 /// Parses the name of [`mark_of`].
-pub(super) fn parse_mark(name: &str) -> Option<PrefixKey> {
+pub(crate) fn parse_mark(name: &str) -> Option<PrefixKey> {
     let (format, rest) = name.split_once('/')?;
     let (prefix, mark) = rest.split_once('/')?;
     PrefixKey::parse(prefix).ok().filter(|_| format == FORMAT.to_string() && mark == MARK)

@@ -1,6 +1,11 @@
 //! Merges the ordered chunks of splits into deliveries: runs the tail's ops, makes exact batches, and names the
 //! position of each.
 //!
+//! | module | |
+//! |---|---|
+//! | `batches` | makes batches of pending rows, and delivers them |
+//! | `pending` | the rows that wait for their batch to be full |
+//!
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
 //!
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
@@ -8,6 +13,9 @@
 //! token that is held back instead, and the number of packed rows from there on that were delivered. Where rows are put
 //! into buckets, it names the first row that is held, and the number of rows of each bucket from there on that were
 //! delivered.
+
+mod batches;
+mod pending;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,22 +27,17 @@ use forebay_plan::{Batching, OnError, Op, TailStep};
 use crate::executable::Executable;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
-use crate::profile::op_meter::{MeterInput, OpSlot};
+use crate::profile::op_meter::OpSlot;
 use crate::skip::isolation::Isolation;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
 use crate::tail::bucket::Bucketer;
 use crate::tail::delivery::Delivery;
+use crate::tail::merge::pending::PendingRows;
 use crate::tail::pack::{Packer, Unpacked};
 use crate::tail::position::Position;
 use crate::tail::replay::Replay;
 use crate::tail::stream_ops::{StreamChain, StreamOp};
-
-/// Rows that wait for their batch to be full.
-struct PendingRows {
-    chunk: Chunk,
-    start: Position,
-}
 
 /// Merges the chunks of one consumer. See the module's documentation.
 pub struct Merge {
@@ -50,8 +53,8 @@ pub struct Merge {
     after: Vec<CompiledOp>,
     batching: Option<Batching>,
     bucketer: Option<Bucketer>,
-    pending: VecDeque<PendingRows>,
-    pending_rows: usize,
+    /// The rows that wait for their batch to be full.
+    pending: PendingRows,
     ready: VecDeque<Delivery>,
     skips: SkipLog,
     /// The position after the last chunk that was pushed.
@@ -129,8 +132,7 @@ impl Merge {
             after,
             batching,
             bucketer,
-            pending: VecDeque::new(),
-            pending_rows: 0,
+            pending: PendingRows::default(),
             ready: VecDeque::new(),
             skips: SkipLog::new(from.tally),
             next: Position {
@@ -297,10 +299,7 @@ impl Merge {
             self.grouping.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &rows));
             return Ok(());
         }
-        if chunk.num_rows() > 0 {
-            self.pending_rows += chunk.num_rows();
-            self.pending.push_back(PendingRows { chunk, start });
-        }
+        self.pending.push(chunk, start);
         Ok(())
     }
 
@@ -317,7 +316,6 @@ impl Merge {
         self.make_ready(true)?;
         self.end_metering();
         self.pending.clear();
-        self.pending_rows = 0;
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
         self.before.counters.fill(0);
         self.between.counters.fill(0);
@@ -332,7 +330,7 @@ impl Merge {
         let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
         self.packer.iter_mut().for_each(Packer::clear);
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
-        (self.next, self.pending_rows) = (next, 0);
+        self.next = next;
         self.share = self.executable.plan().share(self.consumer, 0);
         self.pending.clear();
         self.ready.clear();
@@ -378,128 +376,5 @@ impl Merge {
             start.counters.extend(&self.between.counters);
         }
         Some(start)
-    }
-
-    fn make_ready(&mut self, last: bool) -> Result<()> {
-        if self.bucketer.is_some() {
-            return self.deliver_buckets(last);
-        }
-        match self.batching {
-            None => {
-                while let Some(piece) = self.pending.pop_front() {
-                    self.pending_rows -= piece.chunk.num_rows();
-                    let end = self.first_pending();
-                    self.deliver(piece.chunk, false, piece.start, end);
-                }
-            }
-            Some(batching) => {
-                let parts = self.parts();
-                let round = batching.size.saturating_mul(parts);
-                while self.pending_rows >= round {
-                    self.deliver_round(batching.size)?;
-                }
-                // Rows that do not make a batch for each coordinated consumer are dropped. Where a plan aligns batches,
-                // a chunk is whole batches, and the short batch of an epoch may come before others.
-                let (rest, is_whole) =
-                    (self.pending_rows / parts, self.executable.stages().aligned.is_some() && parts == 1);
-                if (last || is_whole) && !batching.drop_remainder && rest > 0 {
-                    self.deliver_round(rest)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver_buckets(&mut self, last: bool) -> Result<()> {
-        loop {
-            let start = self.first_pending();
-            let span = self.scratch.tally.start();
-            let Some(batch) = self.bucketer.as_mut().map(|b| b.next(last)).transpose()?.flatten() else {
-                return Ok(());
-            };
-            self.grouping.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, Some(&batch)));
-            self.finish_batch(batch, start)?;
-        }
-    }
-
-    /// Returns the number of consumers that take a batch of each round.
-    fn parts(&self) -> usize {
-        let sharding = self.executable.plan().sharding();
-        if sharding.coordinated { sharding.consumers.max(1) as usize } else { 1 }
-    }
-
-    /// Delivers this consumer's batch of the next round, in which each coordinated consumer has one batch.
-    fn deliver_round(&mut self, rows: usize) -> Result<()> {
-        let start = self.first_pending();
-        let others = self.parts() - 1;
-        let before = others.min(self.consumer.0 as usize);
-        drop(self.take_rows(before * rows));
-        let parts = self.take_rows(rows);
-        drop(self.take_rows((others - before) * rows));
-        let batch = match self.grouping {
-            Some(slot) => self.scratch.metered(slot, MeterInput::Chunks(&parts), |_| Chunk::concat(&parts))?,
-            None => Chunk::concat(&parts)?,
-        };
-        self.finish_batch(batch, start)
-    }
-
-    /// Takes the next rows, which must be pending.
-    fn take_rows(&mut self, rows: usize) -> Vec<Chunk> {
-        let mut parts = Vec::new();
-        let mut missing = rows;
-        while missing > 0 {
-            let Some(piece) = self.pending.front_mut() else { break };
-            let have = piece.chunk.num_rows();
-            if have <= missing {
-                missing -= have;
-                parts.extend(self.pending.pop_front().map(|p| p.chunk));
-            } else {
-                parts.push(piece.chunk.slice(0, missing));
-                piece.chunk = piece.chunk.slice(missing, have - missing);
-                piece.start.rows += missing as u64;
-                missing = 0;
-            }
-        }
-        self.pending_rows -= rows - missing;
-        parts
-    }
-
-    /// Runs the ops on whole batches, and delivers the batch.
-    fn finish_batch(&mut self, mut batch: Chunk, start: Position) -> Result<()> {
-        for op in &self.after {
-            batch = op.run(&batch, None, &mut self.scratch).map_err(|e| self.executable.locate(e))?;
-            let at = (Epoch(self.next.epoch), self.next.split);
-            self.skips.count(at, 0, batch.losses().to_vec(), None)?;
-            batch = batch.with_losses(Vec::new());
-        }
-        let end = self.first_pending();
-        self.deliver(batch, true, start, end);
-        Ok(())
-    }
-
-    fn first_pending(&self) -> Position {
-        let next = || match (self.next.split, self.next.chunk) {
-            (0, 0) if self.next.passed.is_empty() => self.next.clone(),
-            _ => Position { counters: self.counters_out(), tally: self.skips.tally, ..self.next.clone() },
-        };
-        if let Some(bucketer) = &self.bucketer {
-            let (held, bucketed) = bucketer.start();
-            return Position { bucketed, ..held.unwrap_or_else(next) };
-        }
-        let pending = self.pending.front().map(|p| p.start.clone());
-        pending.or_else(|| self.held_from()).unwrap_or_else(next)
-    }
-
-    fn deliver(&mut self, chunk: Chunk, batched: bool, start: Position, end: Position) {
-        let mut delivery = Delivery::new(chunk, batched, start, end);
-        let (steps, given) = (delivery.steps(), self.given);
-        self.given -= given.min(steps);
-        if given >= steps {
-            return;
-        }
-        if given > 0 {
-            drop(delivery.split_off(given as usize));
-        }
-        self.ready.push_back(delivery);
     }
 }
