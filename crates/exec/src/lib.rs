@@ -29,11 +29,12 @@
 //! use forebay_data::Memory;
 //! use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions};
 //! use forebay_io::{Allowed, NoBlobs, index};
-//! use forebay_plan::{EpochPlan, Graph, Node, Op, Source, Stages};
+//! use forebay_plan::{EpochPlan, Graph, Node, Op, Source, Stages, ops};
 //!
 //! let source = Source::Range { start: 0, stop: 10, step: 1 };
 //! let graph = Graph::new(source.clone(), None)?.then(Node::new(Op::SHUFFLE))?;
-//! let graph = graph.then(Node::new(Op::Batch { size: 4, drop_remainder: true }))?;
+//! let batch = Op::Batch(ops::Batch { size: 4, drop_remainder: true });
+//! let graph = graph.then(Node::new(batch))?;
 //! let stages = Arc::new(Stages::new(&graph)?);
 //! let index = index(&source, &Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))?;
 //! let plan = Arc::new(EpochPlan::new(&stages, index.extent(), Seed(7), 1, None)?);

@@ -20,11 +20,12 @@
 //!
 //! ```
 //! use forebay_core::{ConsumerIndex, Epoch, Ordinal, Seed};
-//! use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages};
+//! use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages, ops};
 //!
 //! // As written: eight rows, shuffled, in batches of two.
 //! let graph = Graph::new(Source::Range { start: 0, stop: 8, step: 1 }, None)?;
-//! let graph = graph.then(Node::new(Op::SHUFFLE))?.then(Node::new(Op::Batch { size: 2, drop_remainder: false }))?;
+//! let batch = Op::Batch(ops::Batch { size: 2, drop_remainder: false });
+//! let graph = graph.then(Node::new(Op::SHUFFLE))?.then(Node::new(batch))?;
 //!
 //! // Which rows of the source are in the first split of the first epoch?
 //! let extent = Extent { rows: Some(8), blocks: 1, bytes: 64, is_compressed: false };
