@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check frameworks kubernetes fmt docs bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes fmt docs bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -53,6 +53,15 @@ check: build ## what CI checks besides the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+check-fast: setup ## the inner loop: compiles, formats, and runs the tests nearest to what differs from the last commit
+	@.ci/check-fast
+
+# Needs cargo-deny (`cargo install --locked cargo-deny`), and the network for advisories.
+deny: ## licences, sources and known vulnerabilities of dependencies, by deny.toml
+	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }
+	cargo deny --locked check
+	cargo deny --locked --manifest-path crates/kubernetes/Cargo.toml check
 
 # PyTorch and what is built on it take gigabytes, so no other target needs them. FRAMEWORKS may be a folder outside the tree.
 FRAMEWORKS ?= $(CURDIR)/.venv-frameworks

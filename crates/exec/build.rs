@@ -1,6 +1,8 @@
 //! Compiles the shim between libjpeg-turbo and our entropy decoder, against the headers of the libjpeg-turbo that
 //! turbojpeg-sys has built.
 
+#![expect(clippy::disallowed_methods, reason = "cargo tells build scripts by the environment")]
+
 fn main() {
     println!("cargo:rerun-if-changed=src/image/jpeg/shim.c");
     let include = std::env::var("DEP_TURBOJPEG_INCLUDE").unwrap_or_default();

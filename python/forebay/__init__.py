@@ -12,6 +12,7 @@ A pipeline is written once; it runs here (`ds.iter()`), on a service on this mac
 from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
+from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, col, lit, stack, where
@@ -68,6 +69,7 @@ __all__ = [
     "examples",
     "from_array_record",
     "from_arrow",
+    "from_csv",
     "from_dict",
     "from_files",
     "from_generator",

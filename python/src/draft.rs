@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
 use forebay_exec::PageCachedSource;
-use forebay_io::{Draft, Features, Progress, ReadThrough, Together};
+use forebay_io::{CsvDraft, CsvHeader, Draft, Features, Progress, ReadThrough, Together};
 use forebay_plan::{BlobId, Expr, Source};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -59,6 +59,17 @@ pub(crate) enum Files {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
     },
+    Csv {
+        paths: Vec<String>,
+        /// `true`: in the files; `false`: numbered; a list: the user's.
+        header: Header,
+        delimiter: Option<char>,
+        quote: Option<char>,
+        null: Vec<String>,
+        multiline: Option<bool>,
+        fields: Option<Vec<Field>>,
+        columns: Option<Vec<String>>,
+    },
     Tokens {
         paths: Vec<String>,
         dtype: String,
@@ -78,6 +89,24 @@ pub(crate) enum Files {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
     },
+}
+
+/// The `header` of `from_csv`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Header {
+    InFiles(bool),
+    Named(Vec<String>),
+}
+
+impl From<Header> for CsvHeader {
+    fn from(header: Header) -> Self {
+        match header {
+            Header::InFiles(true) => CsvHeader::InFiles,
+            Header::InFiles(false) => CsvHeader::Numbered,
+            Header::Named(names) => CsvHeader::Named(names),
+        }
+    }
 }
 
 impl Files {
@@ -113,6 +142,16 @@ impl TryFrom<Files> for Draft {
             }
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
+            Files::Csv { paths, header, delimiter, quote, null, multiline, fields, columns } => Draft::Csv(CsvDraft {
+                paths,
+                header: header.into(),
+                delimiter,
+                quote,
+                null,
+                multiline,
+                fields,
+                columns,
+            }),
             Files::Tokens { paths, dtype, length, stride, column } => {
                 Draft::Tokens { paths, dtype: DType::parse(&dtype)?, length, stride, column }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Budget, Environment, Executable, LocalOptions, LocalStream};
-use forebay_plan::{Class, Graph, Node, OnError, Op, Reorder, Sharding, Stages};
+use forebay_plan::{Class, Graph, Node, OnError, Op, Reorder, Sharding, Stages, ops};
 
 use crate::functions::PyFunctions;
 use crate::pipeline::Pipeline;
@@ -31,7 +31,7 @@ impl Pipeline {
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }
         }
-        let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
+        let graph = graph.then(Node::new(Op::Take(ops::Take { count: rows as u64 })))?;
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment {
             blobs: Arc::new(self.blobs.clone()),
@@ -70,7 +70,7 @@ fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
 /// A function after batch sees columns.
 fn as_batched(node: &Arc<Node>) -> Node {
     let mut node = (**node).clone();
-    if let Op::Map { function, .. } = &mut node.op {
+    if let Op::Map(ops::Map { function, .. }) = &mut node.op {
         function.batched = true;
     }
     node

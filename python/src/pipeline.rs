@@ -9,7 +9,9 @@ use forebay_exec::{
     Budget, Environment, Executable, LocalOptions, LocalStream, Position, Randomness, SavedSkip, SavedState,
 };
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Sharding, Site, Sizing, Source, Stages};
+use forebay_plan::{
+    EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Sharding, Site, Sizing, Source, Stages, ops,
+};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -224,7 +226,7 @@ impl Pipeline {
     fn uneven(&self, py: Python<'_>, consumers: u32) -> PyResult<Option<String>> {
         guard(py, || {
             let (stages, _) = Sharding::choose(&self.graph, consumers, None, false)?;
-            if self.graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat { count: None })) {
+            if self.graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat(ops::Repeat { count: None }))) {
                 return Ok(None);
             }
             if self.graph.on_error().is_tolerant() {
@@ -472,16 +474,16 @@ fn counted(graph: &Graph, rows: u64) -> i128 {
     for node in graph.nodes() {
         let endless = n < 0;
         n = match &node.op {
-            Op::Repeat { count: None } if n != 0 => -1,
-            Op::Repeat { count: Some(count) } if !endless => n * i128::from(*count),
-            Op::Take { count } if endless => i128::from(*count),
-            Op::Take { count } => n.min(i128::from(*count)),
-            Op::Skip { count } if !endless => (n - i128::from(*count)).max(0),
-            Op::Shard { count, index } if !endless => {
+            Op::Repeat(ops::Repeat { count: None }) if n != 0 => -1,
+            Op::Repeat(ops::Repeat { count: Some(count) }) if !endless => n * i128::from(*count),
+            Op::Take(ops::Take { count }) if endless => i128::from(*count),
+            Op::Take(ops::Take { count }) => n.min(i128::from(*count)),
+            Op::Skip(ops::Skip { count }) if !endless => (n - i128::from(*count)).max(0),
+            Op::Shard(ops::Shard { count, index }) if !endless => {
                 (n - i128::from(*index) + i128::from(*count) - 1).max(0) / i128::from(*count)
             }
-            Op::Batch { size, drop_remainder: true } if !endless => n / *size as i128,
-            Op::Batch { size, .. } if !endless => (n + *size as i128 - 1) / *size as i128,
+            Op::Batch(ops::Batch { size, drop_remainder: true }) if !endless => n / *size as i128,
+            Op::Batch(ops::Batch { size, .. }) if !endless => (n + *size as i128 - 1) / *size as i128,
             _ => n,
         };
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Chunk;
 use forebay_io::saved::{Compression, Files, Format, Head, Poll, Progress, Writer, open};
-use forebay_plan::Op;
+use forebay_plan::{Op, ops};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, raise};
@@ -77,8 +77,8 @@ impl SavedWriter {
         overwrite: bool,
     ) -> PyResult<Self> {
         let graph = &pipeline.graph;
-        let behind = graph.nodes().iter().rev().take_while(|node| !matches!(node.op, Op::Take { .. }));
-        if let Some(node) = behind.into_iter().find(|node| matches!(node.op, Op::Repeat { count: None })) {
+        let behind = graph.nodes().iter().rev().take_while(|node| !matches!(node.op, Op::Take(_)));
+        if let Some(node) = behind.into_iter().find(|node| matches!(node.op, Op::Repeat(ops::Repeat { count: None }))) {
             let endless = Error::invalid("an epoch of this never ends, so it cannot be saved");
             return Err(raise(py, &node.blame(endless.hint("say how often to repeat, or take(n)"))));
         }

@@ -94,7 +94,7 @@ def files(folder: Path) -> Path:
 
 AUGMENT = [
     lambda ds: ds.color_jitter("image", brightness=0.5, contrast=0.5, saturation=0.5, hue=0.2),
-    lambda ds: ds.random_grayscale("image", p=0.5).gaussian_blur("image", 5),
+    lambda ds: ds.random_grayscale("image", p=0.5).gaussian_blur("image", 5).random_solarize("image"),
     lambda ds: ds.rand_augment("image", interpolation="bilinear"),
     lambda ds: ds.random_rotation("image", 45, fill=7).random_erasing("image"),
 ]

@@ -16,6 +16,7 @@ OPS = {
         "image", brightness=0.4, contrast=0.4, saturation=(0.2, 1.8), hue=0.1, p=0.8
     ),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0.5),
+    "random_solarize": lambda ds: ds.random_solarize("image", 100.5),
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, sigma=(0.5, 2.0), p=0.5),
     "random_rotation": lambda ds: ds.random_rotation("image", 30, interpolation="bilinear", fill=(9, 0, 255)),
     "rand_augment": lambda ds: ds.rand_augment("image", num_ops=3, magnitude=20),
@@ -27,6 +28,7 @@ NOTHING = {
     "color_jitter": lambda ds: ds.color_jitter("image", brightness=0.4, hue=0.5, p=0),
     "color_jitter by 0": lambda ds: ds.color_jitter("image"),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0),
+    "random_solarize": lambda ds: ds.random_solarize("image", p=0),
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, p=0),
     "random_erasing": lambda ds: ds.random_erasing("image", p=0),
     "random_erasing of nothing": lambda ds: ds.random_erasing("image", p=1, scale=(0, 0)),
@@ -124,6 +126,12 @@ def test_grey_is_grey_and_one_channel_has_no_colour():
     assert equal(images(grey.color_jitter("image", saturation=0.9, hue=0.5)), images(grey))
 
 
+@pytest.mark.parametrize("threshold", [0, 100.5, 128, 255])
+def test_solarized_levels_are_those_of_torchvision(threshold):
+    got = images(arrays().random_solarize("image", threshold, p=1))
+    assert equal(got, np.where(threshold <= PIXELS, 255 - PIXELS, PIXELS))
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -134,6 +142,9 @@ def test_grey_is_grey_and_one_channel_has_no_colour():
         (lambda ds: ds.color_jitter("image", hue="red"), "hue"),
         (lambda ds: ds.color_jitter("image", p=2), "p=2"),
         (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
+        (lambda ds: ds.random_solarize("image", 256), "threshold=256"),
+        (lambda ds: ds.random_solarize("image", "128"), "threshold"),
+        (lambda ds: ds.random_solarize("image", p=1.1), "p=1.1"),
         (lambda ds: ds.random_erasing("image", scale=(0.5, 1.5)), "scale"),
         (lambda ds: ds.random_erasing("image", ratio=(0, 1)), "ratio"),
         (lambda ds: ds.random_erasing("image", value=300), "value=300"),

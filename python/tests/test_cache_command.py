@@ -58,7 +58,7 @@ def test_a_block_that_is_not_what_was_written_is_named(kept):
     done = forebay("cache", "verify", kept, "--json")
     [bad] = json.loads(done.stdout)["bad"]
     assert (done.returncode, bad["block"], bad["broken"]) == (5, str(block), True)
-    assert "not what was written" in done.stderr
+    assert "are corrupt" in done.stderr
     assert block.exists(), "it only looks"
 
 

@@ -54,7 +54,7 @@ def test_a_trainer_without_local_workers_that_lacks_cores_has_its_ops_taken_back
 
     def is_taken_back() -> bool:
         got.append(fingerprint(next(it)))
-        return service.jobs(job)[0].cut.startswith("readers run no ops: 192 KiB a row travel")
+        return service.jobs(job)[0].cut.startswith("consumers run no ops: 192 KiB a row travel")
 
     with warnings.catch_warnings(), ds.distribute(service, job=job, seed=3, epochs=None, local=0).iter() as it:
         warnings.simplefilter("error")

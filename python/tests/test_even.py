@@ -111,7 +111,9 @@ def test_a_rank_that_never_comes_is_named_after_the_bound(service):
     ds = pipeline()
     options = {"job": name(), "seed": SEED}
     reader = ds.distribute(service, consumers=(0, 2), rank_timeout=0.5, **options).iter()
-    with pytest.raises(fb.errors.UnavailableError, match=r"consumers 1 of job .* had no reader for 0.5 s") as failed:
+    with pytest.raises(
+        fb.errors.UnavailableError, match=r"consumers 1 of .* had no process that read them for 0.5 s"
+    ) as failed:
         next(reader)
     assert failed.value.context["consumers"] == "1"
     assert "rank_timeout=" in failed.value.context["hint"]
@@ -119,7 +121,7 @@ def test_a_rank_that_never_comes_is_named_after_the_bound(service):
         next(ds.distribute(service, consumers=(1, 2), even="pad", **options).iter())
     with pytest.raises(fb.errors.InvalidPipelineError, match=r"rank_timeout=0\.0 is out of range"):
         ds.distribute(service, rank_timeout=0, **options)
-    with pytest.raises(fb.errors.InvalidPipelineError, match="is for readers that ask each other"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="is for consumers that ask each other"):
         ds.iter(consumers=(0, 2), even="drop")
 
 

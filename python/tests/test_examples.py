@@ -1,4 +1,4 @@
-"""`fb.examples` and `forebay demo`: data to try things on, and a run that needs nothing else."""
+"""`fb.examples`, `examples/` and `forebay demo`: data to try things on, and runs that need nothing else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import forebay as fb
 import numpy as np
@@ -49,6 +50,30 @@ def test_photos_are_a_folder_of_classes(tmp_path):
     rows = list(ds)
     assert sorted(int(row["label"]) for row in rows) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert len({row["image"].shape for row in rows}) > 1
+
+
+#: Programs of `examples/`, and what each says when all is well. `make demo` runs digits.py.
+PROGRAMS = {
+    "images.py": "accuracy 0.9|accuracy 1.0",
+    "language_model.py": "batches, perplexity 3.",
+    "tabular.py": "epoch 2: 39 batches, loss 0.5",
+    "ranks.py": "rank 1: 124 batches, stopped after 20: the same batches",
+    "service.py": "they are those that this process computes alone",
+}
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_every_program_is_known():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"digits.py", *PROGRAMS}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_runs_as_it_stands(program, tmp_path):
+    command = [sys.executable, str(EXAMPLES / program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert any(text in done.stdout for text in PROGRAMS[program].split("|")), done.stdout
+    assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
 
 
 def demo(*options):

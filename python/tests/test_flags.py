@@ -39,6 +39,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.random_grayscale": ("image",),
     "Dataset.random_resized_crop": ("image", 8),
     "Dataset.random_rotation": ("image", 10),
+    "Dataset.random_solarize": ("image",),
     "Dataset.resize": ("image", 8),
     "Dataset.save": ("none",),
     "Dataset.shard": (2, 0),

@@ -78,7 +78,7 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
         until(seen)
         here = it.stats()["ops"]
         cut = service.jobs(job)[0].cut
-    assert cut == "readers run normalize: 12 KiB a row travel, not 48 KiB"
+    assert cut == "consumers run normalize: 12 KiB a row travel, not 48 KiB"
     assert list(ops) == [
         ("read", "workers"),
         ("select", "workers"),
@@ -100,7 +100,7 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
     shown = table(service, job)
     assert [line.split()[1] for line in shown.splitlines() if line.startswith("* ")] == ["map"]
     assert "FACTOR" in shown
-    assert f"cut        {cut}" in shown
+    assert f"boundary   {cut}" in shown
     assert "-> " in shown
     assert f"{__file__}:" in shown
     (told,) = json.loads(table(service, job, "--json"))

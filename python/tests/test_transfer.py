@@ -101,7 +101,7 @@ def test_any_arrow_client_reads_finished_columns(service, images):
 
 def test_explain_says_what_readers_do(images):
     text = pictures(images).explain()
-    assert "readers do normalize: 49 KiB a row travel, not 193" in text
+    assert "consumers do normalize: 49 KiB a row travel, not 193" in text
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ use crate::lock::deadline;
 use crate::pages::{self, PageCache};
 use crate::rows::prefix::Prefix;
 use crate::state::CacheState;
-use crate::stats::Stats;
-use crate::tiers::block::writer;
+use crate::stats::{Stats, StoreStats};
+use crate::tiers::TierId;
 use crate::tiers::peers::client::Peers;
 use crate::tiers::peers::exports::peer_exports::PeerExports;
-use crate::tiers::store::maintenance;
-use crate::tiers::store::tier::StoreTier;
-use crate::tiers::store::{Elsewhere, SharedStore};
+use crate::tiers::peers::tier::PeersTier;
+use crate::tiers::remote::blocks::Elsewhere;
+use crate::tiers::store::SharedStore;
+use crate::tiers::tier::{BlockTier, TierThread};
 
 /// The quotas of a cache, and its places.
 #[derive(Debug, Clone)]
@@ -62,18 +63,10 @@ impl Cache {
     pub fn open(options: &Options) -> Result<Arc<Self>> {
         let state = Arc::new(CacheState::open(options)?);
         let keeps_pages = options.disk.as_ref().is_some_and(|disk| disk.sources);
-        let start = |name: &str, work: fn(&CacheState)| start(&state, name, work);
-        if state.disk().is_some() {
-            start("forebay-cache", |state| state.disk().into_iter().for_each(|disk| writer::run(state, disk)))?;
-        }
-        if state.store().is_some() {
-            start("forebay-store", |state| state.store().into_iter().for_each(|store| writer::run(state, store)))?;
-            start("forebay-keeper", |state| {
-                state.store().into_iter().for_each(|remote| maintenance::run(state, remote))
-            })?;
-        }
+        state.tiers().below().cloned().try_for_each(|tier| start_all(&state, tier))?;
         if keeps_pages {
-            start("forebay-pages", |state| state.disk().into_iter().for_each(|disk| pages::writer::run(state, disk)))?;
+            let work = |state: &CacheState| state.disk().into_iter().for_each(|disk| pages::writer::run(state, disk));
+            start(&state, ("forebay-pages", Box::new(work)))?;
         }
         Ok(Arc::new(Self { state, keeps_pages }))
     }
@@ -85,17 +78,17 @@ impl Cache {
     /// # Errors
     /// The system's error where a thread cannot be started.
     pub fn meet(&self, peers: Arc<dyn Peers>, watch: Arc<dyn Stopwatch>) -> Result<()> {
-        if !self.state.meet(StoreTier::of_peers(peers.clone(), watch), peers) {
+        let tier = Arc::new(PeersTier::new(peers, watch.clone()));
+        if !self.state.tiers().add(tier.clone()) {
             return Ok(());
         }
-        start(&self.state, "forebay-peers", |state| {
-            state.peers().get().into_iter().for_each(|remote| maintenance::run(state, remote));
-        })
+        self.state.export_rows(watch);
+        start_all(&self.state, tier)
     }
 
     /// Returns what peers may read. `None` where neither memory nor a folder is used.
     pub fn exports(&self) -> Option<PeerExports> {
-        let keeps = self.state.disk().is_some() || self.state.has_memory();
+        let keeps = self.state.disk().is_some() || self.state.memory().is_used();
         keeps.then(|| PeerExports::new(self.state.clone()))
     }
 
@@ -109,7 +102,7 @@ impl Cache {
     /// /data/train". With peers or a store, waits a few seconds at most until their blocks are known.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
         let (prefix, in_use) = self.state.prefix(key, schema, rows, what);
-        self.state.remotes().for_each(|remote| remote.open(&prefix));
+        self.state.tiers().below().for_each(|tier| tier.open_prefix(&self.state, &prefix));
         Arc::new(Prefix::new(self.state.clone(), prefix, in_use))
     }
 
@@ -118,9 +111,9 @@ impl Cache {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
         // Each queue is flushed, whether or not an earlier one was done.
-        let disk = self.state.disk().is_none_or(|disk| disk.queue.flush(left()));
+        let rows = self.state.tiers().sinks().fold(true, |done, sink| sink.queue().flush(left()) && done);
         let pages = !self.keeps_pages || self.state.pages().queue.flush(left());
-        self.state.store().is_none_or(|store| store.queue.flush(left())) && disk && pages
+        rows && pages
     }
 
     /// Waits, at most `limit`, until the write queues have room for rows that are computed next. For callers that
@@ -128,15 +121,14 @@ impl Cache {
     pub fn ease(&self, limit: Duration) {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
-        self.state.disk().into_iter().for_each(|disk| _ = disk.queue.ease(left()));
-        self.state.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
+        self.state.tiers().sinks().for_each(|sink| _ = sink.queue().ease(left()));
     }
 
     /// Returns the figures of peers and of the store. Each peer is taken to have room for `own` bytes, as this process
     /// has.
     pub fn elsewhere(&self, own: u64) -> [Elsewhere; 2] {
-        [self.state.peers().get(), self.state.store()]
-            .map(|remote| remote.map(|remote| remote.elsewhere(own)).unwrap_or_default())
+        let tier = |id| self.state.tiers().get(id);
+        [TierId::Peers, TierId::Store].map(|id| tier(id).map(|tier| tier.elsewhere(own)).unwrap_or_default())
     }
 
     /// Returns why nothing is written to the folder now, if there is a folder and it is so.
@@ -151,8 +143,10 @@ impl Cache {
 
     /// Returns the URL of the store and why it refused the last write, if it did.
     pub fn store_stopped(&self) -> Option<(String, String)> {
-        let stats = self.state.store()?.stats();
-        Some((stats.uri, stats.refused?))
+        let mut stats = Stats::default();
+        self.state.tiers().get(TierId::Store)?.add_stats(&mut stats);
+        let StoreStats { uri, refused, .. } = stats.store?;
+        Some((uri, refused?))
     }
 
     /// Returns what is kept, and how it was used since the cache was opened.
@@ -161,7 +155,12 @@ impl Cache {
     }
 }
 
-fn start(state: &Arc<CacheState>, name: &str, work: fn(&CacheState)) -> Result<()> {
+/// Starts the threads of a tier.
+fn start_all(state: &Arc<CacheState>, tier: Arc<dyn BlockTier>) -> Result<()> {
+    tier.threads().into_iter().try_for_each(|thread| start(state, thread))
+}
+
+fn start(state: &Arc<CacheState>, (name, work): TierThread) -> Result<()> {
     let state = state.clone();
     Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&state)).map(drop)?)
 }
@@ -173,7 +172,6 @@ impl Drop for Cache {
         if self.keeps_pages {
             self.state.pages().queue.close(left());
         }
-        self.state.disk().into_iter().for_each(|disk| disk.queue.close(left()));
-        self.state.remotes().for_each(|remote| remote.close(until));
+        self.state.tiers().below().for_each(|tier| tier.close(until));
     }
 }

@@ -21,11 +21,12 @@ use crate::tiers::block::format::{BlockHeader, Layout, ReadAt, Trouble, open};
 use crate::tiers::block::name::{Kind, Name};
 use crate::tiers::block::read::{Reading, Want, are_right};
 use crate::tiers::disk::folder::{Folder, Locked};
+use crate::tiers::remote::blocks::Part;
+use crate::tiers::remote::headers::read_headers;
+use crate::tiers::remote::names::{mark_of, object_of};
+use crate::tiers::remote::range_buffer::trouble;
+use crate::tiers::store::Store;
 use crate::tiers::store::account::{Contents, is_in_use};
-use crate::tiers::store::headers::read_headers;
-use crate::tiers::store::names::{mark_of, object_of};
-use crate::tiers::store::range_buffer::trouble;
-use crate::tiers::store::{Part, Store};
 
 /// The stored blocks of a prefix, or of a source of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `cache` | [`Cache`]: the cache of a process, and its options |
 //! | `rows` | lookup, claims and single flight of rows, the index, and the rows in memory |
-//! | `tiers` | the places below memory: the local disk, peers, the store |
+//! | `tiers` | the places where rows are kept, behind one trait: memory, the local disk, peers, the store |
 //! | `quota` | which rows a tier with a quota keeps |
 //! | `state` | the state that all prefixes share |
 //! | `pages` | the bytes of remote files, in the same folder: [`PageCache`] |
@@ -63,7 +63,8 @@ pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats
 pub use tiers::peers::client::{PeerReplies, Peers};
 pub use tiers::peers::exports::peer_exports::{PART_BYTES_MAX, PeerExports};
 pub use tiers::peers::server::{PeerReply, PeerRequest};
-pub use tiers::store::{Elsewhere, Object, Part, SharedStore, Store};
+pub use tiers::remote::blocks::{Elsewhere, Object, Part, RemoteBlocks};
+pub use tiers::store::{SharedStore, Store};
 
 /// Reads every row of a block from an untrusted source, for the fuzzer. Returns how many rows are right.
 ///

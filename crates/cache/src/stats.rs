@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::key::PrefixKey;
-use crate::tiers::Tier;
 
 /// The state of a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -181,17 +180,6 @@ counters! {
     corrupt,
     /// Pages that were fetched and not kept: the disk was full, stopped or too slow.
     not_kept,
-}
-
-impl Counters {
-    /// Returns the counter of rows that are found in a tier.
-    pub(crate) fn hits(&self, tier: Tier) -> &AtomicU64 {
-        match tier {
-            Tier::Disk => &self.disk_hits,
-            Tier::Peers => &self.peer_hits,
-            Tier::Store => &self.store_hits,
-        }
-    }
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {

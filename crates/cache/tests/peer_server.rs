@@ -3,41 +3,17 @@
 
 #[path = "it/common/mod.rs"]
 mod common;
+#[path = "support/counting_allocator.rs"]
+mod counting_allocator;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, LargeBinaryArray};
 use common::*;
+use counting_allocator::most_held;
 use forebay_cache::{Cache, Computed, PeerRequest, check_block};
 use forebay_data::{Field, Kind, Memory, Schema};
-
-/// The system's allocator, which counts what is held.
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is passed on to the system's allocator unchanged, and counting neither allocates nor panics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        LARGEST.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ROWS: u64 = 100;
 const ROW_BYTES: usize = 1 << 20;
@@ -68,11 +44,9 @@ fn no_more_is_read_or_copied_for_an_answer_than_it_has_room_for() {
     let keys: Vec<_> = (0..ROWS).map(key).collect();
     for cache in [filled(1 << 30, None), filled(0, Some(folder.path()))] {
         let exports = cache.exports().expect("it keeps rows");
-        let before = HELD.load(Relaxed);
-        LARGEST.store(before, Relaxed);
         let request = PeerRequest { prefix: prefix_key(1), rows: &keys, rank: 0 };
-        let blocks = exports.rows(&request, Duration::ZERO).expect("a block").blocks;
-        let taken = LARGEST.load(Relaxed) - before;
+        let (reply, taken) = most_held(|| exports.rows(&request, Duration::ZERO));
+        let blocks = reply.expect("a block").blocks;
         let rows: u64 = blocks.iter().map(|block| check_block(block).expect("right")).sum();
         assert!(taken < BYTES_MAX, "{} MiB for an answer of 8", taken >> 20);
         assert_eq!(rows, (8 << 20) / ROW_BYTES as u64);

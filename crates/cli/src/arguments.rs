@@ -26,12 +26,12 @@ const EXIT_CODES: &str = "\
 `forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
 
 Exit codes:
-  0  it worked                      4  no such job or file, or no permission
-  1  it failed: the message says    5  the data is corrupt, or changed
-  2  the command line is wrong      6  a function of yours raised
-  3  something did not answer       7  the two sides are of different versions
+  0  success                        4  no such job or file, or no permission
+  1  failure: the message says why  5  the data is corrupt, or has changed
+  2  the command line is wrong      6  a user's function raised
+  3  a process does not answer      7  client and service have different versions
 
-Logs go to stderr; FOREBAY_LOG=debug says more. NO_COLOR=1 takes the colours away.";
+Logs go to stderr; FOREBAY_LOG=debug logs more. NO_COLOR=1 turns colours off.";
 
 /// Input data processing as a service for machine learning.
 #[derive(Debug, Parser)]
@@ -43,37 +43,37 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See it work: train on data that it makes, through the death of a worker
+    /// Train a small model on a service of its own while a worker is killed
     Demo(Demo),
-    /// Start a whole service on this machine, until Ctrl-C
+    /// Start a dispatcher and workers on this machine, until Ctrl-C
     Up(Up),
-    /// Run a dispatcher
+    /// Run a dispatcher, which grants splits to workers and keeps the state of jobs
     Dispatcher(Dispatcher),
-    /// Run a worker
+    /// Run a worker, which computes splits and sends their rows to consumers
     Worker(Worker),
-    /// List the jobs of a service, show one, cancel it or forget it
+    /// List the jobs of a service; show, cancel or remove one
     Jobs(Jobs),
     /// List the workers of a service
     Workers(List),
-    /// Say how many workers the jobs of a service want, of each kind that can be started
+    /// Show how many workers the jobs of a service need, by worker type
     Scale(List),
-    /// Run a Python script; with --service, connect() without an address finds it
+    /// Run a Python script that finds a service with fb.connect()
     Run(Run),
-    /// Show what the datasets of a Python script do, and why
+    /// Show how the datasets of a Python script run, and why
     Explain(Explain),
-    /// List, show and retry the samples that were put in quarantine
+    /// List, show and retry the samples in quarantine files
     Quarantine(Quarantine),
-    /// List, verify and remove what `cache()` keeps in a folder or a store
+    /// List, verify, remove or fill the contents of a cache folder or store
     Cache(KeptRows),
-    /// Check, print or repair the state of a dispatcher that does not run
+    /// Check, print or repair the ledger of a stopped dispatcher
     Ledger(Ledger),
-    /// Measure this machine, beside the rivals that are installed
+    /// Measure throughput on this machine, beside tf.data and PyTorch if they are installed
     Bench(Bench),
-    /// Say what a job would take and cost, by who decides on its workers
+    /// Simulate the time and cost of a job under several scaling policies
     Sim(Sim),
-    /// Prove on this machine what is promised
+    /// Test the fault tolerance of a service on this machine
     Selftest(Selftest),
-    /// Make tokens: who may use a service, and as what
+    /// Make the bearer tokens with which callers use a service
     Token(Token),
     /// Print the version
     Version(Version),
@@ -104,5 +104,18 @@ mod tests {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{}", command.get_name());
         }
+    }
+
+    #[test]
+    fn help_uses_the_words_of_the_glossary() {
+        use clap::CommandFactory;
+        fn check(command: &mut clap::Command) {
+            let help = command.render_long_help().to_string();
+            for retired in ["reader", "made small", "given again", "Who decides", " cut "] {
+                assert!(!help.contains(retired), "{retired:?} in the help of {}", command.get_name());
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        check(&mut Arguments::command());
     }
 }

@@ -1,5 +1,7 @@
 //! Exit codes, and the one place where an error becomes one.
 
+#![expect(clippy::disallowed_methods, reason = "the command line reads NO_COLOR")]
+
 use std::io::{IsTerminal, Write};
 
 use forebay_core::{Error, ErrorKind};

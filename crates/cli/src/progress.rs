@@ -3,6 +3,8 @@
 //! Drawn by hand: it is forty lines, and a crate for it is as large as this one. Progress is a courtesy, so whatever
 //! goes wrong with drawing is passed over. Invariant: where stderr is no terminal, not a byte is written.
 
+#![expect(clippy::disallowed_methods, reason = "progress is drawn a few times a second, on terminals that can")]
+
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Real processes: they start, they are found, they end with whoever started them.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll processes")]
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -125,7 +125,7 @@ fn a_job_is_placed_on_workers_and_at_its_trainer() {
     assert!((24..=25).contains(&first[1]), "{report}");
     assert_eq!((last[0], last[2]), (3, 1), "{report}");
     let table = stdout(&["--job", example, "--threads", "8", "--policy", "static:3+4@1"]);
-    assert!(table.contains("CUT") && table.contains("static:3+4@1"), "{table}");
+    assert!(table.contains("BOUNDARY") && table.contains("static:3+4@1"), "{table}");
 }
 
 /// What the example says of its ops, as a service would have shown it after 1000 batches of 256 rows.
@@ -157,7 +157,7 @@ fn a_job_that_ran_is_placed_by_the_figures_of_its_ops() {
     std::fs::write(folder.path().join("figures.json"), shown(&[])).expect("written");
     let output = sim(&["--job", path.to_str().expect("a path")]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("nothing is known of its ops"), "{told}");
+    assert!(!output.status.success() && told.contains("it has no measurements of ops"), "{told}");
 }
 
 #[test]

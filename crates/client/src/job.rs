@@ -1,5 +1,7 @@
 //! The specification of a job, and an opened job.
 
+#![expect(clippy::disallowed_methods, reason = "an opening is repeated while the dispatcher restarts")]
+
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Instant;

@@ -1,5 +1,7 @@
 //! The client of one Forebay service: calls to the dispatcher that leads.
 
+#![expect(clippy::disallowed_methods, reason = "a call is repeated until its deadline")]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

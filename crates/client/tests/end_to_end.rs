@@ -15,7 +15,7 @@ use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_dispatcher::Scaling;
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
-use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Extent, Function, Op, Sharding, Source};
+use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Extent, Function, Op, Sharding, Source, ops};
 use forebay_policy_lab::baselines;
 use futures::TryStreamExt;
 use proptest::prelude::*;
@@ -32,11 +32,11 @@ fn binary(op: Binary, left: Expr, value: i64) -> Expr {
 /// Keeps two rows in three.
 fn some_rows() -> Op {
     let rest = binary(Binary::Mod, col("id"), 3);
-    Op::FilterExpr { predicate: binary(Binary::Ne, rest, 1) }
+    Op::FilterExpr(ops::FilterExpr { predicate: binary(Binary::Ne, rest, 1) })
 }
 
 fn doubled() -> Op {
-    Op::WithColumn { column: "twice".to_owned(), value: binary(Binary::Mul, col("id"), 2) }
+    Op::WithColumn(ops::WithColumn { column: "twice".to_owned(), value: binary(Binary::Mul, col("id"), 2) })
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<i64> {
@@ -52,15 +52,16 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let order = prop_oneof![
         Just(vec![]),
         Just(vec![Op::SHUFFLE]),
-        (1u64..40).prop_map(|count| vec![Op::Skip { count }]),
-        Just(vec![Op::Repeat { count: Some(2) }, Op::SHUFFLE]),
+        (1u64..40).prop_map(|count| vec![Op::Skip(ops::Skip { count })]),
+        Just(vec![Op::Repeat(ops::Repeat { count: Some(2) }), Op::SHUFFLE]),
     ];
     let row =
         prop_oneof![Just(vec![]), Just(vec![doubled()]), Just(vec![some_rows()]), Just(vec![some_rows(), doubled()])];
-    let tail = prop_oneof![Just(vec![]), (0u64..300).prop_map(|count| vec![Op::Take { count }])];
+    let tail = prop_oneof![Just(vec![]), (0u64..300).prop_map(|count| vec![Op::Take(ops::Take { count })])];
     let end = prop_oneof![
         Just(vec![]),
-        (1usize..70, any::<bool>()).prop_map(|(size, drop_remainder)| vec![Op::Batch { size, drop_remainder }]),
+        (1usize..70, any::<bool>())
+            .prop_map(|(size, drop_remainder)| vec![Op::Batch(ops::Batch { size, drop_remainder })]),
     ];
     (order, row, tail, end).prop_map(|(a, b, c, d)| [a, b, c, d].concat())
 }
@@ -108,7 +109,7 @@ fn a_source_of_unknown_length_is_read_block_by_block() {
 #[test]
 fn a_batch_may_need_more_splits_than_the_window_has() {
     let cluster = Cluster::start(1);
-    let rare = Op::FilterExpr { predicate: binary(Binary::Eq, binary(Binary::Mod, col("id"), 97), 0) };
+    let rare = Op::FilterExpr(ops::FilterExpr { predicate: binary(Binary::Eq, binary(Binary::Mod, col("id"), 97), 0) });
     let job = cluster.open("rare", &range(20_000, vec![rare, batch(64)]), 1, 1).expect("a job");
     let options = StreamOptions { window: Some(2), ..StreamOptions::default() };
     let found = drain(&mut cluster.stream(&job, options)).expect("deliveries");
@@ -136,7 +137,7 @@ fn a_placement_boundary_that_moves_within_an_epoch_does_not_change_the_data() {
     let policy = baselines::policy("static:2+0@1").expect("a policy");
     let scaling = Scaling { policy, ..Scaling::default() };
     let mut cluster = Cluster::with_scaling(2, Arc::new(NoFunctions), scaling);
-    let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };
+    let cast = |dtype| Op::Cast(ops::Cast { columns: vec![("twice".to_owned(), dtype)] });
     let ops = vec![Op::SHUFFLE, doubled(), cast(DType::Float32.into()), cast(DType::Float64.into()), batch(16)];
     let job = cluster.open("job", &range(16_000, ops), 1, 1).expect("a job");
     let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
@@ -167,7 +168,7 @@ fn consumer_ops(cluster: &Cluster) -> String {
     let jobs = cluster.service().jobs(None, &mut patient()).expect("jobs");
     let cut = &jobs[0].cut;
     let end = cut.find(':').unwrap_or(cut.len());
-    cut[..end].trim_start_matches("readers run ").to_owned()
+    cut[..end].trim_start_matches("consumers run ").to_owned()
 }
 
 #[test]
@@ -373,7 +374,7 @@ fn mapped() -> Op {
         reads: None,
         timeout_s: 10.0,
     };
-    Op::Map { function, output: vec![Field::new("id", Kind::scalar(DType::Int64))], keep_others: false }
+    Op::Map(ops::Map { function, output: vec![Field::new("id", Kind::scalar(DType::Int64))], keep_others: false })
 }
 
 /// Raises at one row, and panics at another.

@@ -3,6 +3,8 @@
 //! Invariant: leases and timeouts only ever compare [`Ticks`] of the same process; the wall clock is never asked,
 //! so a clock that jumps cannot expire a lease.
 
+#![expect(clippy::disallowed_methods, reason = "the clock of the machine, from which roles get the time")]
+
 use std::ops::{Add, Sub};
 use std::time::{Duration, Instant};
 

@@ -72,6 +72,29 @@ fn outside_libraries_stay_where_they_belong() {
     }
 }
 
+/// Crates without clocks, sleeps, threads, randomness and environment but at named seams; see ARCHITECTURE.md.
+const SEAMED: [&str; 11] =
+    ["core", "data", "plan", "policy", "policy-lab", "exec", "proto", "client", "dispatcher", "sim", "cli"];
+
+#[test]
+fn crates_with_seams_ban_the_same_methods() {
+    let of = |name: &str| root().join("crates").join(name).join("clippy.toml");
+    let core = fs::read_to_string(of("core")).expect("core has a clippy.toml");
+    for (name, _) in manifests() {
+        let found = fs::read_to_string(of(&name)).ok();
+        assert_eq!(found.as_ref(), SEAMED.contains(&name.as_str()).then_some(&core), "clippy.toml of {name}");
+    }
+}
+
+#[test]
+fn the_newest_version_in_the_changelog_is_that_of_the_package() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).expect("there is a CHANGELOG.md");
+    let mut versions = text.lines().filter_map(|line| line.strip_prefix("## "));
+    assert_eq!(versions.next(), Some("Unreleased"));
+    let newest = versions.next().and_then(|title| title.split(' ').next());
+    assert_eq!(newest, Some(env!("CARGO_PKG_VERSION")));
+}
+
 #[test]
 fn every_module_says_why_it_exists() {
     fn walk(dir: &Path, see: &mut impl FnMut(&Path)) {

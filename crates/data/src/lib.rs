@@ -12,6 +12,23 @@
 //!
 //! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type that its field names; numeric
 //! columns without `nullable` have no null; rows of tensors are never missing.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use arrow_array::{ArrayRef, Int64Array};
+//! use forebay_core::{Epoch, SampleId};
+//! use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema};
+//!
+//! let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))])?);
+//! let rows: Vec<RowId> = (0..4).map(|row| RowId { sample: SampleId(row), epoch: Epoch(0) }).collect();
+//! let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..4));
+//! let chunk = Chunk::new(schema, vec![column], rows.into())?;
+//!
+//! let middle = chunk.slice(1, 2); // shares the column
+//! assert_eq!((middle.num_rows(), middle.ids()[0].sample), (2, SampleId(1)));
+//! # Ok::<(), forebay_core::Error>(())
+//! ```
 
 mod arena;
 mod budget;

@@ -3,6 +3,8 @@
 //! Opens a Work session on a connection of its own for each worker, beats once a second on each, evenly spread, and
 //! prints how many answers came and, with the dispatcher's process id, its CPU time (Linux).
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

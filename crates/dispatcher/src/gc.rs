@@ -4,6 +4,8 @@
 //! removed only if for a whole grace period no job needed it, and no client asked for it, uploaded it or began to open
 //! a job with it.
 
+#![expect(clippy::disallowed_methods, reason = "blobs are collected now and then")]
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,8 @@
 //! Invariants: all clients that open a name at once get the same job, indexed once; a client never gets a job with
 //! another definition than the one it asked for; an opening ends when its client leaves or the job is cancelled.
 
+#![expect(clippy::disallowed_methods, reason = "the secret of a job")]
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -6,6 +6,8 @@
 //! are dropped, nobody is told, nothing is written.
 //! Invariant: a split counts when its worker *and* its consumer have heard of it, which is after it was durable.
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};

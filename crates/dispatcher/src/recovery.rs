@@ -1,5 +1,7 @@
 //! Builds the actor and the services from a ledger, at a start and at the begin of each term.
 
+#![expect(clippy::disallowed_methods, reason = "numbers and secrets of this term")]
+
 use std::sync::Arc;
 
 use forebay_core::{Clock, Result};

@@ -5,15 +5,18 @@
 //!
 //! Prints the least and the mean processor time of an image in each part, in milliseconds.
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 use forebay_exec::image::{
-    Augment, Axis, Chain, Decoder, Image, Input, Interpolation, Layout, Limits, Mode, Normalizer, Output, Region,
-    Resizer, Scratch, Step, random_resized_crop,
+    Augment, Chain, Decoder, Image, Input, Limits, Normalizer, Output, Region, Resizer, Scratch, Step,
+    random_resized_crop,
 };
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
 
 const SCALE: (f64, f64) = (0.08, 1.0);
 const RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
@@ -31,17 +34,17 @@ fn main() {
     let mut slot = vec![0; 3 * 224 * 224 * 4];
 
     let mut decoder = Decoder::default();
-    let whole = decoder.decode(&bytes, Mode::Rgb, &limits).expect("an image");
+    let whole = decoder.decode(&bytes, ImageMode::Rgb, &limits).expect("an image");
     let (width, height) = (whole.width(), whole.height());
     let pixels: Vec<u8> = whole.rows().flatten().copied().collect();
     println!("{file}: {width}x{height}, {} bytes", bytes.len());
     let crop = |sample| random_resized_crop((width, height), SCALE, RATIO, &mut draws(sample)(0));
 
     time("decode whole", rounds, |_| {
-        black_box(decoder.decode(&bytes, Mode::Rgb, &limits).expect("an image"));
+        black_box(decoder.decode(&bytes, ImageMode::Rgb, &limits).expect("an image"));
     });
     time("decode region", rounds, |i| {
-        black_box(decoder.decode_region(&bytes, Mode::Rgb, &limits, crop(i)).expect("an image"));
+        black_box(decoder.decode_region(&bytes, ImageMode::Rgb, &limits, crop(i)).expect("an image"));
     });
     let image = Image::packed(&pixels, width, height, 3).expect("its size");
     let (mut resizer, mut small) = (Resizer::new(), vec![0; 224 * 224 * 3]);
@@ -54,18 +57,23 @@ fn main() {
     let len = view.width() * view.height() * 12;
     time("flip and normalise", rounds, |i| normalizer.write(view, i % 2 == 0, &mut slot[..len]).expect("valid"));
 
-    let jitter = Augment::ColorJitter {
-        brightness: Some((0.2, 1.8)),
-        contrast: Some((0.2, 1.8)),
-        saturation: Some((0.2, 1.8)),
+    let (column, factor, interpolation) = ("image".to_owned(), Some((0.2, 1.8)), Interpolation::Nearest);
+    let jitter = Op::ColorJitter(ops::ColorJitter {
+        column: column.clone(),
+        brightness: factor,
+        contrast: factor,
+        saturation: factor,
         hue: Some((-0.2, 0.2)),
-        p: 1.0,
-    };
-    let blur = Augment::GaussianBlur { size: 23, sigma: (0.1, 2.0), p: 1.0 };
-    let (interpolation, fill) = (Interpolation::Nearest, None);
-    let policy = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
+        probability: 1.0,
+    });
+    let (kernel_size, sigma, probability) = (23, (0.1, 2.0), 1.0);
+    let blur = Op::GaussianBlur(ops::GaussianBlur { column: column.clone(), kernel_size, sigma, probability });
+    let (num_ops, magnitude, num_magnitude_bins, fill) = (2, 9, 31, None);
+    let policy =
+        Op::RandAugment(ops::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill });
     let mut scratch = Scratch::new(limits);
-    for (name, augment) in [("color jitter", jitter), ("gaussian blur", blur), ("rand augment", policy)] {
+    for (name, op) in [("color jitter", jitter), ("gaussian blur", blur), ("rand augment", policy)] {
+        let augment = Augment::of(&op).expect("an augmentation");
         let chain = Chain::new(None, vec![Step::Augment { augment, key_op: 2 }]).expect("valid");
         let input = Input::Pixels { height: 224, width: 224, channels: 3, pixels: &small };
         let mut changed = vec![0; small.len()];
@@ -76,10 +84,10 @@ fn main() {
 
     let steps = vec![
         Step::RandomResizedCrop { height: 224, width: 224, scale: SCALE, ratio: RATIO, antialias: true, key_op: 0 },
-        Step::Flip { axis: Axis::Horizontal, p: 0.5, key_op: 1 },
+        Step::Flip { direction: Direction::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
-    let chain = Chain::new(Some(Mode::Rgb), steps).expect("valid");
+    let chain = Chain::new(Some(ImageMode::Rgb), steps).expect("valid");
     time("chain", rounds, |i| {
         let out = &mut Output::Slot(&mut slot);
         chain.run(Input::Encoded(&bytes), draws(i), &mut scratch, out).expect("an image");

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema};
-use forebay_exec::image::{
-    Axis, Chain, Decoder, Image, Input, Layout, Limits, Mode, Normalizer, Output, Resizer, Scratch, Step,
-};
+use forebay_exec::image::{Chain, Decoder, Image, Input, Limits, Normalizer, Output, Resizer, Scratch, Step};
 use forebay_exec::table::evaluate;
-use forebay_plan::{Binary, Expr, Permutation, Unary};
+use forebay_plan::{Binary, Direction, Expr, ImageMode, Layout, Permutation, Unary};
 
 /// Runs it so many times.
 type Kernel = fn(u64) -> Result<()>;
@@ -43,7 +41,7 @@ fn main() -> Result<()> {
 fn jpeg(rounds: u64) -> Result<()> {
     let mut decoder = Decoder::default();
     (0..rounds).try_for_each(|_| {
-        black_box(decoder.decode(PICTURE, Mode::Rgb, &Limits::default())?);
+        black_box(decoder.decode(PICTURE, ImageMode::Rgb, &Limits::default())?);
         Ok(())
     })
 }
@@ -52,10 +50,10 @@ fn chain(rounds: u64) -> Result<()> {
     let (scale, ratio) = ((0.08, 1.0), (3.0 / 4.0, 4.0 / 3.0));
     let steps = vec![
         Step::RandomResizedCrop { height: 224, width: 224, scale, ratio, antialias: true, key_op: 0 },
-        Step::Flip { axis: Axis::Horizontal, p: 0.5, key_op: 1 },
+        Step::Flip { direction: Direction::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
-    let chain = Chain::new(Some(Mode::Rgb), steps)?;
+    let chain = Chain::new(Some(ImageMode::Rgb), steps)?;
     let mut scratch = Scratch::new(Limits::default());
     let mut slot = vec![0; 3 * 224 * 224 * 4];
     (0..rounds).try_for_each(|i| {

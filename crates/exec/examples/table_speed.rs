@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p forebay-exec --example table_speed`
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;

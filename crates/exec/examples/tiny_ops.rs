@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p forebay-exec --example tiny_ops [EPOCHS [THREADS]]`
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +12,7 @@ use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions};
 use forebay_io::NoBlobs;
-use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
+use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages, ops};
 
 const ROWS: i64 = 1_000_000;
 const OPS: i64 = 8;
@@ -22,10 +24,10 @@ fn main() -> Result<()> {
     let plus = |n: i64| {
         let id = Box::new(Expr::Col { name: "id".to_owned() });
         let expr = Expr::Binary { op: Binary::Add, left: id, right: Box::new(Expr::Int { value: n }) };
-        Op::WithColumn { column: format!("x{}", n % 2), value: expr }
+        Op::WithColumn(ops::WithColumn { column: format!("x{}", n % 2), value: expr })
     };
     let ops = [Op::SHUFFLE].into_iter().chain((0..OPS).map(plus));
-    let ops = ops.chain([Op::Batch { size: 256, drop_remainder: false }]);
+    let ops = ops.chain([Op::Batch(ops::Batch { size: 256, drop_remainder: false })]);
     let graph = ops.map(Node::new).try_fold(Graph::new(source.clone(), None)?, |graph, node| graph.then(node))?;
     let stages = Arc::new(Stages::new(&graph)?);
     let index = forebay_io::index(&source, &forebay_io::Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))?;

@@ -21,6 +21,41 @@
 //! | `threads/` | threads that share rows, and how much processor time they use |
 //! | `local/` | the iterator in this process |
 //! | `profile/` | what ops cost, and whether another order of them gives the same samples |
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use forebay_core::{Seed, SystemClock};
+//! use forebay_data::Memory;
+//! use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions};
+//! use forebay_io::{Allowed, NoBlobs, index};
+//! use forebay_plan::{EpochPlan, Graph, Node, Op, Source, Stages, ops};
+//!
+//! let source = Source::Range { start: 0, stop: 10, step: 1 };
+//! let graph = Graph::new(source.clone(), None)?.then(Node::new(Op::SHUFFLE))?;
+//! let batch = Op::Batch(ops::Batch { size: 4, drop_remainder: true });
+//! let graph = graph.then(Node::new(batch))?;
+//! let stages = Arc::new(Stages::new(&graph)?);
+//! let index = index(&source, &Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))?;
+//! let plan = Arc::new(EpochPlan::new(&stages, index.extent(), Seed(7), 1, None)?);
+//! let environment = Environment {
+//!     blobs: Arc::new(NoBlobs),
+//!     functions: Arc::new(NoFunctions),
+//!     memory: Memory::default(),
+//!     cache_context: None,
+//!     watch: Arc::new(SystemClock::default()),
+//! };
+//! let executable = Executable::new(stages, plan, Some(index), &environment)?;
+//!
+//! let options = LocalOptions { threads: 2, end_epoch: Some(1), ..LocalOptions::default() };
+//! let mut batches = LocalStream::start(executable, options)?;
+//! let mut sizes = Vec::new();
+//! while let Some(batch) = batches.next(&mut || Ok(()))? {
+//!     sizes.push(batch.chunk.num_rows());
+//! }
+//! assert_eq!(sizes, [4, 4]);
+//! # Ok::<(), forebay_core::Error>(())
+//! ```
 
 mod cached;
 mod executable;

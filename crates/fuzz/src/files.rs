@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
-use forebay_io::{Draft, Features, NoBlobs, Place, ReadOptions, Reader, SourceIndex, Together};
+use forebay_io::{CsvDraft, CsvHeader, Draft, Features, NoBlobs, Place, ReadOptions, Reader, SourceIndex, Together};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use std::sync::Arc;
 
@@ -181,6 +181,28 @@ pub(crate) fn jsonl(data: &[u8]) {
     let b = Field { nullable: true, ..Field::new("b", Kind::Tensor { dtype: DType::Float32, shape: vec![None] }) };
     let given = [a, b, Field { nullable: true, ..Field::new("c", Kind::Utf8) }];
     read(Draft::Jsonl { paths: vec![kept.path.clone()], fields: Some(given.into()) });
+}
+
+/// The first byte chooses how the file is written.
+pub(crate) fn csv(data: &[u8]) {
+    let (how, data) = data.split_first().map_or((0, data), |(how, data)| (*how, data));
+    let kept = keep(data);
+    let draft = |fields, multiline| CsvDraft {
+        paths: vec![kept.path.clone()],
+        header: if how & 1 == 0 { CsvHeader::InFiles } else { CsvHeader::Numbered },
+        delimiter: (how & 2 == 0).then_some(';'),
+        quote: (how & 4 == 0).then_some('"'),
+        null: vec![String::new(), "NA".to_owned()],
+        multiline,
+        fields,
+        columns: None,
+    };
+    for multiline in [None, Some(true), Some(false)] {
+        read(Draft::Csv(draft(None, multiline)));
+    }
+    let name = if how & 1 == 0 { "a" } else { "column_1" };
+    let given = vec![Field { nullable: true, ..Field::new(name, Kind::scalar(DType::Float32)) }];
+    read(Draft::Csv(draft(Some(given), Some(how & 8 == 0))));
 }
 
 pub(crate) fn text(data: &[u8]) {

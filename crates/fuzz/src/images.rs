@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 
-use forebay_exec::image::{Decoder, Image, Limits, Mode, Region, header};
+use forebay_exec::image::{Decoder, Image, Limits, Region, header};
+use forebay_plan::ImageMode;
 
 thread_local! {
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::default());
@@ -24,7 +25,7 @@ pub(crate) fn image(data: &[u8]) {
     let ((x, w), (y, h)) = (part(width, choice), part(height, choice >> 4));
     let region = Region { x, y, width: w, height: h };
     DECODER.with_borrow_mut(|decoder| {
-        for mode in [Mode::Rgb, Mode::Grey, Mode::Palette] {
+        for mode in [ImageMode::Rgb, ImageMode::Grey, ImageMode::Palette] {
             let pixels = |image: Image<'_>| image.rows().flatten().copied().collect::<Vec<u8>>();
             let crop = |image: Image<'_>| pixels(image.crop(region).expect("inside"));
             let kept = decoder.decode(bytes, mode, &LIMITS).map(crop);

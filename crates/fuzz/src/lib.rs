@@ -18,6 +18,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("arrow", files::arrow),
     ("block", files::block),
+    ("csv", files::csv),
     ("example", files::example),
     ("graph", plans::graph),
     ("image", images::image),

@@ -6,7 +6,7 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClo
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_io::NoBlobs;
-use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain};
+use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain, ops};
 
 /// Pipelines over more rows, or with larger batches, are planned and not run.
 const ROWS_MAX: u64 = 256;
@@ -42,9 +42,9 @@ pub(crate) fn graph(data: &[u8]) {
 
 fn is_small(op: &Op) -> bool {
     match op {
-        Op::Batch { size, .. } => *size as u64 <= ROWS_MAX,
-        Op::Repeat { count } => count.is_some_and(|n| n <= 4),
-        Op::Resize { height, width, .. } => height.saturating_mul(*width) <= 1 << 12,
+        Op::Batch(ops::Batch { size, .. }) => *size as u64 <= ROWS_MAX,
+        Op::Repeat(ops::Repeat { count }) => count.is_some_and(|n| n <= 4),
+        Op::Resize(ops::Resize { height, width, .. }) => height.saturating_mul(*width) <= 1 << 12,
         _ => true,
     }
 }

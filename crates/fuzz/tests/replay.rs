@@ -3,12 +3,14 @@
 //! `FOREBAY_FUZZ_MUTATIONS` makes more of them than the few that `make test` has time for. What libFuzzer finds beyond
 //! these is put into `fuzz/corpus` and stays found.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../cache/tests/support/counting_allocator.rs"]
+mod counting_allocator;
+
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use counting_allocator::most_held;
 use forebay_core::Seed;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_fuzz::TARGETS;
@@ -17,38 +19,6 @@ use forebay_fuzz::TARGETS;
 const BYTES_MAX: usize = 256 << 20;
 /// How long an input may take before it counts as a hang.
 const HANG: Duration = Duration::from_secs(60);
-
-/// Counts what is taken from the system's allocator.
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is the system's own; the counters are beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        LARGEST.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        LARGEST.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -93,10 +63,7 @@ fn replay(name: &str, mutations: u64, heard: &mpsc::Sender<()>) -> usize {
             if n > 0 {
                 mutate(&mut rng, &mut input);
             }
-            let before = HELD.load(Relaxed);
-            LARGEST.store(before, Relaxed);
-            let outcome = std::panic::catch_unwind(|| forebay_fuzz::run(name, &input));
-            let taken = LARGEST.load(Relaxed).saturating_sub(before);
+            let (outcome, taken) = most_held(|| std::panic::catch_unwind(|| forebay_fuzz::run(name, &input)));
             if outcome.is_err() || taken > BYTES_MAX {
                 let found = std::env::temp_dir().join(format!("{name}-found"));
                 std::fs::write(&found, &input).expect("written");

@@ -34,7 +34,7 @@ pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
 pub use readers::{Chunks, Place, Reader, WindowAnnouncement};
-pub use sources::{Draft, Features, Together, infer, infer_following};
+pub use sources::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).

@@ -30,14 +30,14 @@ use asks::Asks;
 use cluster::{Cluster, Kind};
 use scaler::{Outcome, Scaler};
 
-/// How often it is looked whether all is as it should be.
+/// How often the number of workers is compared with the wanted one.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Scale a StatefulSet or Deployment of workers as a service wants
+/// Scale a StatefulSet or Deployment to the number of workers that a service needs
 #[derive(Debug, Parser)]
 #[command(name = "forebay-kubernetes", version, group = ArgGroup::new("workload").required(true))]
 struct Arguments {
-    /// The dispatcher: forebay://host:port or host:port; several of one service with commas between them
+    /// Address of the dispatcher: forebay://host:port or host:port; of several, with commas between them
     #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
     dispatcher: String,
     /// The StatefulSet whose pods are workers
@@ -46,31 +46,31 @@ struct Arguments {
     /// The Deployment whose pods are workers
     #[arg(long, value_name = "NAME", group = "workload")]
     deployment: Option<String>,
-    /// Its namespace [default: the own one]
+    /// Namespace of the StatefulSet or Deployment [default: the one of this pod]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Which of the dispatcher's kinds of workers (its --offer) these are [default: it knows no kinds]
+    /// Worker type of these workers, as in the dispatcher's --offer [default: the dispatcher has no worker types]
     #[arg(long, value_name = "NAME")]
     kind: Option<String>,
-    /// With --kind: of those, the ones that may be taken back
+    /// With --kind: these are its spot workers
     #[arg(long, requires = "kind")]
     spot: bool,
-    /// The most workers that there may be
+    /// Maximum number of workers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_workers: u32,
     /// PEM file of the authority that signed the service's certificates; turns TLS on
     #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// PEM file of the own certificate, and of those that lead to the authority
+    /// PEM file of the caller's certificate chain
     #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's key
     #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Name that the service's certificates must have [default: the host of the address]
+    /// Name that the service's certificates must carry [default: the host of the address]
     #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
     tls_name: Option<String>,
-    /// File with an administrator's token, if FOREBAY_TOKEN does not hold it
+    /// File with an administrator's bearer token [default: the token in FOREBAY_TOKEN]
     #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     // Of the environment alone: other users see command lines.

@@ -5,10 +5,7 @@ use std::fmt::Write;
 use forebay_core::ConsumerIndex;
 
 use crate::epoch::epoch_plan::EpochPlan;
-use crate::ops::arguments::{Direction, Interpolation};
-use crate::ops::bucket::PadTo;
-use crate::ops::op::Op;
-use crate::ops::text::Packing;
+use crate::ops::Op;
 use crate::physical::stages::{FusedOp, Stages, TailStep};
 
 /// Of the columns that are not read, no more are named.
@@ -16,100 +13,7 @@ const COLUMNS_SHOWN: usize = 8;
 
 /// Returns an op as the user would write it.
 pub fn describe(op: &Op) -> String {
-    let arguments = match op {
-        Op::Map { function, .. } | Op::FilterFunction { function } => {
-            format!("{}{}", function.name, if function.batched { ", batched=True" } else { "" })
-        }
-        Op::FilterExpr { predicate } => predicate.to_string(),
-        Op::Select { columns } | Op::Drop { columns } | Op::CheckFinite { columns } => columns.join(", "),
-        Op::Rename { columns } => columns.iter().map(|(a, b)| format!("{a}={b}")).collect::<Vec<_>>().join(", "),
-        Op::Cast { columns } => columns.iter().map(|(c, d)| format!("{c}={d}")).collect::<Vec<_>>().join(", "),
-        Op::WithColumn { column, value } => format!("{column}, {value}"),
-        Op::DecodeImage { column, mode } => format!("{column}, mode={}", mode.name()),
-        Op::Resize { column, height, width, antialias } => {
-            format!("{column}, ({height}, {width}){}", if *antialias { "" } else { ", antialias=False" })
-        }
-        Op::ResizeShorter { column, size, max_size, antialias } => {
-            let most = max_size.map_or(String::new(), |most| format!(", max_size={most}"));
-            format!("{column}, shorter={size}{most}{}", if *antialias { "" } else { ", antialias=False" })
-        }
-        Op::CenterCrop { column, height, width } => format!("{column}, ({height}, {width})"),
-        Op::RandomResizedCrop { column, height, width, scale, ratio, .. } => {
-            format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
-        }
-        Op::RandomFlip { column, probability, direction } => {
-            let vertical = if *direction == Direction::Vertical { ", direction=vertical" } else { "" };
-            format!("{column}, p={probability}{vertical}")
-        }
-        Op::ColorJitter { column, brightness, contrast, saturation, hue, probability } => {
-            let named = [("brightness", brightness), ("contrast", contrast), ("saturation", saturation), ("hue", hue)];
-            let given = named.iter().filter_map(|(name, given)| given.map(|given| format!(", {name}={given:?}")));
-            format!("{column}{}, p={probability}", given.collect::<String>())
-        }
-        Op::RandomGrayscale { column, probability } => format!("{column}, p={probability}"),
-        Op::GaussianBlur { column, kernel_size, sigma, probability } => {
-            format!("{column}, {kernel_size}, sigma={sigma:?}, p={probability}")
-        }
-        Op::RandomRotation { column, degrees, interpolation, fill } => {
-            format!("{column}, {degrees:?}{}", looked_up(*interpolation, fill.as_deref()))
-        }
-        Op::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
-            let bins = if *num_magnitude_bins == 31 { String::new() } else { format!(" of {num_magnitude_bins}") };
-            let how = looked_up(*interpolation, fill.as_deref());
-            format!("{column}, num_ops={num_ops}, magnitude={magnitude}{bins}{how}")
-        }
-        Op::RandomErasing { column, probability, scale, ratio, value } => {
-            let value = value.as_ref().map_or("random".to_owned(), |value| format!("{value:?}"));
-            format!("{column}, p={probability}, scale={scale:?}, ratio={ratio:?}, value={value}")
-        }
-        Op::Normalize { column, mean, std, layout } => {
-            format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
-        }
-        Op::Mix { column, label, classes, alpha, probability, .. } => {
-            format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
-        }
-        Op::Cache { freeze } => if *freeze { "freeze=True" } else { "" }.to_owned(),
-        Op::Tokenize(t) => {
-            let output = if t.output == t.column { String::new() } else { format!(", output={}", t.output) };
-            let cut = t.max_length.map_or(String::new(), |n| format!(", max_length={n}"));
-            let plain = if t.add_special_tokens { "" } else { ", add_special_tokens=False" };
-            format!("{}, {:.12}{output}{plain}{cut}", t.column, t.tokenizer.0)
-        }
-        Op::Pack(p) => {
-            let how = match p.packing {
-                Packing::Concat { drop_remainder: false, .. } => "concat".to_owned(),
-                Packing::Concat { drop_remainder: true, .. } => "concat, drop_remainder=True".to_owned(),
-                Packing::FirstFit { window } => format!("first_fit, window={window}"),
-                Packing::BestFit { window } => format!("best_fit, window={window}"),
-            };
-            let eos = p.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
-            format!("{}, {}, {how}{eos}", p.column, p.length)
-        }
-        Op::BucketByLength(b) => {
-            let pad = match b.pad_to {
-                PadTo::Longest => String::new(),
-                PadTo::Boundary => ", pad_to=boundary".to_owned(),
-                PadTo::Length(length) => format!(", pad_to={length}"),
-            };
-            let drop = if b.drop_remainder { ", drop_remainder=True" } else { "" };
-            format!("{}, {:?}, {:?}{pad}{drop}", b.column, b.boundaries, b.batch_sizes)
-        }
-        Op::Shuffle { window } => window.describe(),
-        Op::Autocache {} => String::new(),
-        Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
-        Op::Take { count } | Op::Skip { count } => count.to_string(),
-        Op::Shard { count, index } => format!("{count}, {index}"),
-        Op::Batch { size, drop_remainder } => {
-            format!("{size}{}", if *drop_remainder { ", drop_remainder=True" } else { "" })
-        }
-        Op::Prefetch { count } => count.to_string(),
-    };
-    format!("{}({arguments})", op.name())
-}
-
-fn looked_up(interpolation: Interpolation, fill: Option<&[u8]>) -> String {
-    let fill = fill.map_or(String::new(), |fill| format!(", fill={fill:?}"));
-    format!(", {}{fill}", format!("{interpolation:?}").to_lowercase())
+    format!("{}({})", op.name(), op.spec().arguments())
 }
 
 /// Returns the explanation of a pipeline; with its plan, also how its epochs are divided into splits.
@@ -243,7 +147,7 @@ fn on_consumer(out: &mut String, stages: &Stages) {
     let size = |schema: &forebay_data::Schema| schema.row_bytes(0).div_ceil(1 << 10);
     let ops: Vec<_> = boundary.consumer.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect();
     let (sent, made) = (size(&boundary.schema), size(&whole));
-    let _ = writeln!(out, "    on a service, readers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
+    let _ = writeln!(out, "    on a service, consumers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
     let _ =
         writeln!(out, "      that is where it begins: what ops turn out to cost, and the trainer's cores, may move it");
 }

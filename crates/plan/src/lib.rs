@@ -17,13 +17,33 @@
 //!
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
+//!
+//! ```
+//! use forebay_core::{ConsumerIndex, Epoch, Ordinal, Seed};
+//! use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages, ops};
+//!
+//! // As written: eight rows, shuffled, in batches of two.
+//! let graph = Graph::new(Source::Range { start: 0, stop: 8, step: 1 }, None)?;
+//! let batch = Op::Batch(ops::Batch { size: 2, drop_remainder: false });
+//! let graph = graph.then(Node::new(Op::SHUFFLE))?.then(Node::new(batch))?;
+//!
+//! // Which rows of the source are in the first split of the first epoch?
+//! let extent = Extent { rows: Some(8), blocks: 1, bytes: 64, is_compressed: false };
+//! let plan = EpochPlan::new(&Stages::new(&graph)?, extent, Seed(7), 1, None)?;
+//! let (consumer, mut rows) = (ConsumerIndex(0), Vec::new());
+//! for morsel in plan.morsels(consumer, Ordinal(0)) {
+//!     plan.places(Epoch(0), consumer, morsel, |row, _| rows.push(row));
+//! }
+//! assert_eq!((plan.num_splits(consumer), rows.len()), (Some(4), 2));
+//! # Ok::<(), forebay_core::Error>(())
+//! ```
 
 mod chosen_order;
 mod epoch;
 mod explain;
 mod graph;
 mod on_error;
-mod ops;
+pub mod ops;
 mod physical;
 mod reorder;
 mod source;
@@ -36,18 +56,17 @@ pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
 pub use epoch::order::{Blocks, Order};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
-pub use epoch::window::{STREAMED_AT_ONCE, ShuffleWindow};
+pub use epoch::window::STREAMED_AT_ONCE;
 pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
-pub use ops::arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
-pub use ops::bucket::{Bucket, PadTo};
 pub use ops::expr::{
     Binary, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, meet, promote, stack_dtype,
 };
-pub use ops::image::image_layout;
-pub use ops::op::{Class, Op};
-pub use ops::text::{Pack, Packing, Tokenize};
+pub use ops::{
+    Access, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo,
+    ShuffleWindow, Tokenize, image_layout,
+};
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
 pub use physical::cache_point::{CacheCandidate, CachePoint};
@@ -56,4 +75,4 @@ pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
-pub use source::{BlobId, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};
+pub use source::{BlobId, CsvDialect, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Seed};
-use forebay_plan::{BlobId, EpochPlan, Expr, Extent, Graph, Node, Op, Source, Stages};
+use forebay_plan::{BlobId, EpochPlan, Expr, Extent, Graph, Node, Op, Source, Stages, ops};
 use proptest::prelude::*;
 
 fn memory(rows: u64) -> Source {
@@ -35,7 +35,7 @@ fn rows(plan: &EpochPlan, epoch: u64, consumer: u32) -> Vec<u64> {
 }
 
 fn batch(size: usize, drop_remainder: bool) -> Op {
-    Op::Batch { size, drop_remainder }
+    Op::Batch(ops::Batch { size, drop_remainder })
 }
 
 proptest! {
@@ -109,19 +109,21 @@ const GOLDEN: [u64; 20] = [13, 16, 9, 15, 3, 5, 6, 17, 14, 18, 7, 10, 0, 19, 2, 
 
 #[test]
 fn order_ops_move_to_the_plan_only_where_counts_are_known() {
-    let filter = || Op::FilterExpr {
-        predicate: Expr::Binary {
-            op: forebay_plan::Binary::Gt,
-            left: Box::new(Expr::Col { name: "x".into() }),
-            right: Box::new(Expr::Int { value: 0 }),
-        },
+    let filter = || {
+        Op::FilterExpr(ops::FilterExpr {
+            predicate: Expr::Binary {
+                op: forebay_plan::Binary::Gt,
+                left: Box::new(Expr::Col { name: "x".into() }),
+                right: Box::new(Expr::Int { value: 0 }),
+            },
+        })
     };
-    let before = stages(10, vec![Op::Take { count: 3 }, filter(), batch(2, false)]);
+    let before = stages(10, vec![Op::Take(ops::Take { count: 3 }), filter(), batch(2, false)]);
     assert_eq!((before.order.len(), before.tail.len(), before.aligned), (1, 1, None));
-    let after = stages(10, vec![filter(), Op::SHUFFLE, Op::Take { count: 3 }]);
+    let after = stages(10, vec![filter(), Op::SHUFFLE, Op::Take(ops::Take { count: 3 })]);
     assert_eq!((after.order.len(), after.tail.len()), (1, 1));
     let graph = Graph::new(memory(10), None).expect("a source").then(Node::new(filter())).expect("legal");
-    let graph = graph.then(Node::new(Op::Take { count: 3 })).expect("legal");
+    let graph = graph.then(Node::new(Op::Take(ops::Take { count: 3 }))).expect("legal");
     let error = graph.then(Node::new(Op::SHUFFLE)).expect_err("the count is not known");
     assert!(error.message().starts_with("shuffle after take"), "{error}");
 }
@@ -135,7 +137,7 @@ fn where_an_op_was_written_is_not_part_of_its_name() {
     assert_eq!(plain.dataset_id(), there.dataset_id());
     let read = Graph::from_json(&there.to_json()).expect("reads back");
     assert_eq!(read.to_json(), there.to_json());
-    let other = plain.then(Node::new(Op::Take { count: 1 })).expect("legal");
+    let other = plain.then(Node::new(Op::Take(ops::Take { count: 1 }))).expect("legal");
     assert_ne!(plain.dataset_id(), other.dataset_id());
     assert_eq!(plain.difference(&other).as_deref(), Some("op 2 is take(1), and was nothing"));
 }

@@ -6,6 +6,15 @@
 //! there are as many as were decided on.
 //! Invariants: no I/O, no clock, no randomness: the same observations give the same decisions; every decision carries its
 //! reason and the figures that it was taken on; no decision reaches a sample, so none can change what a job reads.
+//!
+//! ```
+//! use forebay_policy::scaling::{Claim, share};
+//!
+//! // Two jobs want six workers each, and there are eight; the second job counts three times as much.
+//! let light = Claim { priority: 0, wanted: 6, weight: 1.0 };
+//! let heavy = Claim { weight: 3.0, ..light };
+//! assert_eq!(share(8, &[light, heavy]), [2, 6]);
+//! ```
 
 pub mod caching;
 pub mod fleet;

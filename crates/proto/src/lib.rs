@@ -16,7 +16,7 @@
 mod messages;
 mod net;
 
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, rustdoc::all)]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, clippy::unwrap_used, rustdoc::all)]
 mod generated {
     include!("generated/forebay.v1.rs");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_cache::{Object, Part, SharedStore, Store};
+use forebay_cache::{Object, Part, RemoteBlocks, SharedStore, Store};
 use forebay_core::{Result, SystemClock};
 use forebay_io::{Bucket, Wanted};
 
@@ -27,7 +27,7 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Store>> {
 #[derive(Debug)]
 struct Adapter(Bucket);
 
-impl Store for Adapter {
+impl RemoteBlocks for Adapter {
     fn uri(&self) -> &str {
         self.0.uri()
     }
@@ -41,7 +41,9 @@ impl Store for Adapter {
         let wanted = |part: &Part| Wanted { name: part.name.clone(), range: part.range.clone() };
         self.0.read(&parts.iter().map(wanted).collect::<Vec<_>>(), limit)
     }
+}
 
+impl Store for Adapter {
     fn put(&self, name: &str, bytes: Bytes, limit: Duration) -> Result<()> {
         self.0.put(name, bytes, limit)
     }

@@ -17,7 +17,7 @@ use forebay_core::{Epoch, Result, SampleId};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema, write_ipc};
 use forebay_exec::Budget;
 use forebay_io::{Blobs, NoBlobs};
-use forebay_plan::{Binary, BlobId, Expr, Graph, Layout, Node, Op, Source};
+use forebay_plan::{Binary, BlobId, Expr, Graph, Layout, Node, Op, Source, ops};
 
 use crate::dice::Dice;
 use crate::pipeline::Pipeline;
@@ -72,16 +72,16 @@ pub(crate) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
     }
     if dice.percent(30) || number >= CUT {
         let value = column("id", Binary::Mul, 3);
-        drawn.then(Op::WithColumn { column: "thrice".to_owned(), value })?;
+        drawn.then(Op::WithColumn(ops::WithColumn { column: "thrice".to_owned(), value }))?;
     }
     if dice.percent(35) {
         let left = Box::new(column("id", Binary::Mod, 3));
         let predicate = Expr::Binary { op: Binary::Ne, left, right: Box::new(Expr::Int { value: 1 }) };
-        drawn.then(Op::FilterExpr { predicate })?;
+        drawn.then(Op::FilterExpr(ops::FilterExpr { predicate }))?;
     }
     if has_images {
         let column = "image".to_owned();
-        drawn.then(Op::Normalize { column, mean: vec![0.4], std: vec![0.2], layout: Layout::Chw })?;
+        drawn.then(Op::Normalize(ops::Normalize { column, mean: vec![0.4], std: vec![0.2], layout: Layout::Chw }))?;
     }
     if number >= CUT {
         for nth in 0..dice.within(2..5) {
@@ -90,10 +90,10 @@ pub(crate) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
         }
     }
     if dice.percent(20) {
-        drawn.then(Op::Take { count: dice.within(0..120) })?;
+        drawn.then(Op::Take(ops::Take { count: dice.within(0..120) }))?;
     }
     if dice.percent(70) {
-        drawn.then(Op::Batch { size: dice.within(3..17) as usize, drop_remainder: dice.percent(30) })?;
+        drawn.then(Op::Batch(ops::Batch { size: dice.within(3..17) as usize, drop_remainder: dice.percent(30) }))?;
     }
     Ok(drawn)
 }
@@ -112,17 +112,19 @@ fn light(schema: &Schema, nth: u64, dice: &mut Dice) -> Op {
     let field = &schema.fields()[dice.index(schema.fields().len())];
     let name = field.name.clone();
     match dice.within(0..10) {
-        0..5 if field.kind.dtype() == Some(DType::Float32) => Op::Cast { columns: vec![(name, DType::Float16.into())] },
+        0..5 if field.kind.dtype() == Some(DType::Float32) => {
+            Op::Cast(ops::Cast { columns: vec![(name, DType::Float16.into())] })
+        }
         0..5 => {
             let dtype = dice.pick(&[DType::Int8, DType::Uint8, DType::Int16, DType::Float32, DType::Float64]);
-            Op::Cast { columns: vec![(name, dtype.into())] }
+            Op::Cast(ops::Cast { columns: vec![(name, dtype.into())] })
         }
-        5..8 => Op::Rename { columns: vec![(name.clone(), format!("{name}{nth}"))] },
-        8 if schema.fields().len() > 1 => Op::Drop { columns: vec![name] },
+        5..8 => Op::Rename(ops::Rename { columns: vec![(name.clone(), format!("{name}{nth}"))] }),
+        8 if schema.fields().len() > 1 => Op::Drop(ops::Drop { columns: vec![name] }),
         _ => {
             let mut columns: Vec<_> = schema.fields().iter().map(|field| field.name.clone()).collect();
             columns.reverse();
-            Op::Select { columns }
+            Op::Select(ops::Select { columns })
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Runs seeds of the simulation, and stops at the first that fails: prints its scenario, what happened, and how to see
 //! it again.
 
+#![expect(clippy::disallowed_methods, reason = "it says how long a run took")]
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -185,7 +185,7 @@ def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
     try:
         index, count = value
     except (TypeError, ValueError):
-        hint = "give which reader this is of how many, as consumers=(rank, world); one alone is (0, 1)"
+        hint = "give which consumer this is of how many, as consumers=(rank, world); one alone is (0, 1)"
         raise InvalidPipelineError(f"{op}: consumers={shown(value)} is not (index, count)", {"hint": hint}) from None
     count = whole(count, op, "consumers[1]", 1, 2**20)
     return whole(index, op, "consumers[0]", 0, count - 1), count
@@ -197,7 +197,7 @@ def consumers_or_none(value: tuple[int, int] | None, op: str) -> tuple[int, int]
 
 
 def local(value: int | str) -> int | None:
-    """Returns how many threads compute beside a reader; `None` where that is measured.
+    """Returns how many threads compute beside a consumer; `None` where that is measured.
 
     >>> local("auto"), local(0)
     (None, 0)
@@ -243,9 +243,9 @@ def even(value: Any, op: str) -> bool | Even | None:
 
 
 def even_alone(value: Any, op: str) -> bool | None:
-    """As `even`, for readers that do not know of each other."""
+    """As `even`, for consumers that do not know of each other."""
     if isinstance(value, str) and value in _EVEN:
-        message = f"{op}: even={shown(value)} is for readers that ask each other how many batches they have"
+        message = f"{op}: even={shown(value)} is for consumers that ask each other how many batches they have"
         hint = f"use distribute(even={value!r}) on a service, or to_torch(even={value!r}) over torch.distributed"
         raise InvalidPipelineError(message, {"hint": hint})
     return flag_or_none(value, op, "even")

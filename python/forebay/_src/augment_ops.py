@@ -81,6 +81,39 @@ class AugmentOps(Base):
         op = {"op": "random_grayscale", "column": column, "probability": arguments.number(p, "random_grayscale", "p")}
         return self._then(op, keep_position, name)
 
+    def random_solarize(
+        self,
+        column: str,
+        threshold: float = 128.0,
+        *,
+        p: float = 0.5,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Inverts the levels from `threshold` on, with probability `p`: a level `v` becomes `255 - v`.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.full((4, 8, 8, 3), 200, np.uint8)})
+        >>> ds = ds.random_solarize("image", 128, p=1)
+        >>> int(next(iter(ds))["image"].max())
+        55
+
+        Args:
+            column: The column.
+            threshold: The least level that is inverted, 0 to 255.
+            p: How likely.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "random_solarize",
+            "column": column,
+            "threshold": arguments.number(threshold, "random_solarize", "threshold"),
+            "probability": arguments.number(p, "random_solarize", "p"),
+        }
+        return self._then(op, keep_position, name)
+
     def gaussian_blur(
         self,
         column: str,

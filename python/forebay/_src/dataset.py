@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 #: Sources of which it takes all bytes to know how many samples they have.
-_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl")
+_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
 class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
@@ -142,7 +142,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
 
         Args:
             splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
-            consumers: For how many readers.
+            consumers: The number of consumers.
             even: As for `iter`.
             coordinated: As for `iter`.
             order: As for `iter`.
@@ -232,7 +232,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epoch: The first epoch.
             epochs: How many epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
-            consumers: Which of how many readers this is, `(index, count)`. No batch goes to two of them. Default: all
+            consumers: Which of how many consumers this is, `(index, count)`. No batch goes to two of them. Default: all
                 batches are for this one, with a `RanksWarning` where it is one of several processes of
                 `torch.distributed`, JAX or a launcher; `(0, 1)` says that it is meant.
             even: Whether each of several consumers gets as many batches as the others in every epoch, as training in
@@ -323,28 +323,28 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             job: The job's name. Who asks for the same pipeline under the same name joins the job.
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
-            consumers: Which of how many readers of the job this is, `(index, count)`. Default: as for `iter`.
+            consumers: Which of how many consumers of the job this is, `(index, count)`. Default: as for `iter`.
             even: As for `iter`; and where the numbers are not known beforehand, the service lets all consumers end an
                 epoch at the same step, which follows from the numbers of their batches alone. It may also say what is
                 done at the first step at which some have a batch and others have none: `"drop"`, all end; `"pad"`, the
                 others give their last batch again until all have ended; `"error"`, all raise. Default: `"drop"`. A
                 short last batch is a batch: with `drop_remainder=True` all have the same length. With `False`, each
-                ends where it ends. It is part of the job, so all its readers say the same.
-            rank_timeout: Seconds that the others wait for a consumer that has no reader (it never started, or it died),
+                ends where it ends. It is part of the job, so all its consumers say the same.
+            rank_timeout: Seconds that the others wait for a consumer without a process (it never started, or it died),
                 where they end epochs together, before they raise. One that lives is waited for, however slow it is.
             coordinated: As for `iter`. It is part of the job, too.
-            ordered: As for `iter`. It is not part of the job: each reader has its own.
+            ordered: As for `iter`. It is not part of the job: each consumer has its own.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
                 weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
             priority: Jobs of a higher one go before those of a lower one, which get what these leave: workers turn to
                 them as the splits that they are at end, and nothing that was begun is lost. 0 to 9. As for `weight`,
                 who joins a job leaves it as it is.
-            local: How many threads compute for this reader on its own machine, in a process beside it that gives way to
+            local: Threads that compute for this consumer on its own machine, in a process beside it that gives way to
                 everything else; `"auto"` is as many as help, of the cores that are idle. Default: 0, all is left to the
                 service's workers.
             on_error: What becomes of a sample that fails by itself, as for `iter`.
-            error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
-            quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
+            error_budget: How many samples this consumer may leave out in an epoch: a count (int) or a share (float).
+            quarantine: The file for their records, written by this consumer. Default: `quarantine-<job>.jsonl`.
             order: As for `iter`. Who joins a job gets the order of who created it.
             memory: How much memory data may take in this process, as for `iter`; `forebay worker --memory` says it of a
                 worker.

@@ -51,7 +51,7 @@ class Distributed:
         self.weight, self.priority, self.local = weight, priority, local
 
     def iter(self) -> DatasetIterator:
-        """Starts reading. A job has one reader for each consumer at a time."""
+        """Starts reading. One process at a time reads as a consumer."""
         return DatasetIterator(ServiceIteration(self._pipeline, resolve(self._service, "distribute"), self))
 
     def __iter__(self) -> DatasetIterator:

@@ -39,7 +39,7 @@ ROOM_SECONDS = 5.0
 START_SECONDS = 30.0
 #: A worker that has run for so long can run.
 LIVES_SECONDS = 10.0
-#: How long a worker may take to leave: longer than it waits for its readers.
+#: How long a worker may take to leave: longer than it waits for its consumers.
 LEAVE_SECONDS = 15.0
 #: How long an actor may take to end its worker.
 END_SECONDS = 5.0

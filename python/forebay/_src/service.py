@@ -111,7 +111,7 @@ class Service:
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
-        """Ends a job for good; its readers get a `ClosedError`.
+        """Ends a job for good; its consumers get a `ClosedError`.
 
         Args:
             job: Its name.
@@ -264,28 +264,28 @@ def up(
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
 
     Args:
-        workers: How many workers; `"auto"` starts and ends them by itself, as the jobs need them.
-        threads: The threads of each; 0 shares the cores among them, and is 1 with `workers="auto"`.
-        state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
-        max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
-        policy: The scaling policy, which decides how many workers are wanted: `forebay`, or `static:N`.
-        objective: What that makes small: `"time"`, `"cost"`, or `"cost-within:1.05"`, the cheapest that takes at most
-            1.05 times the shortest time.
-        trainer_price: With a cost to be made small, what the machine of a trainer costs, for an hour, in any currency.
-        worker_price: The same, of a worker.
-        cache: Where the workers keep what `Dataset.cache` keeps beyond memory, also for the next service: a folder on a
-            local disk, which keeps the bytes of remote files, too, the url of a store that machines share
-            (`s3://bucket/forebay`, `gs://`, `az://`, `file:///mnt/share`), or a list of one of each. Default:
-            `$FOREBAY_CACHE`, or memory alone.
-        cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
+        workers: The number of workers; `"auto"` starts and ends as many as the jobs need.
+        threads: Compute threads of each worker; 0 divides the cores among them, and is 1 with `workers="auto"`.
+        state_dir: Folder for the dispatcher's state. Default: a temporary folder, removed with the service.
+        max_workers: Maximum number of workers with `workers="auto"`. Default: the cores of this machine.
+        policy: Scaling policy, which decides how many workers there are: `forebay`, or `static:N`.
+        objective: Optimisation objective: `"time"`, `"cost"`, or `"cost-within:1.05"`, the lowest cost at 1.05 times
+            the shortest time or less.
+        trainer_price: Price of a trainer's machine for an hour, in any currency, for the objectives with a cost.
+        worker_price: Price of a worker for an hour, in the same currency.
+        cache: Cache for the rows of `Dataset.cache` beyond memory, also for the next service: a folder on a local disk,
+            which keeps the bytes of remote files, too; the url of a store that machines share
+            (`s3://bucket/forebay`, `gs://`, `az://`, `file:///mnt/share`); or a list of one of each. Default:
+            `$FOREBAY_CACHE`, or memory only.
+        cache_memory: Maximum memory of each worker for cached rows: bytes, or a text like `"4GiB"`. Default:
             `$FOREBAY_CACHE_MEMORY`, or a quarter of the machine's (at most 8 GiB), shared among them.
-        cache_disk: The most that is kept in the folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.
-        cache_store: The most that all who use the store keep there together. Default: `$FOREBAY_CACHE_STORE`, or 1 TiB.
-        cache_source: Whether the bytes of remote files are kept in the folder, so that they are fetched once for all
+        cache_disk: Quota of the cache folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.
+        cache_store: Quota of the store, for all that use it together. Default: `$FOREBAY_CACHE_STORE`, or 1 TiB.
+        cache_source: Whether the cache folder keeps the bytes of remote files, so that they are fetched once for all
             workers, jobs and epochs. Default: `$FOREBAY_CACHE_SOURCE` (`on` or `off`), or yes.
-        cache_prices: What the store costs, which `autocache` then weighs: `month`, a GiB there for a month; `write`, a
-            GiB written; and `worker`, a worker for an hour, in any currency. Default: `$FOREBAY_CACHE_PRICES`
-            (`month=0.023,write=0.005,worker=0.38`), or nothing.
+        cache_prices: Prices by which `autocache` decides, in any currency: `month`, of a GiB in the store for a month;
+            `write`, of a GiB written to it; `worker`, of a worker for an hour. Default: `$FOREBAY_CACHE_PRICES`
+            (`month=0.023,write=0.005,worker=0.38`), or the store costs nothing.
 
     Returns:
         The service; leaving its context ends it. It ends with this process in any case.

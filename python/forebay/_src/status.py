@@ -1,4 +1,4 @@
-"""What a service says of itself: its jobs, their readers, ops and costs, its workers, and how many are wanted."""
+"""What a service says of itself: its jobs, their consumers, ops and costs, its workers, and how many are wanted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ConsumerStatus:
-    """One reader of a job.
+    """One consumer of a job.
 
     Attributes:
         consumer: Which one.
@@ -40,7 +40,7 @@ class ScaleDecision:
         workers: The workers that are wanted since.
         reason: Why, in words.
         figures: The rule (`rule`), what it compared with, and what was measured (`figures`).
-        cut: Which ops readers run since, and what a row that travels has so; empty where there is nothing to choose.
+        cut: Which ops consumers run since, and what a row that travels has so; empty where there is nothing to choose.
     """
 
     ago: float
@@ -104,7 +104,7 @@ class OpStatus:
     Attributes:
         op: The op as errors name it; ops that are fused are one, and `read` reads the source.
         line: Where it was written; `None` where that is not known.
-        at: Whose threads did it: the `workers`', those of readers' `local` workers, or the `reader`s' own.
+        at: Whose threads ran it: those of `workers`, of consumers' `local` workers, or of the consumers (`reader`).
         rows_in: The rows that went in.
         rows_out: The rows that came out.
         rows_found: Of those that went into `cache`, the rows that nobody had to compute.
@@ -167,19 +167,19 @@ class JobStatus:
         epochs: How many it has; `None` is without end.
         seed: Its seed.
         raced: The splits that were given to a second worker because the first was late, or had others to do first.
-        consumers: Its readers.
+        consumers: Its consumers.
         tenant: Whose it is; empty where the service has no tokens.
         key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
             need say nothing. A secret: it is not shown.
         workers: The workers that the service's policy wants for it; `None` while nothing is decided.
         priority: Jobs of a higher one go before it.
-        local_threads: The threads of its readers' local workers, which are not among those (`distribute(local=...)`).
+        local_threads: The threads of its consumers' local workers, which are not among those (`distribute(local=...)`).
         decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
         caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
             `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
             `source`, as `stats()["source"]` does. As of a few seconds ago.
         ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
-        cut: Which ops its readers run, and what a row that travels has so; empty where there is nothing to choose.
+        cut: Which ops its consumers run, and what a row that travels has so; empty where there is nothing to choose.
         worked: What workers computed for it, by kind, and what that costs.
     """
 
@@ -217,7 +217,7 @@ class WorkerStatus:
         rows_done: The rows of those.
         rows_shared: Of these, the rows that another job with the same samples had computed.
         silent_ms: Milliseconds since it was last heard of.
-        local: Whether it computes for one reader alone, on that one's machine.
+        local: Whether it computes for one consumer alone, on that one's machine.
         disk_off: Why nothing is written to its cache folder now; empty where it is, or there is none.
         kind: What kind of machine it is on; `fleet` where it does not say.
         price: What that costs for an hour; 0.0 where it does not say.

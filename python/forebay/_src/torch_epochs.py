@@ -115,11 +115,11 @@ class There:
             self._before = epoch + 1
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """Of a reader that has not begun."""
+        """Of a consumer that has not begun."""
         return self._at(self._job.iter(), epoch)
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """As a new reader does."""
+        """As a new consumer does."""
         self._job.iter().load_state_dict(state)
 
     def _at(self, batches: DatasetIterator, epoch: int) -> dict[str, Any]:

@@ -133,7 +133,7 @@ impl PageIndex {
 
     /// Adds a page, if there is memory for it.
     pub(super) fn add(&self, cache: &CacheState, file: &PageFile, key: PageKey, slot: PageSlot) {
-        if cache.count_index(PAGE_BYTES) {
+        if cache.memory().count_index(PAGE_BYTES) {
             lock(&file.keys).push(key);
             write(&self.known).pages.insert(key, (file.block.block, slot));
         }
@@ -161,7 +161,7 @@ impl PageIndex {
             }
             keys
         };
-        cache.uncount_index(keys.len() as u64 * PAGE_BYTES);
+        cache.memory().uncount_index(keys.len() as u64 * PAGE_BYTES);
     }
 
     /// Returns the number of pages in the files of a source, as far as this process knows.

@@ -139,7 +139,7 @@ impl PagedFile {
         let has_begun = bytes <= state.room_left.load(Ordering::Relaxed);
         let wants = |disk: &DiskTier| has_begun || disk.wants(state.key, file_bytes(disk), uses);
         self.page_state().queue.has_room(bytes)
-            && self.cache().has_index_room()
+            && self.cache().memory().has_index_room()
             && self.cache().disk().is_some_and(wants)
     }
 

@@ -14,9 +14,9 @@ use crate::rows::index::{Number, ROW_BYTES, RowLocation, Segment};
 use crate::rows::table::{Place, Table};
 use crate::state::{CacheState, PrefixState};
 use crate::stats::add;
-use crate::tiers::Tier;
-use crate::tiers::block::queue::Queue;
+use crate::tiers::TierId;
 use crate::tiers::block::writer::{Message, Rows};
+use crate::tiers::tier::{BlockSink, Promotion, Tier};
 
 /// What a segment costs in memory besides its rows.
 const SEGMENT_BYTES: u64 = 1024;
@@ -26,8 +26,8 @@ pub(crate) struct Admitted {
     pub(crate) segment: Arc<Segment>,
     /// The bytes that it takes of the quota of memory; 0 when it only waits to be written.
     bytes: u64,
-    to_disk: bool,
-    to_store: bool,
+    /// The tiers that want the rows, the nearest first.
+    wanted_by: Vec<TierId>,
 }
 
 /// Copies those of `rows` (their numbers, and their places in `table`) that are kept.
@@ -41,36 +41,36 @@ pub(crate) fn admit(
         return None;
     }
     let wanted = needed(table, rows);
-    let to_disk = cache.disk().is_some_and(|tier| tier.wants_rows(state.key, wanted, cache.uses()));
-    let to_store = cache.store_of(state).is_some_and(|store| store.wants(wanted, cache.cost(state)));
-    let granted = cache.reserve(state, wanted);
+    let cost = cache.cost(state);
+    let (wanting, refusing): (Vec<&dyn BlockSink>, Vec<&dyn BlockSink>) =
+        cache.tiers().sinks().partition(|sink| sink.wants_rows(cache, state, wanted, cost));
+    let granted = cache.memory().reserve(cache, state, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
     // Keeping a part in memory while all wait to be written would hold two copies.
-    let passes = to_disk || to_store;
+    let passes = !wanting.is_empty();
     let fit = if passes && fit < rows.len() { 0 } else { fit };
     let bytes = if fit == 0 { 0 } else { needed(table, &rows[..fit]) };
-    cache.give_back(granted - bytes);
+    cache.memory().give_back(granted - bytes);
     add(&state.counters.memory_refused, rows.len() - fit);
-    if cache.disk().is_some() && !to_disk {
-        add(&state.counters.disk_refused, rows.len());
-    }
-    if cache.store().is_some() && !to_store {
-        add(&state.counters.store_refused, rows.len());
-    }
+    refusing.iter().for_each(|sink| add(sink.refused(&state.counters), rows.len()));
     let kept = if passes { rows } else { &rows[..fit] };
     // Rows that only wait to be written reuse the memory of earlier ones: fresh pages cost more than the copy.
-    let memory = if bytes == 0 { cache.passing() } else { &Memory::default() };
+    let memory = if bytes == 0 { cache.memory().passing() } else { &Memory::default() };
     (!kept.is_empty()).then(|| Admitted {
         segment: segment(cache, state, table, kept, memory),
         bytes,
-        to_disk,
-        to_store,
+        wanted_by: wanting.iter().map(|sink| sink.id()).collect(),
     })
 }
 
-/// Keeps rows in memory that were read from a tier. Rows from the disk are kept if there is free room. Rows from the
-/// store also evict rows of less value. Rows of peers are kept as copies (see [`crate::quota::accounts`]).
-pub(crate) fn promote(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)], tier: Tier) {
+/// Keeps rows in memory that were read from a tier.
+pub(crate) fn promote(
+    cache: &CacheState,
+    state: &Arc<PrefixState>,
+    table: &Table,
+    rows: &[(Number, u32)],
+    promotion: Promotion,
+) {
     let rows: Vec<(Number, u32)> = {
         let index = read(&state.index);
         // A concurrent lookup may have kept them already.
@@ -81,17 +81,16 @@ pub(crate) fn promote(cache: &CacheState, state: &Arc<PrefixState>, table: &Tabl
     if rows.is_empty() {
         return;
     }
-    let reserved = match tier {
-        Tier::Disk => cache.reserve_free(bytes),
-        Tier::Peers => whole(cache, cache.reserve_copy(state, bytes), bytes),
-        Tier::Store => whole(cache, cache.reserve(state, bytes), bytes),
+    let memory = cache.memory();
+    let reserved = match promotion {
+        Promotion::IfFree => memory.reserve_free(bytes),
+        Promotion::AsCopies => whole(cache, memory.reserve_copy(cache, state, bytes), bytes),
+        Promotion::AsOwn => whole(cache, memory.reserve(cache, state, bytes), bytes),
     };
     if reserved {
-        let segment = segment(cache, state, table, &rows, &Memory::default());
-        let id = write(&state.index).add_segment(segment.clone());
-        cache.hold(state, id, bytes, segment.last_hit.clone(), tier == Tier::Peers);
-        // Peers read rows on the disk from there.
-        if tier == Tier::Store {
+        let id = hold(cache, state, table, &rows, bytes, promotion == Promotion::AsCopies);
+        // Peers read rows on the disk from there, and copies where they are.
+        if promotion == Promotion::AsOwn {
             write(&state.index).export_segments([id]);
         }
     }
@@ -100,62 +99,82 @@ pub(crate) fn promote(cache: &CacheState, state: &Arc<PrefixState>, table: &Tabl
 /// Keeps rows that peers gave, as copies.
 pub(crate) fn keep_copies(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)]) {
     let bytes = needed(table, rows);
-    if rows.is_empty() || !whole(cache, cache.reserve_copy(state, bytes), bytes) {
-        return;
+    if !rows.is_empty() && whole(cache, cache.memory().reserve_copy(cache, state, bytes), bytes) {
+        hold(cache, state, table, rows, bytes, true);
     }
+}
+
+/// Copies rows into reserved memory; returns the number of their segment.
+fn hold(
+    cache: &CacheState,
+    state: &PrefixState,
+    table: &Table,
+    rows: &[(Number, u32)],
+    bytes: u64,
+    is_copy: bool,
+) -> u32 {
     let segment = segment(cache, state, table, rows, &Memory::default());
     let id = write(&state.index).add_segment(segment.clone());
-    cache.hold(state, id, bytes, segment.last_hit.clone(), true);
+    cache.memory().hold(state, id, bytes, segment.last_hit.clone(), is_copy);
+    id
 }
 
 /// Says whether all bytes were granted; gives them back if not.
 fn whole(cache: &CacheState, granted: u64, wanted: u64) -> bool {
     if granted < wanted {
-        cache.give_back(granted);
+        cache.memory().give_back(granted);
     }
     granted == wanted
 }
 
-/// Sends the numbers of rows that a filter removed to the disk and the store, or to the snapshots for peers.
+/// Estimates how many of `rows` more rows of a prefix would be kept, by the size of earlier ones.
+pub(crate) fn room(cache: &CacheState, state: &PrefixState, rows: usize) -> usize {
+    let Some(row_bytes) = cache.row_bytes(state) else { return rows };
+    let row_bytes = row_bytes + ROW_BYTES as f64;
+    let (bytes, cost) = ((rows as f64 * row_bytes) as u64, cache.cost(state));
+    let wants = |tier: &dyn Tier| tier.wants_rows(cache, state, bytes, cost);
+    if cache.tiers().sinks().any(|sink| wants(sink)) || wants(cache.memory()) {
+        return rows;
+    }
+    (cache.memory().free() as f64 / row_bytes) as usize
+}
+
+/// Sends the numbers of rows that a filter removed to the tiers below, or to the snapshots for peers.
 pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
-    // Numbers that are not written are found out again after a restart.
-    let push = |queue: &Queue<Message>| {
-        let _ = queue.push(Message { state: state.clone(), rows: Rows::FilteredOut(numbers.to_vec()), bytes }, bytes);
-    };
-    match cache.disk() {
-        Some(tier) if tier.wants_rows(state.key, bytes, cache.uses()) => push(&tier.queue),
-        None if cache.has_memory() && cache.peers().get().is_some() => {
-            write(&state.index).exports.add_filtered_out(numbers)
-        }
-        _ => {}
+    // Without a disk, from which peers read them.
+    if cache.disk().is_none() && cache.memory().is_used() && cache.exports_watch().is_some() {
+        write(&state.index).exports.add_filtered_out(numbers);
     }
-    cache.store_of(state).filter(|store| store.wants(bytes, None)).into_iter().for_each(|store| push(&store.queue));
+    for sink in cache.tiers().sinks().filter(|sink| sink.wants_rows(cache, state, bytes, None)) {
+        let rows = Rows::FilteredOut(numbers.to_vec());
+        // Numbers that are not written are found out again after a restart.
+        let _ = sink.queue().push(Message { state: state.clone(), rows, bytes }, bytes);
+    }
 }
 
 impl Admitted {
-    /// Accounts for the memory, now that the index has the rows, and queues the rows for the disk and the store.
+    /// Accounts for the memory, now that the index has the rows, and queues the rows for the tiers that want them.
     pub(crate) fn commit(self, cache: &CacheState, state: &Arc<PrefixState>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
-            cache.hold(state, id, self.bytes, self.segment.last_hit.clone(), false);
+            cache.memory().hold(state, id, self.bytes, self.segment.last_hit.clone(), false);
         }
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
-        let push = |queue: &Queue<Message>, passing: bool| {
-            let rows = Rows::Computed { id, segment: self.segment.clone(), passing };
-            queue.push(Message { state: state.clone(), rows, bytes }, bytes).is_ok()
-        };
-        // Rows that only wait to be written leave memory when the nearer tier has them.
-        let disk = cache.disk().filter(|_| self.to_disk);
-        let on_disk = disk.is_some_and(|tier| push(&tier.queue, !kept));
-        let store = cache.store().filter(|_| self.to_store);
-        let in_store = store.is_some_and(|store| push(&store.queue, !kept && !on_disk));
-        add(&state.counters.disk_refused, if disk.is_some() && !on_disk { rows } else { 0 });
-        add(&state.counters.store_refused, if store.is_some() && !in_store { rows } else { 0 });
-        if kept && !on_disk {
+        let (mut is_queued, mut is_local) = (false, false);
+        for sink in cache.tiers().sinks().filter(|sink| self.wanted_by.contains(&sink.id())) {
+            // Rows that only wait to be written leave memory when the nearest tier has them.
+            let rows_of = Rows::Computed { id, segment: self.segment.clone(), passing: !kept && !is_queued };
+            if sink.queue().push(Message { state: state.clone(), rows: rows_of, bytes }, bytes).is_ok() {
+                (is_queued, is_local) = (true, is_local || sink.is_local());
+            } else {
+                add(sink.refused(&state.counters), rows);
+            }
+        }
+        if kept && !is_local {
             write(&state.index).export_segments([id]);
         }
-        if !kept && !on_disk && !in_store {
+        if !kept && !is_queued {
             write(&state.index).drop_segment(id);
         }
     }

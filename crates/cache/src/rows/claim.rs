@@ -125,13 +125,13 @@ impl Claim {
         };
         let filtered_out: Vec<Number> =
             self.numbered(computed.filtered_out).into_iter().map(|(number, _)| number).collect();
-        let known = filtered_out.is_empty() || cache.count_index(filtered_out.len() as u64 * ROW_BYTES);
+        let known = filtered_out.is_empty() || cache.memory().count_index(filtered_out.len() as u64 * ROW_BYTES);
         let id = {
             let mut index = write(&state.index);
             self.leave(&mut index.in_flight);
             if known {
                 let new = index.add_filtered_out(&filtered_out);
-                cache.uncount_index((filtered_out.len() as u64 - new) * ROW_BYTES);
+                cache.memory().uncount_index((filtered_out.len() as u64 - new) * ROW_BYTES);
             }
             kept.as_ref().map(|kept| index.add_segment(kept.segment.clone()))
         };

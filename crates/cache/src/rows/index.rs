@@ -14,7 +14,7 @@ use crate::key::{FileKey, RowKey};
 use crate::quota::accounts::LastHit;
 use crate::rows::in_flight::InFlight;
 use crate::rows::table::Table;
-use crate::tiers::Tier;
+use crate::tiers::TierId;
 use crate::tiers::block::Block;
 use crate::tiers::peers::exports::export_index::ExportIndex;
 
@@ -51,11 +51,11 @@ impl BlockSlot {
 struct Entry {
     memory: BlockSlot,
     /// By tier.
-    below: [BlockSlot; Tier::ALL.len()],
+    below: [BlockSlot; TierId::ALL.len()],
 }
 
 impl Entry {
-    const NOWHERE: Self = Self { memory: BlockSlot::NOWHERE, below: [BlockSlot::NOWHERE; Tier::ALL.len()] };
+    const NOWHERE: Self = Self { memory: BlockSlot::NOWHERE, below: [BlockSlot::NOWHERE; TierId::ALL.len()] };
 
     fn is_nowhere(&self) -> bool {
         self.memory == BlockSlot::NOWHERE && self.below == Self::NOWHERE.below
@@ -66,7 +66,7 @@ impl Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowLocation {
     Memory(BlockSlot),
-    InTier(Tier, BlockSlot),
+    InTier(TierId, BlockSlot),
     /// A filter removed it.
     FilteredOut,
     Missing,
@@ -90,13 +90,13 @@ pub(crate) struct Index {
     pub(crate) in_flight: HashMap<Number, Arc<InFlight>, BuildHasherDefault<Mixed>>,
     segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
     /// By tier.
-    blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; Tier::ALL.len()],
+    blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; TierId::ALL.len()],
     /// The snapshots of rows in memory that peers may read.
     pub(crate) exports: ExportIndex,
     next: u32,
     filtered_out: u64,
     /// The number of rows in each tier.
-    below: [u64; Tier::ALL.len()],
+    below: [u64; TierId::ALL.len()],
 }
 
 /// Finds the numbers of rows, quickly where consecutive rows are of one file.
@@ -135,7 +135,7 @@ impl Index {
             Some(entry) if entry.memory.is_in_block() => RowLocation::Memory(entry.memory),
             Some(entry) if entry.memory == BlockSlot::FILTERED_OUT => RowLocation::FilteredOut,
             Some(entry) => {
-                let below = Tier::ALL.into_iter().zip(entry.below).find(|(_, slot)| slot.is_in_block());
+                let below = TierId::ALL.into_iter().zip(entry.below).find(|(_, slot)| slot.is_in_block());
                 below.map_or(RowLocation::Missing, |(tier, slot)| RowLocation::InTier(tier, slot))
             }
         }
@@ -145,7 +145,7 @@ impl Index {
         self.segments.get(&block)
     }
 
-    pub(crate) fn block(&self, tier: Tier, block: u32) -> Option<&Arc<Block>> {
+    pub(crate) fn block(&self, tier: TierId, block: u32) -> Option<&Arc<Block>> {
         self.blocks[tier as usize].get(&block)
     }
 
@@ -153,7 +153,7 @@ impl Index {
     pub(crate) fn bytes_here(&self, location: RowLocation) -> Option<usize> {
         match location {
             RowLocation::Memory(slot) => Some(self.segment(slot.block)?.table.row_bytes(slot.row as usize)),
-            RowLocation::InTier(tier @ Tier::Disk, slot) => {
+            RowLocation::InTier(tier @ TierId::Disk, slot) => {
                 Some(self.block(tier, slot.block)?.layout.row_bytes(slot.row as usize))
             }
             _ => None,
@@ -164,7 +164,7 @@ impl Index {
         self.segments.values()
     }
 
-    pub(crate) fn blocks(&self, tier: Tier) -> impl Iterator<Item = (u32, &Arc<Block>)> {
+    pub(crate) fn blocks(&self, tier: TierId) -> impl Iterator<Item = (u32, &Arc<Block>)> {
         self.blocks[tier as usize].iter().map(|(&id, block)| (id, block))
     }
 
@@ -174,7 +174,7 @@ impl Index {
     }
 
     /// Returns the number of rows in a tier; a row in several blocks counts once.
-    pub(crate) fn rows_on(&self, tier: Tier) -> u64 {
+    pub(crate) fn rows_on(&self, tier: TierId) -> u64 {
         self.below[tier as usize]
     }
 
@@ -191,7 +191,7 @@ impl Index {
     }
 
     /// Says whether a row is in a tier, whether or not another tier has it, too.
-    pub(crate) fn is_on(&self, tier: Tier, number: Number) -> bool {
+    pub(crate) fn is_on(&self, tier: TierId, number: Number) -> bool {
         self.rows.get(&number).is_some_and(|entry| entry.below[tier as usize].is_in_block())
     }
 
@@ -210,7 +210,7 @@ impl Index {
 
     /// Adds a block, by the number that the accounts of the tier give it. Rows that are in the tier already keep their
     /// place.
-    pub(crate) fn add_block(&mut self, tier: Tier, id: u32, block: Arc<Block>) {
+    pub(crate) fn add_block(&mut self, tier: TierId, id: u32, block: Arc<Block>) {
         for (row, &number) in block.numbers.iter().enumerate() {
             let slot = &mut self.entry(number).below[tier as usize];
             let new = *slot == BlockSlot::NOWHERE;
@@ -251,7 +251,7 @@ impl Index {
     }
 
     /// Forgets a block, and returns it if it was there.
-    pub(crate) fn drop_block(&mut self, tier: Tier, id: u32) -> Option<Arc<Block>> {
+    pub(crate) fn drop_block(&mut self, tier: TierId, id: u32) -> Option<Arc<Block>> {
         let at = tier as usize;
         let block = self.blocks[at].remove(&id)?;
         for number in &block.numbers {

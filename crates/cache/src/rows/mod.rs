@@ -9,7 +9,10 @@
 //! | `index` | where each row of a prefix is |
 //! | `table` | rows as plain buffers |
 //! | `admit` | which computed rows are kept in memory, and which are sent to the tiers below |
-//! | `tier_read` | reads the rows of one lookup from a tier below memory |
+//! | `tier_read` | reads the rows of one lookup from a tier below memory, and checks their sums |
+//!
+//! All this is the same for every tier, so it lies outside of the trait (`tiers::tier`): a row is in flight or claimed
+//! before any tier has it, and which rows memory keeps depends on what the tiers below want.
 
 pub(crate) mod admit;
 pub(crate) mod claim;

@@ -11,6 +11,7 @@ use forebay_data::{Memory, Schema};
 
 use crate::key::RowKey;
 use crate::lock::{read, write};
+use crate::rows::admit::room;
 use crate::rows::claim::Claim;
 use crate::rows::found::Found;
 use crate::rows::index::{BlockSlot, FILE_BYTES, Index, Mixed, NO_NUMBER, Number, Numbering, RowLocation};
@@ -18,7 +19,8 @@ use crate::rows::table::Place;
 use crate::rows::tier_read::TierRead;
 use crate::state::{CacheState, InUse, PrefixState};
 use crate::stats::add;
-use crate::tiers::Tier;
+use crate::tiers::TierId;
+use crate::tiers::tier::Tier;
 
 /// The rows of one prefix. Cheap to share.
 #[derive(Debug)]
@@ -100,7 +102,7 @@ impl Prefix {
             let mut index = write(&self.state.index);
             let mut number = |row| match numbering.find(&index, row) {
                 Some(number) => number,
-                None if self.cache.count_index(FILE_BYTES) => numbering.give(&mut index, row),
+                None if self.cache.memory().count_index(FILE_BYTES) => numbering.give(&mut index, row),
                 None => NO_NUMBER,
             };
             rows.iter().map(&mut number).collect()
@@ -115,7 +117,7 @@ impl Prefix {
         let missing = self.find(&mut answer, rows, asking.memory);
         let room = match asking.beyond {
             Beyond::Claim => missing.len(),
-            Beyond::Leave => self.cache.room(&self.state, missing.len()),
+            Beyond::Leave => room(&self.cache, &self.state, missing.len()),
         };
         let (claim, left) = self.claim(&mut answer, missing, room, &asking);
         Look { found: answer.found, claim, left }
@@ -124,7 +126,7 @@ impl Prefix {
     /// Reads rows from memory and the tiers; returns those that are missing, ascending.
     fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut filtered_out, mut missing) = (0, Vec::new(), Vec::new());
-        let mut below = Tier::ALL.map(TierRead::new);
+        let mut below = TierId::ALL.map(TierRead::new);
         {
             let index = read(&self.state.index);
             for (row, number) in rows {
@@ -137,16 +139,16 @@ impl Prefix {
             }
         }
         let counters = &self.state.counters;
-        add(&counters.memory_hits, hits);
+        add(self.cache.memory().hits(counters), hits);
         add(&counters.filtered_out_hits, filtered_out.len());
         answer.found.add_filtered_out(&filtered_out);
-        for tier in Tier::ALL {
+        for tier in TierId::ALL {
             let tier_read = std::mem::replace(&mut below[tier as usize], TierRead::new(tier));
             if tier_read.is_empty() {
                 continue;
             }
             let (found, unread) = tier_read.read(&self.cache, &self.state, answer, memory);
-            add(counters.hits(tier), found);
+            self.cache.tiers().get(tier).into_iter().for_each(|tier| add(tier.hits(counters), found));
             let index = read(&self.state.index);
             for (row, number) in unread {
                 match index.location(number) {
@@ -196,17 +198,18 @@ impl Prefix {
             }
         }
         drop(index);
-        if asking.overdue {
-            // No peer is asked any more: these rows are computed here.
-            claim.in_flight().commit();
-        } else if !claim.rows().is_empty() {
-            self.ask_peers(answer, &mut claim, asking.memory);
+        // Where the claim is late, no peer is asked any more: these rows are computed here.
+        for tier in self.cache.tiers().below() {
+            if !asking.overdue && !claim.rows().is_empty() {
+                tier.ask(self, answer, &mut claim, asking.memory);
+            }
         }
+        claim.in_flight().commit();
         let missed = claim.rows().len() + left.len();
         add(&self.state.counters.misses, missed);
         add(&self.state.counters.memory_refused, left.len());
         if missed > 0 {
-            self.cache.remotes().for_each(|remote| remote.missed(&self.state));
+            self.cache.tiers().below().for_each(|tier| tier.missed(&self.state));
         }
         (claim, left)
     }

@@ -3,21 +3,19 @@
 //!
 //! Invariant: the memory of the index is counted before it is used, and no longer counted when it is freed.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use crate::lock::{lock, read, write};
+use crate::lock::{lock, write};
 use crate::quota::accounts::{LastHit, Victim};
 use crate::rows::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
 use crate::rows::table::{Shape, Table};
 use crate::state::{CacheState, PrefixState};
 use crate::stats::add;
-use crate::tiers::Tier;
-use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
+use crate::tiers::TierId;
+use crate::tiers::block::format::{BlockHeader, Layout, Trouble};
 use crate::tiers::block::name::Name;
 use crate::tiers::block::{Block, BlockRef};
-use crate::tiers::disk::tier::DiskTier;
 
 /// What a block costs in memory besides its rows.
 const BLOCK_BYTES: u64 = 1024;
@@ -35,28 +33,14 @@ pub(crate) struct OpenedBlock {
 }
 
 impl CacheState {
-    /// Reads the headers of the blocks on disk that the index of a prefix does not have.
-    pub(super) fn load(&self, disk: &DiskTier, state: &PrefixState) {
-        for block_ref in disk.blocks(state.key) {
-            if read(&state.index).block(Tier::Disk, block_ref.id).is_some() {
-                continue;
-            }
-            let block = Victim { prefix: state.key, block: block_ref.id };
-            if let Err(trouble) = self.load_block(disk, state, block_ref) {
-                disk.drop_block(block, &trouble);
-            }
-        }
-        self.shrink();
-    }
-
-    fn load_block(&self, disk: &DiskTier, state: &PrefixState, block: BlockRef) -> Result<(), Trouble> {
-        let BlockRef { id, name, len, last_hit } = block;
-        let (header, layout) = open(&File::open(disk.folder().path(&name))?)?;
-        self.take_in(Tier::Disk, state, id, OpenedBlock { header, layout, name, len, last_hit })
-    }
-
     /// Adds the rows of an opened block to the index.
-    pub(crate) fn take_in(&self, tier: Tier, state: &PrefixState, id: u32, block: OpenedBlock) -> Result<(), Trouble> {
+    pub(crate) fn take_in(
+        &self,
+        tier: TierId,
+        state: &PrefixState,
+        id: u32,
+        block: OpenedBlock,
+    ) -> Result<(), Trouble> {
         let OpenedBlock { header, layout, name, len, last_hit } = block;
         if header.prefix != state.key || header.schema != *state.schema {
             return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
@@ -74,14 +58,14 @@ impl CacheState {
         let mut numbering = Numbering::default();
         let number = |key| {
             numbering.find(&index, key).unwrap_or_else(|| {
-                if self.count_index(FILE_BYTES) { numbering.give(&mut index, key) } else { NO_NUMBER }
+                if self.memory().count_index(FILE_BYTES) { numbering.give(&mut index, key) } else { NO_NUMBER }
             })
         };
         let numbers: Vec<Number> = layout.keys.iter().map(number).collect();
         if header.filtered_out {
-            if self.count_index(numbers.len() as u64 * ROW_BYTES) {
+            if self.memory().count_index(numbers.len() as u64 * ROW_BYTES) {
                 let new = index.add_filtered_out(&numbers);
-                self.uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
+                self.memory().uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
             }
         } else {
             let asked = AtomicU32::new(0);
@@ -94,7 +78,7 @@ impl CacheState {
     /// Adds a block that was just published to the index.
     pub(crate) fn add_block(
         &self,
-        tier: Tier,
+        tier: TierId,
         state: &PrefixState,
         block: &BlockRef,
         layout: Layout,
@@ -106,14 +90,14 @@ impl CacheState {
     }
 
     /// Adds the rows of a block to the index, if there is memory for that.
-    fn index_block(&self, tier: Tier, state: &PrefixState, index: &mut Index, id: u32, block: Block) {
+    fn index_block(&self, tier: TierId, state: &PrefixState, index: &mut Index, id: u32, block: Block) {
         if index.block(tier, id).is_some() {
             return;
         }
         let any = state.shapes.iter().filter(|shape| **shape == Shape::Any).count() as u64;
         let row_bytes = ROW_BYTES + WORD_BYTES * (1 + any);
         let index_bytes = BLOCK_BYTES + block.numbers.len() as u64 * row_bytes;
-        if block.numbers.contains(&NO_NUMBER) || !self.count_index(index_bytes) {
+        if block.numbers.contains(&NO_NUMBER) || !self.memory().count_index(index_bytes) {
             return add(&state.counters.unindexed, block.numbers.len());
         }
         // The index has numbers in place of keys.
@@ -126,16 +110,16 @@ impl CacheState {
         for victim in gone {
             self.pages.forget(self, victim.block);
             let Some(state) = lock(&self.prefixes).get(&victim.prefix).cloned() else { continue };
-            let rows = self.forget_block(Tier::Disk, &state, victim.block);
+            let rows = self.forget_block(TierId::Disk, &state, victim.block);
             add(&state.counters.disk_evicted, rows);
         }
     }
 
     /// Forgets a block; returns the number of its rows.
-    pub(crate) fn forget_block(&self, tier: Tier, state: &PrefixState, id: u32) -> usize {
+    pub(crate) fn forget_block(&self, tier: TierId, state: &PrefixState, id: u32) -> usize {
         let block = write(&state.index).drop_block(tier, id);
         block.map_or(0, |block| {
-            self.uncount_index(block.index_bytes);
+            self.memory().uncount_index(block.index_bytes);
             block.numbers.len()
         })
     }

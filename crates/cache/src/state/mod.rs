@@ -3,37 +3,37 @@
 //! | module | |
 //! |---|---|
 //! | `blocks` | adds the rows of blocks to the index of their prefix, and forgets them |
-//! | `memory` | divides memory between rows, copies of peers' rows, and the index |
 //!
-//! Lock order: `beginning` before all others; `memory`, then `uses`; `prefixes`, then an index; the accounts of the
-//! disk, then `uses`; the search for pages, then the accounts of the disk. Apart from these, an index is locked alone,
-//! never with that of another prefix. No lock is held while a store is asked.
+//! Lock order: `beginning`, and the lock under which the disk opens a prefix, before all others; the accounts of memory,
+//! then `uses`; `prefixes`, then an index; the accounts of the disk, then `uses`; the search for pages, then the
+//! accounts of the disk. Apart from these, an index is locked alone, never with that of another prefix. While a store
+//! is asked, no lock is held but one of its maintenance thread.
 
 pub(crate) mod blocks;
-pub(crate) mod memory;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use forebay_core::{Result, SystemClock};
-use forebay_data::{Memory, Schema};
+use forebay_core::{Result, Stopwatch};
+use forebay_data::Schema;
 
 use crate::cache::Options;
 use crate::key::PrefixKey;
-use crate::lock::{lock, read};
+use crate::lock::{lock, read, write};
 use crate::pages::PageCacheState;
-use crate::quota::accounts::QuotaAccounts;
+use crate::quota::accounts::Victim;
 use crate::quota::value::Uses;
 use crate::rows::index::{FILE_BYTES, Index, ROW_BYTES};
 use crate::rows::table::{Shape, shapes};
-use crate::stats::{Counters, DiskStats, PrefixStats, Stats, TierStats};
-use crate::tiers::Tier;
+use crate::stats::{Counters, PrefixStats, Stats, add};
+use crate::tiers::TierId;
 use crate::tiers::block::format::BlockHeader;
 use crate::tiers::disk::tier::DiskTier;
-use crate::tiers::peers::client::Peers;
-use crate::tiers::store::tier::StoreTier;
+use crate::tiers::list::Tiers;
+use crate::tiers::memory::MemoryTier;
 
 /// A prefix: its rows, and its description.
 #[derive(Debug)]
@@ -56,80 +56,71 @@ pub(crate) struct PrefixState {
 pub(crate) struct InUse(Option<Arc<File>>);
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct CacheState {
-    memory: Mutex<QuotaAccounts>,
-    memory_quota: u64,
-    /// Memory for copies of rows that only wait to be written.
-    passing: Memory,
-    index_bytes: Arc<AtomicU64>,
+    tiers: Tiers,
     uses: Mutex<Uses>,
     prefixes: Mutex<HashMap<PrefixKey, Arc<PrefixState>>>,
-    /// Held while a use of a prefix begins, so that its blocks are read once.
+    /// Held while a use of a prefix begins, so that the prefix does not count as unused meanwhile.
     beginning: Mutex<()>,
-    disk: Option<DiskTier>,
     pages: PageCacheState,
-    store: Option<StoreTier>,
-    peers: OnceLock<StoreTier>,
-    neighbours: OnceLock<Arc<dyn Peers>>,
+    /// Measures the age of snapshots for peers, once there may be peers.
+    exports_watch: OnceLock<Arc<dyn Stopwatch>>,
     /// Of two processes that want to compute the same rows, the one with the lower rank goes first.
     rank: u64,
     /// Held while a thread makes snapshots.
     snapshotting: Mutex<()>,
 }
 
+impl fmt::Debug for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheState").field("tiers", &self.tiers).finish_non_exhaustive()
+    }
+}
+
 impl CacheState {
     pub(crate) fn open(options: &Options) -> Result<Self> {
         Ok(Self {
-            memory: Mutex::new(QuotaAccounts::new(options.memory)),
-            memory_quota: options.memory,
-            passing: match (&options.disk, &options.store) {
-                (None, None) => Memory::default(),
-                _ => Memory::reused(),
-            },
-            index_bytes: Arc::default(),
+            tiers: Tiers::open(options)?,
             uses: Mutex::default(),
             prefixes: Mutex::default(),
             beginning: Mutex::default(),
-            disk: options
-                .disk
-                .as_ref()
-                .map(|disk| DiskTier::open(disk, Arc::new(SystemClock::default())))
-                .transpose()?,
             pages: PageCacheState::default(),
-            store: options.store.as_ref().map(StoreTier::new),
-            peers: OnceLock::new(),
-            neighbours: OnceLock::new(),
+            exports_watch: OnceLock::new(),
             rank: uuid::Uuid::new_v4().as_u64_pair().0,
             snapshotting: Mutex::default(),
         })
     }
 
+    pub(crate) fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    pub(crate) fn memory(&self) -> &MemoryTier {
+        self.tiers.memory()
+    }
+
+    /// Returns the tier of the local disk, whose folder also has pages and the locks of prefixes in use.
     pub(crate) fn disk(&self) -> Option<&DiskTier> {
-        self.disk.as_ref()
+        self.tiers.disk().map(|disk| &**disk)
     }
 
     pub(crate) fn pages(&self) -> &PageCacheState {
         &self.pages
     }
 
-    pub(crate) fn store(&self) -> Option<&StoreTier> {
-        self.store.as_ref()
+    /// Keeps rows in memory for peers to list from now on.
+    pub(crate) fn export_rows(&self, watch: Arc<dyn Stopwatch>) {
+        let _ = self.exports_watch.set(watch);
     }
 
-    pub(crate) fn peers(&self) -> &OnceLock<StoreTier> {
-        &self.peers
+    /// Returns what measures the age of snapshots for peers; `None` where there are no peers.
+    pub(crate) fn exports_watch(&self) -> Option<&dyn Stopwatch> {
+        self.exports_watch.get().map(|watch| &**watch)
     }
 
-    /// Sets the peers, the first time.
-    pub(crate) fn meet(&self, remote: StoreTier, neighbours: Arc<dyn Peers>) -> bool {
-        let is_first = self.peers.set(remote).is_ok();
-        is_first && self.neighbours.set(neighbours).is_ok()
-    }
-
-    /// Returns the peers that are asked for rows.
-    pub(crate) fn neighbours(&self) -> Option<&Arc<dyn Peers>> {
-        self.neighbours.get()
+    /// Evicts rows from memory until the index fits beside them.
+    pub(crate) fn shrink(&self) {
+        self.memory().shrink(self);
     }
 
     pub(crate) fn rank(&self) -> u64 {
@@ -145,11 +136,6 @@ impl CacheState {
         &self.snapshotting
     }
 
-    /// Says whether any rows are kept in memory.
-    pub(crate) fn has_memory(&self) -> bool {
-        self.memory_quota > 0
-    }
-
     /// Returns a prefix, if this process knows it.
     pub(crate) fn known_prefix(&self, key: PrefixKey) -> Option<Arc<PrefixState>> {
         lock(&self.prefixes).get(&key).cloned()
@@ -163,34 +149,11 @@ impl CacheState {
         BlockHeader { prefix: state.key, what: state.what.clone(), schema, filtered_out, picos_per_byte }
     }
 
-    /// Returns the remote tier; `None` for the local disk.
-    pub(crate) fn remote(&self, tier: Tier) -> Option<&StoreTier> {
-        match tier {
-            Tier::Disk => None,
-            Tier::Peers => self.peers.get(),
-            Tier::Store => self.store.as_ref(),
-        }
-    }
-
-    /// Returns the store, if rows of the prefix are written there.
-    pub(crate) fn store_of(&self, state: &PrefixState) -> Option<&StoreTier> {
-        self.store.as_ref().filter(|_| state.stored.load(Ordering::Relaxed))
-    }
-
-    /// Returns the remote tiers, the nearest first.
-    pub(crate) fn remotes(&self) -> impl Iterator<Item = &StoreTier> {
-        Tier::ALL.into_iter().filter_map(|tier| self.remote(tier))
-    }
-
-    pub(crate) fn passing(&self) -> &Memory {
-        &self.passing
-    }
-
     pub(crate) fn uses(&self) -> &Mutex<Uses> {
         &self.uses
     }
 
-    /// Returns a prefix, with its rows on disk, and the guard that marks it as in use.
+    /// Returns a prefix, and the guard that marks it as in use. Its tiers are not opened yet.
     pub(crate) fn prefix(
         &self,
         key: PrefixKey,
@@ -215,13 +178,6 @@ impl CacheState {
         let state = lock(&self.prefixes).entry(key).or_insert_with(new).clone();
         let in_use = self.using(&state.users, key);
         self.leave_unused();
-        if let Some(disk) = &self.disk {
-            match disk.refresh() {
-                Ok(gone) => self.forget_blocks(&gone),
-                Err(e) => disk.stop(&e.to_string()),
-            }
-            self.load(disk, &state);
-        }
         (state, in_use)
     }
 
@@ -229,7 +185,7 @@ impl CacheState {
     pub(crate) fn using(&self, users: &Mutex<Weak<InUse>>, key: PrefixKey) -> Arc<InUse> {
         let mut users = lock(users);
         users.upgrade().unwrap_or_else(|| {
-            let file = self.disk.as_ref().and_then(|disk| {
+            let file = self.disk().and_then(|disk| {
                 disk.make_again().ok()?;
                 let held = disk.folder().lock().ok()?;
                 disk.folder().in_use(key, &held).ok()
@@ -257,11 +213,11 @@ impl CacheState {
     fn leave_unused(&self) {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
         for state in prefixes.iter().filter(|state| lock(&state.users).strong_count() == 0) {
-            for tier in Tier::ALL {
+            for tier in TierId::ALL {
                 let blocks: Vec<u32> = read(&state.index).blocks(tier).map(|(id, _)| id).collect();
                 blocks.iter().for_each(|&id| _ = self.forget_block(tier, state, id));
             }
-            self.remotes().for_each(|remote| remote.leave(state.key));
+            self.tiers.below().for_each(|tier| tier.leave_prefix(state.key));
         }
         drop(prefixes);
         lock(&self.prefixes).retain(|_, state| {
@@ -269,7 +225,7 @@ impl CacheState {
             // The writer may still have rows of it.
             let gone = Arc::strong_count(state) == 1 && index.segments().next().is_none();
             if gone {
-                self.uncount_index(index.files() * FILE_BYTES + index.filtered_out() * ROW_BYTES);
+                self.memory().uncount_index(index.files() * FILE_BYTES + index.filtered_out() * ROW_BYTES);
             }
             !gone
         });
@@ -295,39 +251,43 @@ impl CacheState {
         lock(&self.uses).cost(state.key)
     }
 
+    /// Evicts segments of rows from memory.
+    pub(crate) fn evict_segments(&self, victims: &[Victim]) {
+        for victim in victims {
+            let Some(state) = self.known_prefix(victim.prefix) else { continue };
+            let mut index = write(&state.index);
+            let rows = index.segment(victim.block).map_or(0, |segment| segment.table.rows());
+            index.drop_segment(victim.block);
+            add(&state.counters.memory_evicted, rows);
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
-        let index_bytes = self.index_bytes.load(Ordering::Relaxed);
-        let bytes = lock(&self.memory).used() + index_bytes;
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
-        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats()).collect();
+        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats(&self.tiers)).collect();
         prefixes.sort_by_key(|p| p.key);
-        let disk = self.disk.as_ref().map(|disk| {
-            let (corrupt_blocks, other_blocks) = disk.troubles();
-            let (stopped, left_alone) = (disk.stopped(), disk.is_left_alone());
-            DiskStats { tier: disk.stats(), stopped, left_alone, corrupt_blocks, other_blocks }
-        });
-        let sources = self.pages.stats();
-        let store = self.store.as_ref().map(StoreTier::stats);
-        let memory = TierStats { bytes, quota: self.memory_quota };
-        Stats { memory, index_bytes, disk, store, prefixes, sources }
+        let mut stats = Stats { prefixes, sources: self.pages.stats(), ..Stats::default() };
+        self.tiers.all().for_each(|tier| tier.add_stats(&mut stats));
+        stats
     }
 }
 
 impl PrefixState {
-    fn stats(&self) -> PrefixStats {
+    fn stats(&self, tiers: &Tiers) -> PrefixStats {
         let index = read(&self.index);
-        let rows = |tier| index.rows_on(tier);
-        PrefixStats {
+        let mut stats = PrefixStats {
             key: self.key,
             what: self.what.clone(),
             rows: self.rows,
-            memory_rows: index.segments().map(|s| s.table.rows() as u64).sum(),
-            memory_bytes: index.segments().map(|s| s.table.bytes() as u64).sum(),
-            disk_rows: rows(Tier::Disk),
-            peer_rows: rows(Tier::Peers),
-            store_rows: rows(Tier::Store),
+            memory_rows: 0,
+            memory_bytes: 0,
+            disk_rows: 0,
+            peer_rows: 0,
+            store_rows: 0,
             filtered_out: index.filtered_out(),
             counts: self.counters.counts(),
-        }
+        };
+        tiers.all().for_each(|tier| tier.add_prefix_stats(&index, &mut stats));
+        stats
     }
 }

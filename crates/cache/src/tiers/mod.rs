@@ -1,20 +1,28 @@
-//! The places below memory where blocks of rows are kept.
+//! The places where rows are kept, behind two traits.
 //!
 //! | module | |
 //! |---|---|
-//! | `block` | common to all tiers: the bytes of a block, reading its rows, and the thread that writes blocks |
+//! | `tier` | [`Tier`](tier::Tier) and [`BlockTier`](tier::BlockTier): what the cache needs of a tier |
+//! | `list` | [`Tiers`](list::Tiers): the tiers of a process, in order; here they are put together |
+//! | `memory` | rows in memory: how it is divided between rows, copies of peers' rows, and the index |
+//! | `block` | common to all tiers below memory: the bytes of a block, reading its rows, and the thread that writes blocks |
 //! | `disk` | the local disk: blocks in a folder |
-//! | `store` | a store that machines share, and the blocks of peers, which are read as a store is |
-//! | `peers` | rows that peers are asked for before they are computed, and the rows that peers are shown |
+//! | `peers` | the blocks of other workers, and rows that they are asked for before these are computed |
+//! | `remote` | common to peers and the store: listing and reading blocks that lie elsewhere |
+//! | `store` | a store that machines share |
 
 pub(crate) mod block;
 pub(crate) mod disk;
+pub(crate) mod list;
+pub(crate) mod memory;
 pub(crate) mod peers;
+pub(crate) mod remote;
 pub(crate) mod store;
+pub(crate) mod tier;
 
 /// A tier of blocks below memory, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tier {
+pub(crate) enum TierId {
     /// The local disk.
     Disk,
     /// Other workers: their disks and memories.
@@ -23,6 +31,6 @@ pub(crate) enum Tier {
     Store,
 }
 
-impl Tier {
+impl TierId {
     pub(crate) const ALL: [Self; 3] = [Self::Disk, Self::Peers, Self::Store];
 }

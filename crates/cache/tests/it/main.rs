@@ -1,6 +1,7 @@
 //! The tests of crate `cache` from outside, in one binary, which is linked once.
 
 mod common;
+mod conformance;
 mod folder;
 mod in_flight;
 mod model;

@@ -307,7 +307,7 @@ struct Slow {
     hand: Hand,
 }
 
-impl forebay_cache::Store for Slow {
+impl forebay_cache::RemoteBlocks for Slow {
     fn uri(&self) -> &str {
         self.pail.uri()
     }
@@ -320,7 +320,9 @@ impl forebay_cache::Store for Slow {
         self.hand.pass(Duration::from_millis(1300));
         self.pail.read(parts, limit)
     }
+}
 
+impl forebay_cache::Store for Slow {
     fn put(&self, name: &str, bytes: bytes::Bytes, limit: Duration) -> forebay_core::Result<()> {
         self.pail.put(name, bytes, limit)
     }

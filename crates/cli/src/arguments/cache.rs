@@ -1,4 +1,4 @@
-//! What is kept in a folder, rows and the bytes of remote files, or in a store that machines share.
+//! Commands on the cached rows and bytes of a folder, or of a store that machines share.
 
 use clap::{Args, Subcommand};
 use forebay_server::CachePlaces;
@@ -8,16 +8,16 @@ use super::settings::places;
 
 const CACHE_EXAMPLES: &str = "\
 Examples:
-  forebay cache ls /mnt/nvme/cache                    what is kept, by what computed it
+  forebay cache ls /mnt/nvme/cache                    cached rows by prefix, cached bytes by store
   forebay cache stats /mnt/nvme/cache --json
-  forebay cache verify /mnt/nvme/cache                reads every row; exits with 5 when one is not what was written
+  forebay cache verify /mnt/nvme/cache                reads every row; exits with 5 when one is corrupt
   forebay cache evict /mnt/nvme/cache --prefix 3f9a21c0
   forebay cache evict /mnt/nvme/cache --all
   forebay cache ls s3://bucket/forebay                in a store that machines share
-  forebay cache warm train.py --cache /mnt/nvme/cache   computes what its datasets with cache() keep
-  forebay cache warm 's3://bucket/train-{0000..1023}.tar' --cache /mnt/nvme/cache   brings files here
+  forebay cache warm train.py --cache /mnt/nvme/cache   computes the rows of its datasets with cache()
+  forebay cache warm 's3://bucket/train-{0000..1023}.tar' --cache /mnt/nvme/cache   fetches files
 
-The folder, or the url, is the one that `--cache` names; FOREBAY_CACHE does, too. No service has to run, and any may.";
+The folder or url is the one of `--cache`, or FOREBAY_CACHE. Services may run meanwhile; none has to.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CACHE_EXAMPLES)]
@@ -28,35 +28,35 @@ pub(crate) struct KeptRows {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeptAction {
-    /// List what is kept: rows by what computed them, bytes by where the files are
+    /// List the contents: cached rows by the prefix that computed them, cached bytes by the place of their files
     #[command(after_help = CACHE_EXAMPLES)]
     Ls(KeptIn),
-    /// Show how much there is in all
+    /// Show totals
     #[command(after_help = CACHE_EXAMPLES)]
     Stats(KeptIn),
-    /// Read every row and every page of a file, and compare its checksum; changes nothing
+    /// Read every cached row and every page of remote files, and compare checksums; changes nothing
     #[command(after_help = CACHE_EXAMPLES)]
     Verify(KeptIn),
-    /// Remove what is kept; whoever uses it computes or fetches it again
+    /// Remove contents; jobs that use them compute or fetch them again
     #[command(after_help = CACHE_EXAMPLES)]
     Evict(Evict),
-    /// Compute what the datasets of a script keep, or bring remote files here, before anybody needs it
+    /// Fill the cache in advance: compute the cached rows of a script's datasets, or fetch remote files
     #[command(after_help = CACHE_EXAMPLES)]
     Warm(Warm),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Warm {
-    /// A script, of which is looked at what it defines at its top level; or urls of files, with globs and braces
+    /// A Python script with datasets at its top level; or urls of files, with globs and braces
     #[arg(required = true, value_name = "SCRIPT or URL")]
     pub(crate) what: Vec<String>,
-    /// Only the dataset of this name; may be given again [default: each that has a cache()]
+    /// Only the dataset of this name; may be repeated [default: all datasets with a cache()]
     #[arg(long, value_name = "NAME")]
     pub(crate) dataset: Vec<String>,
-    /// The seed of the runs to come; it matters where random ops are frozen
+    /// Seed of the runs to come; it matters for random ops before cache(freeze=True)
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Threads that compute; 0 is one for each core
+    /// Compute threads; 0 is one for each core
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
     pub(crate) threads: usize,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct Warm {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeptIn {
-    /// The folder, or the url of the store
+    /// The cache folder, or the url of the store
     #[arg(env = "FOREBAY_CACHE", value_name = "FOLDER|URL", value_parser = places())]
     pub(crate) place: CachePlaces,
     /// Print JSON
@@ -88,7 +88,7 @@ pub(crate) struct Evict {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Which {
-    /// What `forebay cache ls` calls it, or the first digits of that; may be given again
+    /// Name in the output of `forebay cache ls`, or its first digits; may be repeated
     #[arg(long, value_name = "PREFIX")]
     pub(crate) prefix: Vec<String>,
     /// Everything

@@ -1,4 +1,4 @@
-//! What a service does, and scripts that use it.
+//! Commands on the jobs of a service, and on scripts that use it.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct List {
-    /// The service: forebay://host:port or host:port; several dispatchers with commas between them
+    /// Address of the service: forebay://host:port or host:port; of several dispatchers, with commas between them
     #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS")]
     pub(crate) service: String,
-    /// How long to wait for it, in seconds
+    /// Time to wait for an answer, in seconds
     #[arg(long, default_value_t = 5.0)]
     pub(crate) timeout: f64,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct List {
 const JOBS_EXAMPLES: &str = "\
 Examples:
   forebay jobs
-  forebay jobs show resnet50          how many workers it gets, and why
+  forebay jobs show resnet50          how many workers it has, and why
   forebay jobs cancel resnet50        ends it for good
   forebay jobs forget resnet50        removes it, once it is finished or cancelled
   forebay jobs --service forebay://10.0.0.5:7070 --json";
@@ -46,20 +46,20 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsAction {
-    /// Show one job, with each decision on how many workers it gets, and the figures that it was taken on
+    /// Show one job, with each scaling decision and the measurements behind it
     Show(ShowJob),
-    /// End a job for good: its readers get an error, and its name is free
+    /// End a job for good: its consumers get an error, and its name is free
     Cancel(EndJob),
-    /// Remove a job that is finished or was cancelled; what was learned of its dataset stays
+    /// Remove a finished or cancelled job; the profile of its dataset stays
     Forget(EndJob),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = JOBS_EXAMPLES)]
 pub(crate) struct EndJob {
-    /// The job
+    /// Name of the job
     pub(crate) name: String,
-    /// Whose it is, for administrators [default: one's own]
+    /// Tenant of the job, for administrators [default: the caller's]
     #[arg(long)]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct EndJob {
 #[derive(Debug, Args)]
 #[command(after_help = JOBS_EXAMPLES)]
 pub(crate) struct ShowJob {
-    /// The job
+    /// Name of the job
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) list: List,
@@ -79,20 +79,20 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   forebay run train.py --epochs 3
   forebay run --service forebay://10.0.0.5:7070 train.py
-  forebay run --workers 2 train.py    with a service that ends with the script";
+  forebay run --workers 2 train.py    on a service that ends with the script";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
-    /// The service that the script finds in FOREBAY_SERVICE
+    /// Address of the service, which the script gets as FOREBAY_SERVICE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "workers")]
     pub(crate) service: Option<String>,
-    /// Start a service with this many workers for the script
+    /// Number of workers of a service that is started for the script
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) workers: Option<u32>,
-    /// The script
+    /// The Python script
     pub(crate) file: PathBuf,
-    /// Its arguments
+    /// Arguments of the script
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<String>,
 }
@@ -105,9 +105,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
-    /// The script
+    /// The Python script
     pub(crate) file: PathBuf,
-    /// Also show how an epoch is cut into splits, which indexes the source
+    /// Also show how an epoch is divided into splits, which indexes the source
     #[arg(long)]
     pub(crate) splits: bool,
     /// Print JSON
@@ -117,21 +117,21 @@ pub(crate) struct Explain {
 
 const QUARANTINE_EXAMPLES: &str = "\
 Examples:
-  forebay quarantine ls                               of quarantine-*.jsonl in this folder
+  forebay quarantine ls                               the samples of quarantine-*.jsonl in this folder
   forebay quarantine show bad.jsonl --sample 'row 7'  its error and its record
-  forebay quarantine retry bad.jsonl                  runs the pipeline's row ops on each record, here
+  forebay quarantine retry bad.jsonl                  runs the pipeline's row ops on each record, in this process
 
-`retry` loads the functions that the file holds: use it on files that you trust. It exits with 1 while samples fail.";
+`retry` loads the functions in the file: use it on files that you trust. It exits with 1 while samples fail.";
 
 #[derive(Debug, Args)]
 #[command(after_help = QUARANTINE_EXAMPLES)]
 pub(crate) struct Quarantine {
-    /// What to do
+    /// What to do with the samples
     #[arg(value_enum)]
     pub(crate) action: QuarantineAction,
-    /// The files [default: quarantine-*.jsonl in this folder]
+    /// Quarantine files [default: quarantine-*.jsonl in this folder]
     pub(crate) files: Vec<PathBuf>,
-    /// Only the sample of this name, or number
+    /// Only the sample with this name or number
     #[arg(long)]
     pub(crate) sample: Option<String>,
     /// Print JSON
@@ -141,10 +141,10 @@ pub(crate) struct Quarantine {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum QuarantineAction {
-    /// One line for each sample
+    /// List the samples, one line each
     Ls,
-    /// Errors and records in full
+    /// Show errors and records in full
     Show,
-    /// Try them again
+    /// Run the pipeline on the samples again
     Retry,
 }

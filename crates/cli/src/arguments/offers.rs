@@ -1,4 +1,4 @@
-//! Kinds of workers that are imagined: as they are offered, and what really comes of them.
+//! Worker types of a simulation: their offer, and how they behave.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use forebay_policy_lab::simulate::Kind;
 
 use super::time;
 
-/// An offer with what comes of it; what it does not say holds for all.
+/// An offer and how its workers behave; options of the command fill in the rest.
 #[derive(Debug, Clone)]
 pub(crate) struct Imaginable {
     kind: Kind,

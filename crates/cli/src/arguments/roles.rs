@@ -13,39 +13,39 @@ const UP_EXAMPLES: &str = "\
 Examples:
   forebay up                          one worker, with a thread for every core
   forebay up --workers 4 --threads 2  four workers of two threads
-  forebay up --workers auto           as many as the jobs need, up to one for every core
+  forebay up --workers auto           as many as the jobs need, at most one for every core
   forebay up --state-dir ./state      jobs survive a restart
-  forebay up --cache /mnt/nvme/cache  what cache() keeps does, too
-  forebay up --cache /mnt/nvme/cache --cache s3://bucket/forebay   and is found by all machines
+  forebay up --cache /mnt/nvme/cache  cached rows survive a restart, too
+  forebay up --cache /mnt/nvme/cache --cache s3://bucket/forebay   and other machines share them
 
 Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
 
 #[derive(Debug, Args)]
 #[command(after_help = UP_EXAMPLES)]
 pub(crate) struct Up {
-    /// Workers, or `auto`: as many as the jobs need [default: 1]
+    /// Number of workers, or `auto`: as many as the jobs need [default: 1]
     #[arg(long, env = "FOREBAY_WORKERS", value_name = "N|auto", value_parser = worker_count)]
     pub(crate) workers: Option<WorkerCount>,
-    /// The most workers there may be with `--workers auto` [default: the cores]
+    /// Maximum number of workers with `--workers auto` [default: the number of cores]
     #[arg(long, env = "FOREBAY_MAX_WORKERS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) max_workers: Option<u32>,
-    /// Who decides how many are wanted: forebay or static:N
+    /// Scaling policy, which decides how many workers there are: forebay or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) aim: Aim,
-    /// Where the dispatcher listens, on this machine alone; port 0 takes any free one
+    /// Address on which the dispatcher listens, on this machine only; port 0 takes a free port
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// Folder of the dispatcher's state [default: a temporary one]
+    /// Folder for the dispatcher's state [default: a temporary folder]
     #[arg(long, env = "FOREBAY_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Threads that compute, in each worker; 0 shares out the cores, and is 1 with `--workers auto`
+    /// Compute threads of each worker; 0 divides the cores among the workers, and is 1 with `--workers auto`
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0, value_parser = threads)]
     pub(crate) threads: usize,
     #[command(flatten)]
     pub(crate) cache: Cache,
-    /// Print the addresses and processes as one line of JSON
+    /// Print addresses and process ids as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// End when stdin ends
@@ -131,66 +131,66 @@ Examples:
     --offer kind=big,price=0.11,threads=8,max=20,spot
   forebay dispatcher --listen 0.0.0.0:7070 --store etcd://e1:2379,e2:2379,e3:2379/forebay
 
-With --store, start two or three: one leads, the others wait to take over. Workers and clients are given the addresses
-of all of them, with commas between: docs/operations.md.";
+With --store, start two or three dispatchers: one leads, the others stand by to take over. Give workers and clients the
+addresses of all of them, with commas between: docs/operations.md.";
 
 #[derive(Debug, Args)]
 #[command(after_help = DISPATCHER_EXAMPLES)]
 pub(crate) struct Dispatcher {
-    /// Where it listens; port 0 takes any free one
+    /// Address on which the dispatcher listens; port 0 takes a free port
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// Folder of its state, so that jobs survive a restart; one dispatcher at a time [default: a temporary one]
+    /// Folder for its state, so that jobs survive a restart; for one dispatcher at a time [default: a temporary folder]
     #[arg(long, env = "FOREBAY_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Keep the state in etcd instead, for several dispatchers; the folder is then a cache of this one's own
+    /// Keep the state in etcd, which several dispatchers share; the state folder is then a local cache
     #[arg(long, env = "FOREBAY_STORE", value_name = "etcd://HOST:PORT,.../PREFIX")]
     pub(crate) store: Option<String>,
-    /// With --store, what clients and workers are told to connect to [default: where it listens]
+    /// With --store, the address that clients and workers connect to [default: the address of --listen]
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
-    /// Folder of the jobs' functions and arrays, shared by all dispatchers [default: in etcd, up to 64 MiB each]
+    /// With --store, the folder for the jobs' functions and arrays, shared by all dispatchers [default: in etcd, up to 64 MiB each]
     #[arg(long, env = "FOREBAY_BLOB_DIR")]
     pub(crate) blob_dir: Option<PathBuf>,
-    /// Silence, in milliseconds, after which a worker's splits go to others
+    /// Lease of a worker, in milliseconds: after so long without a heartbeat its splits go to other workers
     #[arg(long, env = "FOREBAY_LEASE_MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub(crate) lease_ms: u64,
-    /// How often, in milliseconds, a worker says that it lives [default: a fifth of the lease]
+    /// Interval between heartbeats of a worker, in milliseconds [default: a fifth of the lease]
     #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) heartbeat_ms: Option<u64>,
-    /// Who decides how many workers are wanted: forebay or static:N
+    /// Scaling policy, which decides how many workers there are: forebay or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) aim: Aim,
-    /// The most workers that are wanted, for one job and for all together
+    /// Maximum number of workers that the policy asks for, for one job and for all jobs together
     #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_workers: u32,
-    /// A kind of workers that can be started: kind=NAME,price=P,threads=N, and max=N and spot; once for each
+    /// Worker type that can be started: kind=NAME,price=P,threads=N, and optionally max=N and spot; repeat it for each type
     #[arg(long = "offer", env = "FOREBAY_OFFERS", value_delimiter = ';', value_name = "kind=NAME,price=P,threads=N", value_parser = offer)]
     pub(crate) offers: Vec<Offer>,
-    /// How many jobs that are finished or cancelled are remembered, of each tenant: the last ones
+    /// Number of finished or cancelled jobs to remember for each tenant; the oldest are removed
     #[arg(long, env = "FOREBAY_KEEP_JOBS", default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) keep_jobs: u32,
-    /// How long a job is remembered that nobody reads: 30s, 12h, 7d
+    /// Time after which a job without a consumer is removed: 30s, 12h, 7d
     #[arg(long, env = "FOREBAY_KEEP_JOBS_FOR", default_value = "7d", value_name = "TIME", value_parser = age)]
     pub(crate) keep_jobs_for: Duration,
-    /// What pipelines may read, of tenants that have no list in --tokens: /data/, s3://bucket/, https://host/sets/; once for each [default: everything]
+    /// Source that pipelines may read, for tenants without a list in --tokens: /data/, s3://bucket/, https://host/sets/; repeat it for each [default: all sources]
     #[arg(long = "allow-source", env = "FOREBAY_ALLOW_SOURCES", value_delimiter = ';', value_name = "PREFIX")]
     pub(crate) allow_sources: Vec<String>,
-    /// The most bytes of all jobs' functions, arrays and indexes: 50GiB [default: as their disk has room]
+    /// Maximum size of all jobs' functions, arrays and indexes together, such as 50GiB [default: as much as the disk holds]
     #[arg(long, env = "FOREBAY_BLOB_BYTES", value_name = "SIZE", value_parser = super::settings::bytes)]
     pub(crate) blob_bytes: Option<u64>,
-    /// What they leave free of their disk [default: 1GiB, or a twentieth of a smaller disk]
+    /// Space that they leave free on their disk [default: 1GiB, or a twentieth of a smaller disk]
     #[arg(long, env = "FOREBAY_KEEP_FREE", value_name = "SIZE", value_parser = super::settings::bytes)]
     pub(crate) keep_free: Option<u64>,
-    /// The most bytes of one request: of a pipeline that names each of its files; all that are here at once take twice as many
+    /// Maximum size of one request, such as a pipeline that names each of its files; all concurrent requests share twice that
     #[arg(long, env = "FOREBAY_REQUEST_BYTES", default_value = "64MiB", value_name = "SIZE", value_parser = request_bytes)]
     pub(crate) request_bytes: u64,
-    /// Where Prometheus reads what it does, and KEDA how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
+    /// Address of the metrics for Prometheus and KEDA: http://HOST:PORT/metrics, without TLS [default: no metrics]
     #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
+    /// File of bearer tokens, which say who may call; see `forebay token` [default: anyone may do anything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
     #[command(flatten)]
@@ -214,52 +214,52 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = WORKER_EXAMPLES)]
 pub(crate) struct Worker {
-    /// The dispatcher: forebay://host:port or host:port; several of one service with commas between them
+    /// Address of the dispatcher: forebay://host:port or host:port; of several, with commas between them
     #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// Where it serves chunks; port 0 takes any free one
+    /// Address on which the worker serves chunks; port 0 takes a free port
     #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// What consumers are told to connect to [default: where it listens]
+    /// Address that consumers connect to [default: the address of --listen]
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
-    /// Threads that compute; 0 is one for each core
+    /// Compute threads; 0 is one for each core
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0, value_parser = threads)]
     pub(crate) threads: usize,
-    /// Splits that wait or are computed at once; 0 is twice the threads and two
+    /// Maximum number of splits that the worker computes or has waiting; 0 is twice the threads plus two
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
     pub(crate) slots: usize,
-    /// How much memory data may take, as 4GiB; what cache() keeps is beside that [default: half of the machine's or container's]
+    /// Memory for data, such as 4GiB, without the memory for cached rows [default: half of the machine's or container's]
     // Not `memory`: arguments of one command are told apart by the names of their fields, and the cache has one of that name.
     #[arg(long = "memory", env = "FOREBAY_MEMORY", value_name = "SIZE", value_parser = super::settings::bytes)]
     pub(crate) data_memory: Option<u64>,
-    /// Send copies to readers on this machine too, instead of lending them memory
+    /// Send copies to consumers on this machine, too, and do not lend them memory
     #[arg(long, env = "FOREBAY_NO_LEND")]
     pub(crate) no_lend: bool,
     #[command(flatten)]
     pub(crate) cache: Cache,
-    /// What kind of machine it is on, by a name of your own: c5.4xlarge [default: nothing is said of it]
+    /// Worker type, a name of your choice for the kind of machine, such as c5.4xlarge [default: none]
     #[arg(long, env = "FOREBAY_KIND", value_name = "NAME", value_parser = kind)]
     pub(crate) kind: Option<String>,
-    /// What that costs for an hour, in the currency of the other prices
+    /// Price of this worker for an hour, in the currency of the other prices
     #[arg(long, env = "FOREBAY_PRICE", value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub(crate) price: Option<f64>,
-    /// It may be taken back at any time, and costs less for that
+    /// The machine is a spot machine, which its provider may take back at any time
     #[arg(long, env = "FOREBAY_SPOT")]
     pub(crate) spot: bool,
-    /// What pipelines may read here, whatever the dispatcher says: /data/, s3://bucket/, https://host/sets/; once for each [default: everything]
+    /// Source that pipelines may read on this worker, whatever the dispatcher allows: /data/, s3://bucket/, https://host/sets/; repeat it for each [default: all sources]
     #[arg(long = "allow-source", env = "FOREBAY_ALLOW_SOURCES", value_delimiter = ';', value_name = "PREFIX")]
     pub(crate) allow_sources: Vec<String>,
-    /// Where Prometheus reads what it does: http://HOST:PORT/metrics, in the clear [default: nowhere]
+    /// Address of the metrics for Prometheus: http://HOST:PORT/metrics, without TLS [default: no metrics]
     #[arg(long, env = "FOREBAY_WORKER_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// PEM file of the authority that must have signed the certificates of readers [default: anyone may connect]
+    /// PEM file of the authority that must have signed the certificates of consumers [default: anyone may connect]
     #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: Access,
-    // For the readers that start local workers.
-    #[arg(long, hide = true, value_parser = reader)]
+    // For the consumers that start local workers.
+    #[arg(long, hide = true, value_parser = consumer)]
     pub(crate) local: Option<(u64, u32)>,
     #[arg(long, hide = true, env = "FOREBAY_LOCAL_KEY", hide_env_values = true, value_parser = key, default_value = "")]
     pub(crate) local_key: JobKey,
@@ -273,7 +273,7 @@ fn key(text: &str) -> std::result::Result<JobKey, &'static str> {
 }
 
 /// Reads a job and one of its consumers.
-fn reader(text: &str) -> std::result::Result<(u64, u32), String> {
+fn consumer(text: &str) -> std::result::Result<(u64, u32), String> {
     let parts = text.split_once(':').and_then(|(job, consumer)| Some((job.parse().ok()?, consumer.parse().ok()?)));
     parts.ok_or_else(|| "use JOB:CONSUMER, by their numbers".to_owned())
 }

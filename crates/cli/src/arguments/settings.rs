@@ -1,4 +1,4 @@
-//! What several commands take: who a process is, what it shows to others, where it keeps rows.
+//! Options that several commands take: TLS and tokens, the cache, the optimisation objective.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay_core::Result;
 use forebay_server::{CacheConfig, CachePlaces, Credentials, Objective, StorePrices, TlsFiles};
 
-/// What is made small where it is decided how many workers there are.
+/// What a scaling policy optimises.
 #[derive(Debug, Args)]
 pub(crate) struct Aim {
-    /// What is made small: time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest time)
+    /// Optimisation objective: time, cost, or cost-within:1.05 (the lowest cost at 1.05 times the shortest time or less)
     #[arg(long, env = "FOREBAY_OBJECTIVE", default_value = "time")]
     objective: String,
-    /// With a cost to be made small, what the machine of a trainer costs, for an hour, in any currency
+    /// Price of a trainer's machine for an hour, in any currency; for the objectives with a cost
     #[arg(long, env = "FOREBAY_TRAINER_PRICE", value_name = "PRICE", allow_negative_numbers = true)]
     trainer_price: Option<f64>,
-    /// The same, of a worker
+    /// Price of a worker for an hour, in the same currency; for the objectives with a cost
     #[arg(long, env = "FOREBAY_WORKER_PRICE", value_name = "PRICE", allow_negative_numbers = true)]
     worker_price: Option<f64>,
 }
@@ -33,24 +33,24 @@ impl TryFrom<Aim> for Objective {
 /// Where a worker keeps what `cache()` keeps, and the bytes of remote files.
 #[derive(Debug, Args)]
 pub(crate) struct Cache {
-    /// Where what pipelines with cache() keep is kept: a folder on a local disk, which keeps the bytes of remote files, too, the url
-    /// of a store that machines share (s3://, gs://, az://, file:///), or both: give it twice [default: memory alone]
+    /// Cache for the rows of pipelines with cache(): a folder on a local disk, which keeps the bytes of remote files, too; or the url
+    /// of a store that machines share (s3://, gs://, az://, file:///); repeat it to use both [default: memory only]
     #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER|URL", value_parser = places())]
     places: Vec<CachePlaces>,
-    /// The most memory of a worker for it, as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
+    /// Maximum memory of a worker for cached rows, such as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
     #[arg(long = "cache-memory", env = "FOREBAY_CACHE_MEMORY", value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
-    /// The most that is kept in the folder, as 100GiB [default: 32GiB]
+    /// Quota of the cache folder, such as 100GiB [default: 32GiB]
     #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
     disk: Option<u64>,
-    /// The most that all who use the store keep there together, as 4TiB [default: 1TiB]
+    /// Quota of the store, for all that use it together, such as 4TiB [default: 1TiB]
     #[arg(long = "cache-store", env = "FOREBAY_CACHE_STORE", value_name = "SIZE", value_parser = bytes)]
     store: Option<u64>,
-    /// Whether the folder keeps the bytes of remote files, too: on or off [default: on]
+    /// Whether the cache folder also keeps the bytes of remote files: on or off [default: on]
     #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
     source: Option<bool>,
-    /// What the store costs that autocache() weighs it with, in any currency: a GiB for a month and a GiB written; and what a worker
-    /// costs for an hour, as month=0.023,write=0.005,worker=0.38 [default: nothing]
+    /// Prices for the decisions of autocache(), in any currency: of a GiB kept in the store for a month, of a GiB written to it, and of
+    /// a worker for an hour, such as month=0.023,write=0.005,worker=0.38 [default: the store costs nothing]
     #[arg(long = "cache-prices", env = "FOREBAY_CACHE_PRICES", value_name = "PRICES", value_parser = prices)]
     prices: Option<StorePrices>,
 }
@@ -58,14 +58,14 @@ pub(crate) struct Cache {
 /// Where a dispatcher keeps the bytes of remote files that it reads.
 #[derive(Debug, Args)]
 pub(crate) struct SourceCache {
-    /// Folder for the bytes of remote files that are read to index them: with the one of the workers of this machine they are
-    /// fetched once [default: none]
+    /// Cache folder for the bytes of remote files that the dispatcher indexes; share it with the workers of this machine, and each
+    /// byte is fetched once [default: none]
     #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER", value_parser = places())]
     places: Vec<CachePlaces>,
-    /// The most that is kept in the folder, as 100GiB [default: 32GiB]
+    /// Quota of the cache folder, such as 100GiB [default: 32GiB]
     #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
     disk: Option<u64>,
-    /// Whether the folder keeps the bytes of remote files: on or off [default: on]
+    /// Whether the cache folder keeps the bytes of remote files: on or off [default: on]
     #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
     source: Option<bool>,
 }
@@ -107,10 +107,10 @@ impl TryFrom<Cache> for CacheConfig {
     }
 }
 
-/// Who a dispatcher is, and whom it lets in.
+/// A dispatcher's certificate, and the authority of its callers'.
 #[derive(Debug, Args)]
 pub(crate) struct Identity {
-    /// PEM file of its certificate, and of those that lead to the authority; turns TLS on
+    /// PEM file of the dispatcher's certificate chain; turns TLS on
     #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's key
@@ -128,22 +128,22 @@ impl From<Identity> for TlsFiles {
     }
 }
 
-/// What is shown to a service, and whom of it is trusted.
+/// The caller's certificate and token, and the authority that it trusts.
 #[derive(Debug, Args)]
 pub(crate) struct Access {
     /// PEM file of the authority that signed the service's certificates; turns TLS on
     #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// PEM file of the own certificate, and of those that lead to the authority
+    /// PEM file of the caller's certificate chain
     #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's key
     #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Name that the service's certificates must have [default: the host of the address]
+    /// Name that the service's certificates must carry [default: the host of the address]
     #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
     tls_name: Option<String>,
-    /// File with the token, if FOREBAY_TOKEN does not hold it
+    /// File with the bearer token [default: the token in FOREBAY_TOKEN]
     #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     // Of the environment alone: other users see command lines.

@@ -1,4 +1,4 @@
-//! Jobs that are imagined.
+//! The options of `forebay sim`: simulated jobs and worker types.
 
 use std::path::PathBuf;
 
@@ -22,73 +22,73 @@ Examples:
     --offer kind=c5.2xlarge,price=0.38,threads=8 --offer kind=c5.2xlarge,price=0.11,threads=8,spot,lasts=2h,away=20m:1h
   forebay sim --pecan
 
-Times are written with a unit: 50ms, 2s, 10m, 1h. Prices are for an hour, in any one currency; by default those of Pecan (USENIX
-ATC 2024), in dollars: a TPU v2-8 and an n2-standard-8. BEST is the fixed number of workers that is cheapest, found by
-trying. What it costs to find the number is in every price.
+Times have a unit: 50ms, 2s, 10m, 1h. Prices are for an hour, in any one currency; the defaults are those of Pecan (USENIX ATC
+2024), in dollars: a TPU v2-8 and an n2-standard-8. BEST is the cheapest fixed number of workers, found by trying each. The
+price of a policy includes the time in which it searches.
 
-With --offer, as a dispatcher takes it, the policy of kinds decides how many workers there are of each, and each kind alone is simulated,
-too. An offer may also say what comes of it: comes=N (so many are really to be had), pace=0.8 (how fast its threads are), startup=TIME,
-lasts=TIME (as --lost-every), away=FROM:TO (those that there are then are taken back, and none comes until TO).
+With --offer, as a dispatcher takes it, the policy also decides how many workers of each type there are; each type alone is
+simulated, too. An offer may also say how its workers behave: comes=N (only N are available), pace=0.8 (relative speed of a
+thread), startup=TIME, lasts=TIME (as --lost-every), away=FROM:TO (all are taken back at FROM, and none is available until TO).
 
 A file for --job:
   {\"jobs\": [{\"name\": \"one\", \"step\": \"100ms\", \"batch_cost\": \"190ms\", \"batches\": 10000},
             {\"name\": \"two\", \"step\": \"50ms\", \"batch_cost\": \"190ms\", \"batches\": 10000, \"begins\": \"60s\",
              \"then\": [{\"at\": \"2m\", \"step\": \"80ms\"}], \"weight\": 2}]}
 A job may also have ahead, noise, efficiency and shared_limit, as the options of these names. In place of batch_cost it may
-have ops, and with them the trainer's machine, where threads may compute what nobody else wants the cores for:
+have ops and the trainer's machine, whose idle cores may run local workers:
   \"ops\": [{\"cost\": \"80ms\", \"bytes\": 38e6}, {\"cost\": \"15ms\", \"bytes\": 154e6}], \"objective\": \"time\",
   \"machine\": {\"cores\": 32, \"used\": 6, \"then\": [{\"at\": \"10m\", \"used\": 28}], \"interference\": 0.02, \"bandwidth\": 1.2e9}
-Costs are of one thread for a batch, bytes those of a batch after the op, bandwidth in bytes/s; a machine may also have local_max
-(threads at most), send and receive (core-seconds for a GB) and crew (threads of a worker of Pecan's at the trainer). An
-objective is time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest time).";
+A cost is the time of one thread for a batch, bytes is the size of a batch after the op, bandwidth is in bytes/s. A machine may
+also have local_max (maximum number of local threads), send and receive (core-seconds for a GB) and crew (threads of a local
+worker under Pecan). An objective is time, cost, or cost-within:1.05 (the lowest cost at 1.05 times the shortest time or less).";
 
 #[derive(Debug, Args)]
 #[command(after_help = SIM_EXAMPLES, group(ArgGroup::new("prices_of_workers").args(["worker_price", "offers"]).multiple(true)))]
 pub(crate) struct Sim {
     #[command(flatten)]
     pub(crate) job: Imagined,
-    /// Pecan's table (USENIX ATC 2024): its five workloads under collocation, Cachew, Pecan and Forebay
+    /// Reproduce the table of Pecan (USENIX ATC 2024): its five workloads under collocation, Cachew, Pecan and Forebay
     #[arg(long, conflicts_with_all = ["Imagined", "jobs", "profile", "policy", "plot", "svg", "offers"])]
     pub(crate) pecan: bool,
-    /// One or several jobs that share the workers, from a file of JSON
+    /// JSON file of one or several jobs that share the workers
     #[arg(long = "job", value_name = "FILE", conflicts_with_all = ["Imagined", "profile"])]
     pub(crate) jobs: Option<PathBuf>,
-    /// Step, cost of a batch and threads of a job that ran, from what `forebay jobs show NAME --json` printed
+    /// Output of `forebay jobs show NAME --json`, for the step, the batch cost and the threads of a job that ran
     #[arg(long, value_name = "FILE", conflicts_with_all = ["step", "then", "batch_cost", "threads"])]
     pub(crate) profile: Option<PathBuf>,
-    /// Who decides: forebay, cachew, hpa, static:N, and with a trainer's machine pecan and static:WORKERS+THREADS@OPS; may be
-    /// given again [default: forebay, cachew, hpa; with --profile forebay and each number up to 16]
+    /// Scaling policy: forebay, cachew, hpa, static:N, and with a trainer's machine pecan and static:WORKERS+THREADS@OPS; may be
+    /// repeated [default: forebay, cachew, hpa; with --profile forebay and each number up to 16]
     #[arg(long, value_parser = baselines::policy)]
     pub(crate) policy: Vec<Policy>,
-    /// A kind of workers that can be started: kind=NAME,price=P,threads=N[,max=N][,spot], and what comes of it (see below); may be given
-    /// again
+    /// Worker type that can be started: kind=NAME,price=P,threads=N[,max=N][,spot], and how its workers behave (see below); may be
+    /// repeated
     #[arg(long = "offer", value_name = "KIND", conflicts_with_all = ["threads", "worker_price"])]
     pub(crate) offers: Vec<Imaginable>,
-    /// Threads of a worker
+    /// Compute threads of a worker
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: u32,
-    /// The most workers that there may be
+    /// Maximum number of workers
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) max_workers: u32,
-    /// From asking for a worker to its first batch; paid, too
+    /// Time from the request for a worker to its first batch, which is paid
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) startup: f64,
-    /// How long a worker lasts, on average, before it fails or is taken back, as spot machines are
+    /// Mean time until a worker fails or, as a spot machine, is taken back
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) lost_every: Option<f64>,
-    /// What the trainer's machine costs, for an hour [default: 4.96]
+    /// Price of the trainer's machine for an hour [default: 4.96]
     #[arg(long, value_name = "PRICE", requires = "prices_of_workers", allow_negative_numbers = true)]
     pub(crate) trainer_price: Option<f64>,
-    /// What a worker costs, for an hour [default: 0.427]
+    /// Price of a worker for an hour [default: 0.427]
     #[arg(long, value_name = "PRICE", requires = "trainer_price", allow_negative_numbers = true)]
     pub(crate) worker_price: Option<f64>,
-    /// What noise and losses follow from
+    /// Seed of noise and losses
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Also draw the workers over time, in text
+    /// Also plot the number of workers over time, in text
     #[arg(long, conflicts_with = "json")]
     pub(crate) plot: bool,
-    /// Also draw them into a file of SVG
+    /// Also plot it into an SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Print JSON
@@ -99,32 +99,32 @@ pub(crate) struct Sim {
 /// One job.
 #[derive(Debug, Args)]
 pub(crate) struct Imagined {
-    /// What a step of the trainer takes, when it does not wait
+    /// Time of a step of the trainer that does not wait for data
     #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile", "pecan"])]
     pub(crate) step: Option<f64>,
-    /// From when on a step takes how long, counted from the beginning; may be given again
+    /// Time of a step from WHEN on, counted from the start of the job; may be repeated
     #[arg(long, value_name = "WHEN:TIME", value_parser = change)]
     pub(crate) then: Vec<(f64, f64)>,
-    /// What a batch takes one thread to compute
+    /// Time in which one thread computes a batch
     #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile", "pecan"])]
     pub(crate) batch_cost: Option<f64>,
-    /// Batches, of all epochs
+    /// Number of batches of all epochs
     #[arg(long, required_unless_present_any = ["jobs", "pecan"])]
     pub(crate) batches: Option<u64>,
-    /// Batches that may be ready before they are asked for [default: 8]
+    /// Maximum number of batches that are computed ahead of the trainer [default: 8]
     #[arg(long)]
     pub(crate) ahead: Option<u32>,
-    /// What a measured figure may be off by, either way, as a share of it [default: 0.02]
+    /// Relative error of measurements, either way [default: 0.02]
     #[arg(long, value_name = "SHARE")]
     pub(crate) noise: Option<f64>,
-    /// What of a worker's computing time reaches the trainer, as a share of it [default: 1]
+    /// Share of a worker's compute time that reaches the trainer [default: 1]
     #[arg(long, value_name = "SHARE")]
     pub(crate) efficiency: Option<f64>,
-    /// Batches a second that all workers together can bring, where they share a storage or a network [default: no limit]
+    /// Maximum batches per second of all workers together, where they share storage or a network [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) shared_limit: Option<f64>,
-    /// What a policy that can makes small: time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest
-    /// time)
+    /// Optimisation objective of the policies that have one: time, cost, or cost-within:1.05 (the lowest cost at 1.05 times the
+    /// shortest time or less)
     #[arg(long, default_value = "time")]
     pub(crate) objective: String,
 }

@@ -1,4 +1,4 @@
-//! Tokens.
+//! Bearer tokens of a service's callers.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use forebay_server::Role;
 const TOKEN_EXAMPLES: &str = "\
 Examples:
   forebay token new --tokens tokens.json --tenant vision > vision.token
-  forebay token new --tokens tokens.json --role worker   a worker for every tenant
-  forebay token new --tenant vision --json               prints what to add to the file
+  forebay token new --tokens tokens.json --role worker   for a worker of all tenants
+  forebay token new --tenant vision --json               prints the entry to add to the file
 
-A token is shown once: the file has only what SHA-256 makes of it. The dispatcher takes a changed file up within a second; to
-revoke a token, take its entry out. Quotas stand in the same file:
+A token is printed once: the file holds its SHA-256 only. The dispatcher reads a changed file within a second; to revoke a
+token, remove its entry. Quotas are in the same file:
   \"tenants\": {\"vision\": {\"jobs\": 8, \"consumers\": 64, \"workers\": 16, \"calls_per_second\": 100}}";
 
 #[derive(Debug, Args)]
@@ -24,20 +24,20 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenAction {
-    /// Make a token and print it, once
+    /// Make a token and print it once
     New(NewToken),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = TOKEN_EXAMPLES)]
 pub(crate) struct NewToken {
-    /// Whose it is; a client's token needs one, a worker's without one computes for every tenant
+    /// Tenant of the token; a client needs one, and a worker without one computes for all tenants
     #[arg(long, default_value = "")]
     pub(crate) tenant: String,
-    /// What its bearer may do
+    /// Role of the bearer
     #[arg(long, value_enum, default_value = "client")]
     pub(crate) role: RoleName,
-    /// The dispatcher's file of tokens, which the entry is added to
+    /// The dispatcher's file of tokens, to which the entry is added
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
     /// Print the token and the entry as JSON
@@ -47,11 +47,11 @@ pub(crate) struct NewToken {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum RoleName {
-    /// Open, read, list and cancel the jobs of its tenant
+    /// Opens, reads, lists and cancels jobs of its tenant
     Client,
-    /// Compute
+    /// Computes splits
     Worker,
-    /// All of that; list and cancel the jobs of every tenant
+    /// Does both, and lists and cancels jobs of all tenants
     Admin,
 }
 

@@ -1,5 +1,7 @@
 //! `forebay bench`: what this machine does, as a table for people or as JSON with all that is needed to read it.
 
+#![expect(clippy::disallowed_methods, reason = "the command polls for Ctrl-C while it measures")]
+
 use std::collections::BTreeMap;
 
 use forebay_core::{Error, Result, VERSION};
@@ -85,7 +87,7 @@ fn print(report: &Report) -> Result<()> {
     output::line(&format!("{}\n", report.command))?;
     let rows: Vec<_> = report.figures.iter().map(row).collect();
     output::table(["FIGURE", "UNIT", "FOREBAY", "TENSORFLOW", "TORCH"], &rows)?;
-    output::line("\nIn brackets: how many times as good as that is Forebay. Quote ratios of one run.")?;
+    output::line("\nIn brackets: how many times better Forebay is. Compare figures of one run only.")?;
     report.notes.iter().try_for_each(|note| output::line(note))
 }
 

@@ -104,8 +104,8 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     let Warm { what, dataset: datasets, seed, threads, cache, json } = of;
     let cache = CacheConfig::try_from(cache)?;
     if cache.places.is_empty() {
-        return Err(Error::invalid("what is kept in memory alone is gone when this command ends")
-            .hint("name a folder, or the url of a store: --cache FOLDER|URL, or FOREBAY_CACHE"));
+        return Err(Error::invalid("a cache in memory ends with this command")
+            .hint("name a folder or the url of a store: --cache FOLDER|URL, or FOREBAY_CACHE"));
     }
     let file = match what.as_slice() {
         [script] if !script.contains("://") => PathBuf::from(script),
@@ -265,9 +265,9 @@ fn verify(of: &KeptIn) -> Result<()> {
     if broken == 0 {
         return Ok(());
     }
-    let message = format!("{broken} blocks in {kept} are not what was written");
+    let message = format!("{broken} blocks in {kept} are corrupt");
     Err(Error::new(ErrorKind::Data, message)
-        .hint("nothing that is wrong is ever used: who reads it removes it, and computes or fetches it again"))
+        .hint("corrupt rows are never used: the process that reads one removes it, and computes or fetches it again"))
 }
 
 fn evict(of: &Evict) -> Result<()> {

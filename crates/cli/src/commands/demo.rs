@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &Demo, host: &dyn Host) -> Result<()> {
         }
     }
     match rows.iter().find(|row| !row.ok) {
-        Some(row) => Err(Error::new(ErrorKind::Data, format!("not as promised: {}: {}", row.name, row.found))),
+        Some(row) => Err(Error::new(ErrorKind::Data, format!("failed: {}: {}", row.name, row.found))),
         None => Ok(()),
     }
 }

@@ -199,10 +199,10 @@ fn show(arguments: &ShowJob) -> Result<()> {
             output::line(&format!("priority   {}", job.priority))?;
         }
         if job.local_threads > 0 {
-            output::line(&format!("local      threads beside its readers: {}", job.local_threads))?;
+            output::line(&format!("local      threads of its consumers' local workers: {}", job.local_threads))?;
         }
         if !job.cut.is_empty() {
-            output::line(&format!("cut        {}", job.cut))?;
+            output::line(&format!("boundary   {}", job.cut))?;
         }
         let row = |(i, d): (usize, &Decision<'_>)| {
             let before = i.checked_sub(1).and_then(|before| job.decisions.get(before));

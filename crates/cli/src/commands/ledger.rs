@@ -39,7 +39,7 @@ fn tell(repaired: &Repaired) -> Result<()> {
 fn describe(report: &LedgerReport) -> String {
     let LedgerReport { file, jobs, frontiers, grants, lost, learned, next_token } = report;
     format!(
-        "{}: {jobs} jobs, {frontiers} readers' places, {grants} leases, {lost} samples left out, {learned} datasets learned of, next token {next_token}",
+        "{}: {jobs} jobs, {frontiers} frontiers of consumers, {grants} leases, {lost} skipped samples, {learned} dataset profiles, next token {next_token}",
         file.display()
     )
 }

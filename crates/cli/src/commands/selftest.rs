@@ -28,9 +28,9 @@ const HEADINGS: [&str; 15] = [
     "VERDICT",
 ];
 const LEGEND: &str = "\
-SAMPLES came, each ONCE in every epoch, with their BYTES, in their ORDER. WAIT: the consumer's longest without a fault,
-and WITH FAULT from the fault on, in ms. RESUMED: ms from the last restart to the end of that wait. TWICE: splits computed
-more than once, of those that were in flight or late. LEFT: processes, memory, sockets, files and leases left behind.";
+SAMPLES: how many arrived; each ONCE in every epoch, with the expected BYTES, in the expected ORDER. WAIT: the consumer's
+longest wait without a fault, and WITH FAULT from the fault on, in ms. RESUMED: ms from the last restart to the end of that
+wait. TWICE: recomputed splits, of those in flight or late. LEFT: processes, memory, sockets, files and leases left behind.";
 
 #[derive(Serialize)]
 struct Report {
@@ -134,5 +134,5 @@ fn verdict(runs: &[FaultRow]) -> Result<()> {
     let red: Vec<_> = runs.iter().filter(|run| !run.problems.is_empty()).collect();
     let Some(first) = red.first() else { return Ok(()) };
     let what = first.problems.first().map_or("", String::as_str);
-    Err(Error::internal(format!("{} of {} runs are not as promised; {}: {what}", red.len(), runs.len(), name(first))))
+    Err(Error::internal(format!("{} of {} runs failed; {}: {what}", red.len(), runs.len(), name(first))))
 }

@@ -171,7 +171,7 @@ fn print(report: &Report, is_placed: bool) -> Result<()> {
     let rows = report.policies.iter().flat_map(|row| row.jobs.iter().map(move |job| (row, job)));
     if is_placed {
         let rows: Vec<_> = rows.map(|(row, job)| of_placed(row, job)).collect();
-        let headings = ["POLICY", "JOB", "TIME", "WORKERS", "LOCAL", "CUT", "CHANGES", "SETTLED", "WAITED"];
+        let headings = ["POLICY", "JOB", "TIME", "WORKERS", "LOCAL", "BOUNDARY", "CHANGES", "SETTLED", "WAITED"];
         return output::table(headings, &rows);
     }
     let rows: Vec<_> = rows.map(|(row, job)| of_job(row, job)).collect();

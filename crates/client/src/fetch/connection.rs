@@ -4,6 +4,8 @@
 //! [`SILENCE_MAX`] while this process waits for it has stopped or is cut off: the fetch goes to another worker before
 //! the lease is over. A connection on which a frame was read in part is dropped.
 
+#![expect(clippy::disallowed_methods, reason = "a silent connection to a worker is broken off")]
+
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

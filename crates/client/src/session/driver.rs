@@ -3,6 +3,8 @@
 //! Opens a broken session again for as long as the stream lives; the fetches go on meanwhile. `protocol` decides which
 //! messages are sent.
 
+#![expect(clippy::disallowed_methods, reason = "the driver gives the session's protocol its time")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

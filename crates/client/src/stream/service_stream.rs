@@ -3,6 +3,8 @@
 //! `next` runs on the user's thread: it takes chunks from the reorder buffer, merges them, and returns the next
 //! delivery. `progress` decides which delivery is next, and what is acknowledged.
 
+#![expect(clippy::disallowed_methods, reason = "a stream that ends waits for the dispatcher, within a bound")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -319,7 +321,7 @@ impl ServiceStream {
             _ if !missing.is_empty() => {
                 let names = names_of(missing);
                 format!(
-                    "consumers {names} of job {job:?} have had no reader for {seconds:.0} s; still waiting for them"
+                    "consumers {names} of job {job:?} have had no process that reads them for {seconds:.0} s; still waiting for them"
                 )
             }
             SessionState::Broken(_) => format!("the dispatcher at {address} does not answer; still waiting"),
@@ -451,7 +453,7 @@ fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> E
         ))
         .hint("let all consumers load states of the same step"),
         None => Error::unavailable(format!(
-            "consumers {names} of job {job:?} had no reader for {seconds:.1} s, and the others wait for their numbers \
+            "consumers {names} of job {job:?} had no process that read them for {seconds:.1} s, and the others wait for their numbers \
              of batches"
         ))
         .hint(

@@ -1,5 +1,6 @@
 //! A service in this process, over loopback: a real dispatcher and real workers, each a task that can be killed.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll services, and read the address of an etcd")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Scaling, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
-use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
+use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages, ops};
 use forebay_worker::Worker;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -159,7 +160,7 @@ pub fn graph(source: Source, ops: Vec<Op>) -> Graph {
 }
 
 pub fn batch(size: usize) -> Op {
-    Op::Batch { size, drop_remainder: false }
+    Op::Batch(ops::Batch { size, drop_remainder: false })
 }
 
 struct Blobs;

@@ -9,6 +9,8 @@
 //!
 //! Invariant: no token is in it, only what SHA-256 makes of one; it can be shown to those who may not call.
 
+#![expect(clippy::disallowed_methods, reason = "the name of a temporary file")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

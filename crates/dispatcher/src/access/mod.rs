@@ -5,6 +5,8 @@
 //! new tokens apply, and the sessions of removed tokens end. A file that cannot be read changes nothing.
 //! Invariants: tokens are compared by their hash in constant time; nothing of a token is logged.
 
+#![expect(clippy::disallowed_methods, reason = "the file of tokens is read again every second")]
+
 mod bucket;
 mod file;
 
@@ -206,7 +208,7 @@ impl Tokens {
             format!("tenant {:?} calls the dispatcher more than {rate} times a second, its quota", tenant.name);
         Err(Error::new(ErrorKind::Exhausted, message)
             .with(TOO_FAST, rate)
-            .hint("open fewer jobs and readers at once, or ask for a larger quota"))
+            .hint("open fewer jobs and consumers at once, or ask for a larger quota"))
     }
 
     /// Applies a file. Unchanged tokens keep their sessions; their quotas change at once.

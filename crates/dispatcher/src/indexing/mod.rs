@@ -3,6 +3,8 @@
 //! Invariants: an indexing ends when its last client leaves, and its place is free at once; a thread that hangs in a
 //! system call is detached and counted; the work of one tenant or at one host delays no other (see `places`).
 
+#![expect(clippy::disallowed_methods, reason = "each indexing has a thread, and is broken off when it stalls")]
+
 mod indexer;
 mod places;
 

@@ -6,6 +6,8 @@
 //! once. A leader that is killed is followed when its lease is over. A leader that gave up by itself revokes its old
 //! lease when it reaches etcd again.
 
+#![expect(clippy::disallowed_methods, reason = "an election has a random name, and renews its lease in time")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

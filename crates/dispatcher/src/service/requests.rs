@@ -5,6 +5,8 @@
 //! waits, and is refused after [`WAIT_MAX`]; meanwhile it is not read further. Short messages, such as heartbeats, do
 //! not wait.
 
+#![expect(clippy::disallowed_methods, reason = "a request has to arrive in time")]
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;

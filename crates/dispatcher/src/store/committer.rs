@@ -5,6 +5,8 @@
 //! number of flushes that the disk does in a second (group commit). If the store refuses, nothing is acknowledged and
 //! nothing is lost: the same batch is tried again until it is written, or until this process no longer leads.
 
+#![expect(clippy::disallowed_methods, reason = "the ledger has a thread of its own, which tries failed writes again")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,6 +4,8 @@
 //! is; `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
 //! `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. What is there is never changed.
 
+#![expect(clippy::disallowed_methods, reason = "a variable rewrites golden files")]
+
 use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, Result, WorkerId};

@@ -4,6 +4,8 @@
 //! beside. A repaired ledger never grants a token that the old one may have granted: tokens and job numbers continue
 //! far behind the last readable one.
 
+#![expect(clippy::disallowed_methods, reason = "the name of a temporary folder")]
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

@@ -3,6 +3,8 @@
 //! It lies beside the ledger: in a file of the state folder, or under a key in etcd. It is made when it is first
 //! needed, and never again. A copy of the ledger belongs to the same service and must get a folder of its own.
 
+#![expect(clippy::disallowed_methods, reason = "the random id of a service")]
+
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;

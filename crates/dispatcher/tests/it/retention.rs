@@ -1,5 +1,7 @@
 //! Jobs that are over leave, and what they alone needed goes with them.
 
+#![expect(clippy::disallowed_methods, reason = "tests wait")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

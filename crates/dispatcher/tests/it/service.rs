@@ -1,5 +1,7 @@
 //! The service over real sockets: what users and workers meet, crashes included.
 
+#![expect(clippy::disallowed_methods, reason = "tests wait")]
+
 use std::time::{Duration, Instant};
 
 use crate::common::*;
@@ -89,7 +91,7 @@ async fn a_name_is_one_job_and_the_difference_is_named() -> Test {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let _one = Consumer::attach(&at, first.job, 0, None, 4).await?;
     let error = Consumer::attach(&at, first.job, 0, None, 4).await.err().expect("refused");
-    assert_eq!(error.message(), "consumer 0 of job \"a\" is being read by another reader");
+    assert_eq!(error.message(), "consumer 0 of job \"a\" is being read by another process");
     Ok(())
 }
 

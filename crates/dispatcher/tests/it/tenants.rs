@@ -1,5 +1,7 @@
 //! Tokens and tenants over real sockets: every call, as nobody, as the wrong one, and as another tenant.
 
+#![expect(clippy::disallowed_methods, reason = "tests wait")]
+
 use std::path::Path;
 
 use crate::common::*;

@@ -3,8 +3,19 @@
 use forebay_cache::{DiskStats, PrefixStats, StoreStats};
 use serde_json::{Value, json};
 
+use crate::cached::autocache::AutoCache;
 use crate::cached::context::CacheContext;
 use crate::cached::prefix::Prefix;
+
+/// Returns what is cached and why, of `autocache()` or of the prefix of `cache()`; `None` with neither.
+pub(crate) fn row_cache(
+    context: &CacheContext,
+    autocache: Option<&AutoCache>,
+    prefix: Option<&Prefix>,
+) -> Option<Value> {
+    let always = |prefix: &Prefix| json!({"kept": prefix.title(), "why": "cache() is written there", "rows": prefix.describe(context)});
+    autocache.map(AutoCache::describe).or_else(|| prefix.map(always))
+}
 
 impl Prefix {
     /// Returns how many of its rows each tier keeps, and where lookups found rows.

@@ -91,11 +91,11 @@ pub struct MorselRequest<'a> {
 
 /// The part of a [`MorselRequest`] that the ops need.
 #[derive(Clone, Copy)]
-struct MorselContext<'a> {
-    epoch: Epoch,
-    known_skips: &'a KnownSkips,
+pub(crate) struct MorselContext<'a> {
+    pub(crate) epoch: Epoch,
+    pub(crate) known_skips: &'a KnownSkips,
     /// The index of the boundary.
-    boundary: usize,
+    pub(crate) boundary: usize,
 }
 
 impl Executable {

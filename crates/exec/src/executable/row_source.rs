@@ -1,9 +1,7 @@
 //! Reads the rows of a source: files and arrays through `io`, or a user's Python object.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex, WindowAnnouncement};
@@ -16,12 +14,6 @@ use crate::ops::functions::{Functions, Pickle};
 
 /// Rows of a chunk that is read from a block of unknown length. Fixed, because it decides what a batched function sees.
 const STREAM_ROWS: usize = 64;
-
-/// Returns the key of a file: its address, and its pinned identity.
-fn file_key(index: &SourceIndex, file: usize) -> FileKey {
-    let (uri, size) = index.files().nth(file).map_or(("", 0), |f| (f.uri, f.size));
-    FileKey::of(uri, size, &index.identity(file).unwrap_or_default())
-}
 
 /// The opened source of a pipeline.
 pub(crate) enum RowSource {
@@ -80,21 +72,6 @@ impl RowSource {
             RowSource::Files(_, index) => index.locate(row),
             _ => numbered_sample(row),
         }
-    }
-
-    /// Returns the cache keys of counted rows: each by its pinned file and its row there. Rows of no file are named by
-    /// their number alone, because the source's own id identifies their content.
-    pub(crate) fn keys(&self, rows: &[u64]) -> Vec<RowKey> {
-        let unfiled = FileKey([0; 16]);
-        let RowSource::Files(_, index) = self else {
-            return rows.iter().map(|&row| RowKey { file: unfiled, row }).collect();
-        };
-        let mut files = HashMap::new();
-        let key = |&row: &u64| match index.origin(row) {
-            Some((file, row)) => RowKey { file: *files.entry(file).or_insert_with(|| file_key(index, file)), row },
-            None => RowKey { file: unfiled, row },
-        };
-        rows.iter().map(key).collect()
     }
 
     /// Announces that a thread is about to read a window.

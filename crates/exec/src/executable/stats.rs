@@ -1,9 +1,9 @@
 //! What an executable reports of itself as JSON: what its ops cost, what is cached, and what the caches found.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Executable;
-use crate::cached::prefix::Prefix;
+use crate::cached::describe;
 
 impl Executable {
     /// Returns a JSON object: `ops` is always there, and says what the ops that ran in this process cost. `cache` is
@@ -38,10 +38,6 @@ impl Executable {
 
     fn row_cache(&self) -> Option<Value> {
         let context = self.environment.cache_context.as_ref()?;
-        let always = |prefix: &Prefix| json!({"kept": prefix.title(), "why": "cache() is written there", "rows": prefix.describe(context)});
-        match &self.autocache {
-            Some(autocache) => Some(autocache.describe()),
-            None => self.variant.prefix.as_ref().map(always),
-        }
+        describe::row_cache(context, self.autocache.as_ref(), self.variant.prefix.as_ref())
     }
 }

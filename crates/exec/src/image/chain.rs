@@ -8,20 +8,19 @@
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
+use forebay_plan::{ImageMode, Layout};
 
-use super::augment::Augment;
-use super::decode::Mode;
 pub use super::flow::Scratch;
 use super::flow::{Flow, Target};
 use super::geometry::{center_crop, random_resized_crop, shorter_side};
-use super::normalize::{Layout, Normalizer, flip_floats};
+use super::normalize::{Normalizer, flip_floats};
 use super::step::Step;
 use super::view::{Image, Mirror};
 
 /// Steps that have been checked to fit each other.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    decode: Option<Mode>,
+    decode: Option<ImageMode>,
     steps: Vec<Step>,
     normalizer: Option<Normalizer>,
 }
@@ -103,13 +102,13 @@ impl Chain {
     ///
     /// # Errors
     /// Invalid when an argument is out of range, or when anything but flips and then erasing follows a `Normalize`.
-    pub fn new(decode: Option<Mode>, steps: Vec<Step>) -> Result<Self> {
+    pub fn new(decode: Option<ImageMode>, steps: Vec<Step>) -> Result<Self> {
         let mut normalizer: Option<Normalizer> = None;
         let mut erased = false;
         for step in &steps {
             step.check()?;
             match step {
-                Step::Augment { augment: Augment::Erasing { .. }, .. } => erased = normalizer.is_some(),
+                Step::Augment { augment, .. } if augment.takes_floats() => erased = normalizer.is_some(),
                 Step::Flip { .. } if erased => {
                     return Err(Error::invalid("flip after erasing a normalised image").hint("flip before normalize"));
                 }
@@ -179,13 +178,13 @@ impl Chain {
         let mut normalized = false;
         for (i, step) in self.steps.iter().enumerate() {
             let (size, antialias) = match *step {
-                Step::Flip { axis, p, key_op } => {
-                    flow.flip.turn(axis, heads(p, rng(key_op)));
+                Step::Flip { direction, p, key_op } => {
+                    flow.flip.turn(direction, heads(p, rng(key_op)));
                     continue;
                 }
                 Step::Augment { .. } if normalized => continue,
                 Step::Augment { ref augment, key_op } => {
-                    augment.draw(flow.size(), &mut rng(key_op), |edit| flow.edit(edit))?;
+                    augment.draw(flow.size(), &mut rng(key_op), &mut |edit| flow.edit(edit))?;
                     continue;
                 }
                 Step::Normalize { .. } => {
@@ -226,8 +225,8 @@ impl Chain {
     fn ends_at(&self, i: usize, rng: &impl Fn(u64) -> SampleRng) -> bool {
         let mut flip = Mirror::default();
         for step in &self.steps[i + 1..] {
-            let Step::Flip { axis, p, key_op } = *step else { return false };
-            flip.turn(axis, heads(p, rng(key_op)));
+            let Step::Flip { direction, p, key_op } = *step else { return false };
+            flip.turn(direction, heads(p, rng(key_op)));
         }
         flip == Mirror::default()
     }
@@ -243,7 +242,7 @@ impl Chain {
         let (mut flip, mut erased) = (Mirror::default(), false);
         for step in &self.steps {
             match *step {
-                Step::Flip { axis, p, key_op } if !erased => flip.turn(axis, heads(p, rng(key_op))),
+                Step::Flip { direction, p, key_op } if !erased => flip.turn(direction, heads(p, rng(key_op))),
                 Step::Augment { .. } => erased = true,
                 _ => return Err(Error::invalid(format!("{} of an image of floats", step.name()))),
             }

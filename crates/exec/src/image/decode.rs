@@ -7,32 +7,12 @@
 //! Deviation: a 16-bit greyscale PNG gives its high bytes, as its colour sibling does, where Pillow clips at 255.
 
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_plan::ImageMode;
 
 use super::header::{Format, header};
 use super::jpeg::Jpeg;
 use super::view::{Image, Region, room};
 use super::{png, webp};
-
-/// The channels that a decoded image has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// One channel: luma as ITU-R 601-2 weighs it.
-    Grey,
-    /// Three channels.
-    Rgb,
-    /// One channel: the numbers of a PNG's palette.
-    Palette,
-}
-
-impl Mode {
-    /// Returns the number of channels.
-    pub fn channels(self) -> usize {
-        match self {
-            Self::Grey | Self::Palette => 1,
-            Self::Rgb => 3,
-        }
-    }
-}
 
 /// What an image may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +51,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Data when the bytes are not an image, end too soon or are damaged otherwise; Exhausted when it passes a limit.
-    pub fn decode(&mut self, bytes: &[u8], mode: Mode, limits: &Limits) -> Result<Image<'_>> {
+    pub fn decode(&mut self, bytes: &[u8], mode: ImageMode, limits: &Limits) -> Result<Image<'_>> {
         let (format, width, height) = header(bytes)?;
         limits.check(width, height)?;
         self.read(format, bytes, mode, Region::whole(width as usize, height as usize))
@@ -81,7 +61,13 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`Decoder::decode`], and for the same files; Invalid when the region is empty or not inside the image.
-    pub fn decode_region(&mut self, bytes: &[u8], mode: Mode, limits: &Limits, region: Region) -> Result<Image<'_>> {
+    pub fn decode_region(
+        &mut self,
+        bytes: &[u8],
+        mode: ImageMode,
+        limits: &Limits,
+        region: Region,
+    ) -> Result<Image<'_>> {
         let (format, width, height) = header(bytes)?;
         limits.check(width, height)?;
         if !region.fits(width as usize, height as usize) {
@@ -93,11 +79,11 @@ impl Decoder {
         self.read(format, bytes, mode, region)
     }
 
-    fn read(&mut self, format: Format, bytes: &[u8], mode: Mode, region: Region) -> Result<Image<'_>> {
+    fn read(&mut self, format: Format, bytes: &[u8], mode: ImageMode, region: Region) -> Result<Image<'_>> {
         // What was decoded: a rectangle of pixels in `self.pixels`, and where the region lies in it.
         let raw = match format {
-            Format::Png if mode == Mode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
-            format if mode == Mode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
+            Format::Png if mode == ImageMode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
+            format if mode == ImageMode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
             Format::Jpeg => self.jpeg.decode(bytes, mode, region, &mut self.pixels)?,
             Format::Png => png::decode(bytes, region, &mut self.pixels)?,
             Format::Webp => webp::decode(bytes, region, &mut self.pixels)?,
@@ -105,7 +91,7 @@ impl Decoder {
         let len = raw.width * raw.height * raw.colour.channels();
         let image =
             Image::packed(&self.pixels[..len], raw.width, raw.height, raw.colour.channels())?.crop(raw.region)?;
-        if raw.colour == mode.colour() {
+        if raw.colour == Colour::of(mode) {
             return Ok(image);
         }
         let (width, height) = (region.width, region.height);
@@ -133,7 +119,7 @@ pub(super) struct Raw {
     pub(super) region: Region,
 }
 
-/// The channels of decoded pixels before they become a [`Mode`].
+/// The channels of decoded pixels before they become a [`ImageMode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Colour {
     Grey,
@@ -146,17 +132,16 @@ pub(super) enum Colour {
     Index,
 }
 
-impl Mode {
-    pub(super) fn colour(self) -> Colour {
-        match self {
-            Self::Grey => Colour::Grey,
-            Self::Rgb => Colour::Rgb,
-            Self::Palette => Colour::Index,
+impl Colour {
+    /// Returns the channels that a mode asks for.
+    fn of(mode: ImageMode) -> Self {
+        match mode {
+            ImageMode::Grey => Self::Grey,
+            ImageMode::Rgb => Self::Rgb,
+            ImageMode::Palette => Self::Index,
         }
     }
-}
 
-impl Colour {
     pub(super) fn channels(self) -> usize {
         match self {
             Self::Grey | Self::Index => 1,
@@ -167,7 +152,7 @@ impl Colour {
     }
 
     /// Converts a row as Pillow's `convert` does; alpha is dropped.
-    fn convert(self, from: &[u8], mode: Mode, to: &mut [u8]) {
+    fn convert(self, from: &[u8], mode: ImageMode, to: &mut [u8]) {
         match self {
             Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v),
             Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v),
@@ -180,15 +165,15 @@ impl Colour {
 
 fn map<const N: usize>(
     from: &[u8],
-    mode: Mode,
+    mode: ImageMode,
     to: &mut [u8],
     rgb: impl Fn([u8; N]) -> [u8; 3],
     grey: impl Fn([u8; N]) -> u8,
 ) {
     let pixels = from.as_chunks::<N>().0;
     match mode {
-        Mode::Grey | Mode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
-        Mode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
+        ImageMode::Grey | ImageMode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
+        ImageMode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
     }
 }
 

@@ -4,8 +4,8 @@
 //! batch's slot, since f32 pixels exist nowhere else.
 
 use forebay_core::rng::SampleRng;
+use forebay_plan::Layout;
 
-use super::normalize::Layout;
 use super::real::normal;
 use super::view::Region;
 
@@ -25,7 +25,7 @@ pub(super) fn erase_floats(
     shape: [usize; 3],
     layout: Layout,
     region: Region,
-    value: Option<&[f32]>,
+    value: Option<&[f64]>,
     rng: &mut SampleRng,
 ) {
     let numbers = bytes.as_chunks_mut::<4>().0;
@@ -35,7 +35,7 @@ pub(super) fn erase_floats(
     };
     let plane = numbers.len() / channels;
     for channel in 0..channels {
-        let fixed = value.map(|value| value[channel % value.len()]);
+        let fixed = value.map(|value| value[channel % value.len()] as f32);
         for y in region.y..region.y + region.height {
             for x in region.x..region.x + region.width {
                 let at = match layout {

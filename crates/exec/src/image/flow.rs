@@ -6,9 +6,10 @@
 //! before it; upside down is only another order of the rows.
 
 use forebay_core::{Error, Result};
+use forebay_plan::ImageMode;
 
 use super::blur::Blur;
-use super::decode::{Decoder, Limits, Mode};
+use super::decode::{Decoder, Limits};
 use super::edit::Edit;
 use super::erase::erase;
 use super::geometry::CenterCrop;
@@ -43,7 +44,7 @@ impl Scratch {
 
 #[derive(Clone, Copy)]
 enum Base<'a> {
-    Encoded(&'a [u8], Mode),
+    Encoded(&'a [u8], ImageMode),
     Given(Image<'a>),
     /// Without gaps in one of the scratch's two buffers.
     Buffer(usize),
@@ -66,7 +67,7 @@ pub(super) enum Target<'o> {
 }
 
 impl<'a, 's> Flow<'a, 's> {
-    pub(super) fn encoded(bytes: &'a [u8], mode: Mode, scratch: &'s mut Scratch) -> Result<Self> {
+    pub(super) fn encoded(bytes: &'a [u8], mode: ImageMode, scratch: &'s mut Scratch) -> Result<Self> {
         let (_, width, height) = header(bytes)?;
         scratch.limits.check(width, height)?;
         Ok(Self::new(Base::Encoded(bytes, mode), (width as usize, height as usize), mode.channels(), scratch))

@@ -1,4 +1,4 @@
-//! What RandAugment does to the levels of each channel: posterise, solarise, stretch, equalise. Each is a table.
+//! Changes of the levels of each channel: posterise, solarise, stretch, equalise. Each is a table.
 //!
 //! torchvision's `posterize`, `solarize`, `autocontrast` and `equalize` of uint8 images, to the bit.
 

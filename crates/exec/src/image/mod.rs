@@ -21,7 +21,6 @@ mod lanes;
 mod levels;
 mod normalize;
 mod png;
-mod rand_augment;
 pub(crate) mod real;
 mod resize;
 mod sharpen;
@@ -35,15 +34,14 @@ mod wide;
 
 pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
-pub use decode::{Decoder, Limits, Mode};
+pub use decode::{Decoder, Limits};
 pub use encode::encode_jpeg;
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
 pub use header::{Format, header};
-pub use normalize::{Layout, Normalizer, copy_chw, copy_hwc, flip_floats};
+pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
-pub use view::{Axis, Image, Mirror, Region};
-pub use warp::Interpolation;
+pub use view::{Image, Mirror, Region};
 
 #[cfg(test)]
 mod tests;

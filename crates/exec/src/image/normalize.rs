@@ -5,35 +5,9 @@
 //! bit on every processor. Floats are written as bytes in the machine's order, so a slot need not be aligned.
 
 use forebay_core::{Error, Result};
+use forebay_plan::Layout;
 
 use super::view::{Image, Mirror};
-
-/// The order of the numbers of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// Row, column, channel.
-    Hwc,
-    /// Channel, row, column.
-    Chw,
-}
-
-impl Layout {
-    /// Returns the shape of an image in this order.
-    pub fn shape(self, width: usize, height: usize, channels: usize) -> [usize; 3] {
-        match self {
-            Self::Hwc => [height, width, channels],
-            Self::Chw => [channels, height, width],
-        }
-    }
-
-    /// Returns the columns and rows of an image of a shape in this order.
-    pub fn size(self, shape: [usize; 3]) -> (usize, usize) {
-        match self {
-            Self::Hwc => (shape[1], shape[0]),
-            Self::Chw => (shape[2], shape[1]),
-        }
-    }
-}
 
 /// Turns 8-bit channels into `(v / 255 - mean) / std`.
 #[derive(Debug, Clone)]

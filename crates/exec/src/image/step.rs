@@ -1,17 +1,16 @@
 //! The steps that a chain can have, and what each accepts.
 
 use forebay_core::{Error, Result};
+use forebay_plan::{Direction, Layout};
 
 use super::augment::Augment;
-use super::normalize::Layout;
-use super::view::Axis;
 
 /// The longest side of an image that a step makes, in pixels.
 const SIDE_MAX: usize = 1 << 20;
 
 /// One image op. Random steps draw from the stream that their `key_op` names, so that what one step draws does not
 /// depend on the others.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Step {
     /// Resize to an exact size, bilinear.
     Resize {
@@ -56,7 +55,7 @@ pub enum Step {
     /// Mirror.
     Flip {
         /// Left to right, or upside down.
-        axis: Axis,
+        direction: Direction,
         /// The probability.
         p: f64,
         /// Names the random stream.
@@ -93,11 +92,10 @@ impl Step {
         }
     }
 
-    /// Checks the arguments.
+    /// Checks the arguments. The plan has checked those of an augmentation.
     pub(super) fn check(&self) -> Result<()> {
         let name = self.name();
         match *self {
-            Self::Augment { ref augment, .. } => augment.check(),
             Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
             Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
@@ -108,7 +106,7 @@ impl Step {
             Self::Flip { p, .. } if !(0.0..=1.0).contains(&p) => {
                 Err(Error::invalid(format!("{name} with probability {p}, not within 0 and 1")))
             }
-            Self::Flip { .. } | Self::Normalize { .. } => Ok(()),
+            Self::Flip { .. } | Self::Augment { .. } | Self::Normalize { .. } => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A crop, or the image upside down, is a view of the same bytes: nothing is copied.
 
 use forebay_core::{Error, Result};
+use forebay_plan::Direction;
 
 /// A rectangle of pixels; `x` and `y` are its left and upper edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +32,6 @@ impl Region {
     }
 }
 
-/// Which way a flip mirrors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Axis {
-    /// Left to right.
-    Horizontal,
-    /// Upside down.
-    Vertical,
-}
-
 /// Which ways an image is mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mirror {
@@ -51,10 +43,10 @@ pub struct Mirror {
 
 impl Mirror {
     /// Mirrors once more, if the coin says so.
-    pub fn turn(&mut self, axis: Axis, heads: bool) {
-        match axis {
-            Axis::Horizontal => self.horizontal ^= heads,
-            Axis::Vertical => self.vertical ^= heads,
+    pub fn turn(&mut self, direction: Direction, heads: bool) {
+        match direction {
+            Direction::Horizontal => self.horizontal ^= heads,
+            Direction::Vertical => self.vertical ^= heads,
         }
     }
 }

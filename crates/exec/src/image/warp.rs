@@ -5,17 +5,10 @@
 //! places in f32, so where one lies halfway between two pixels it may take the other); `Bilinear` blends four with
 //! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
 
+use forebay_plan::Interpolation;
+
 use super::real::sin_cos;
 use super::view::Image;
-
-/// How a pixel between pixels is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interpolation {
-    /// The nearest.
-    Nearest,
-    /// Four, by their nearness.
-    Bilinear,
-}
 
 /// An affine map with what surrounds the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,6 +70,11 @@ impl Warp {
             }
         }
     }
+}
+
+/// Returns the pixel outside the image: one level for all channels, or one for each.
+pub(super) fn outside(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
 }
 
 const BITS: u32 = 32;

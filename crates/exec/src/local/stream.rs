@@ -123,6 +123,7 @@ impl LocalStream {
             news: Condvar::new(),
             pool: Arc::new(RowPool::new(wake(shared.clone()))),
         });
+        #[expect(clippy::disallowed_methods, reason = "the threads that compute, which end with the stream")]
         let spawn = |i| {
             let shared = shared.clone();
             std::thread::Builder::new().name(format!("forebay-{i}")).spawn(move || shared.work())

@@ -28,7 +28,7 @@ pub(crate) struct FunctionOp {
 impl FunctionOp {
     pub(crate) fn new(step: &Step, seed: Seed, env: &Environment) -> Result<Self> {
         let (output, keep_others) = match &step.node.op {
-            Op::Map { output, keep_others, .. } => (Some(Arc::new(Schema::new(output.clone())?)), *keep_others),
+            Op::Map(map) => (Some(Arc::new(Schema::new(map.output.clone())?)), map.keep_others),
             _ => (None, true),
         };
         let function = step.node.op.function().ok_or_else(|| Error::internal("no function"))?.clone();

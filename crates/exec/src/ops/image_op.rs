@@ -11,9 +11,9 @@ use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
     tensor_values,
 };
-use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
+use forebay_plan::{Layout, Op, Step, image_layout};
 
-use crate::image::{self, Augment, Chain, Input, Mode, Output};
+use crate::image::{self, Augment, Chain, Input, Output};
 use crate::ops::scratch::Scratch;
 
 pub(crate) struct FusedImageOp {
@@ -31,9 +31,7 @@ impl FusedImageOp {
         let mut chain = Vec::new();
         for step in steps {
             match &step.node.op {
-                Op::DecodeImage { mode: ImageMode::Grey, .. } => decode = Some(Mode::Grey),
-                Op::DecodeImage { mode: ImageMode::Rgb, .. } => decode = Some(Mode::Rgb),
-                Op::DecodeImage { mode: ImageMode::Palette, .. } => decode = Some(Mode::Palette),
+                Op::DecodeImage(op) => decode = Some(op.mode),
                 op => chain.push(kernel(op, step.random)?),
             }
         }
@@ -70,8 +68,7 @@ impl FusedImageOp {
             return Ok(None);
         };
         let (wanted, bytes) = ((shape[0], shape[1]), shape.iter().product::<usize>());
-        let crops =
-            |step: &Step| matches!(step.node.op, Op::CenterCrop { height, width, .. } if (height, width) == wanted);
+        let crops = |step: &Step| matches!(&step.node.op, Op::CenterCrop(op) if (op.height, op.width) == wanted);
         let is_there = |(row, (has, start)): (usize, &([usize; 3], usize))| *has == *shape && *start == row * bytes;
         if !self.steps.iter().all(crops) || !images.iter().enumerate().all(is_there) {
             return Ok(None);
@@ -132,97 +129,33 @@ impl FusedImageOp {
     }
 }
 
-/// The kernel of an op.
-fn kernel(op: &Op, random: u64) -> Result<image::Step> {
-    if let Some(augment) = augment(op) {
-        return Ok(image::Step::Augment { augment, key_op: random });
+/// Returns the kernel of an op. `key_op` names its random stream.
+fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
+    if let Some(augment) = Augment::of(op) {
+        return Ok(image::Step::Augment { augment, key_op });
     }
     Ok(match op {
-        Op::Resize { height, width, antialias, .. } => {
-            image::Step::Resize { height: *height, width: *width, antialias: *antialias }
+        Op::Resize(op) => image::Step::Resize { height: op.height, width: op.width, antialias: op.antialias },
+        Op::ResizeShorter(op) => {
+            image::Step::ResizeShorter { size: op.size, max_size: op.max_size, antialias: op.antialias }
         }
-        Op::ResizeShorter { size, max_size, antialias, .. } => {
-            image::Step::ResizeShorter { size: *size, max_size: *max_size, antialias: *antialias }
-        }
-        Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
-        Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
-            height: *height,
-            width: *width,
-            scale: *scale,
-            ratio: *ratio,
-            antialias: *antialias,
-            key_op: random,
+        Op::CenterCrop(op) => image::Step::CenterCrop { height: op.height, width: op.width },
+        Op::RandomResizedCrop(op) => image::Step::RandomResizedCrop {
+            height: op.height,
+            width: op.width,
+            scale: op.scale,
+            ratio: op.ratio,
+            antialias: op.antialias,
+            key_op,
         },
-        Op::RandomFlip { probability, direction, .. } => image::Step::Flip {
-            axis: match direction {
-                Direction::Horizontal => image::Axis::Horizontal,
-                Direction::Vertical => image::Axis::Vertical,
-            },
-            p: *probability,
-            key_op: random,
-        },
-        Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
-            mean: mean.iter().map(|&m| m as f32).collect(),
-            std: std.iter().map(|&s| s as f32).collect(),
-            layout: order(*layout),
+        Op::RandomFlip(op) => image::Step::Flip { direction: op.direction, p: op.probability, key_op },
+        Op::Normalize(op) => image::Step::Normalize {
+            mean: op.mean.iter().map(|&m| m as f32).collect(),
+            std: op.std.iter().map(|&s| s as f32).collect(),
+            layout: op.layout,
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
     })
-}
-
-fn order(layout: Layout) -> image::Layout {
-    match layout {
-        Layout::Chw => image::Layout::Chw,
-        Layout::Hwc => image::Layout::Hwc,
-    }
-}
-
-/// The augmentation that an op is, if it is one.
-fn augment(op: &Op) -> Option<Augment> {
-    Some(match op {
-        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => Augment::ColorJitter {
-            brightness: *brightness,
-            contrast: *contrast,
-            saturation: *saturation,
-            hue: *hue,
-            p: *probability,
-        },
-        Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
-        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
-            Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
-        }
-        Op::RandomRotation { degrees, interpolation, fill, .. } => Augment::Rotation {
-            degrees: *degrees,
-            interpolation: looked_up(*interpolation),
-            fill: pixel(fill.as_deref()),
-        },
-        Op::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. } => Augment::RandAugment {
-            num_ops: *num_ops,
-            magnitude: *magnitude,
-            bins: *num_magnitude_bins,
-            interpolation: looked_up(*interpolation),
-            fill: pixel(fill.as_deref()),
-        },
-        Op::RandomErasing { probability, scale, ratio, value, .. } => Augment::Erasing {
-            p: *probability,
-            scale: *scale,
-            ratio: *ratio,
-            value: value.as_ref().map(|value| value.iter().map(|&v| v as f32).collect()),
-        },
-        _ => return None,
-    })
-}
-
-fn looked_up(interpolation: Interpolation) -> image::Interpolation {
-    match interpolation {
-        Interpolation::Nearest => image::Interpolation::Nearest,
-        Interpolation::Bilinear => image::Interpolation::Bilinear,
-    }
-}
-
-/// One level for all channels, or one for each.
-fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
-    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
 }
 
 /// The images of a column, one by one.
@@ -232,7 +165,7 @@ pub(crate) enum Images<'a> {
     Numbers {
         values: Buffer,
         size: usize,
-        layout: image::Layout,
+        layout: Layout,
         images: Vec<([usize; 3], usize)>,
     },
 }
@@ -252,7 +185,7 @@ impl<'a> Images<'a> {
             start += shape.iter().product::<usize>();
         }
         let size = kind.dtype().map_or(1, |dtype| dtype.size());
-        let layout = image_layout(kind).map_or(image::Layout::Hwc, order);
+        let layout = image_layout(kind).unwrap_or(Layout::Hwc);
         Ok(Images::Numbers { values: tensor_values(kind, column)?, size, layout, images })
     }
 
@@ -277,7 +210,7 @@ impl<'a> Images<'a> {
 mod tests {
     use forebay_core::{Epoch, SampleId};
     use forebay_data::{DType, Field};
-    use forebay_plan::Node;
+    use forebay_plan::{Node, ops};
 
     use super::*;
 
@@ -293,7 +226,7 @@ mod tests {
         }
         let ids = (0..sizes.len()).map(|row| RowId { sample: SampleId::new(0, row as u64), epoch: Epoch(0) }).collect();
         let chunk = Chunk::new(input.clone(), vec![images.finish().expect("valid")], ids).expect("valid");
-        let node = Node::new(Op::CenterCrop { column: "image".to_owned(), height: 4, width: 6 });
+        let node = Node::new(Op::CenterCrop(ops::CenterCrop { column: "image".to_owned(), height: 4, width: 6 }));
         let step = Step { node: Arc::new(node), place: 0, random: 0, schema: output, per_batch: false };
         let work = FusedImageOp::new("image", &[step], &input, Seed(0), Memory::default()).expect("valid");
         let done = work.run(&chunk, &mut Scratch::default()).expect("crops");

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, Int64Array};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
-use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout};
+use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout, ops};
 
 use crate::image::real::normal;
 use crate::table::evaluate;
@@ -33,7 +33,7 @@ impl MixOp {
 
     /// Mixes the rows of one batch.
     pub(crate) fn run(&self, batch: &Chunk) -> Result<Chunk> {
-        let Op::Mix { how, column, label, classes, alpha, probability } = &self.step.node.op else {
+        let Op::Mix(ops::Mix { how, column, label, classes, alpha, probability }) = &self.step.node.op else {
             return Err(Error::internal("an op that mixes nothing"));
         };
         let mut labels = soft_labels(batch, label, *classes)?;

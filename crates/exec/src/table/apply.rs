@@ -17,8 +17,8 @@ use super::{evaluate, filter};
 /// As [`evaluate`]; Internal for any other op.
 pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
     let columns: Vec<ArrayRef> = match op {
-        Op::FilterExpr { predicate } => {
-            let (kept, proven) = (filter(predicate, input)?, predicate.proven());
+        Op::FilterExpr(op) => {
+            let (kept, proven) = (filter(&op.predicate, input)?, op.predicate.proven());
             if proven.is_empty() {
                 return Ok(kept);
             }
@@ -27,20 +27,23 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
             let columns = kept.columns().to_vec();
             return kept.with_columns(schema, columns);
         }
-        Op::CheckFinite { columns } => return super::finite::check(columns, input).map(|()| input.clone()),
-        Op::Rename { .. } => input.columns().to_vec(),
-        Op::Select { .. } | Op::Drop { .. } => each(output_schema, |name| input.column(name).cloned())?,
-        Op::Cast { columns } => each(output_schema, |name| match columns.iter().rfind(|(column, _)| column == name) {
+        Op::CheckFinite(op) => return super::finite::check(&op.columns, input).map(|()| input.clone()),
+        Op::Rename(_) => input.columns().to_vec(),
+        Op::Select(_) | Op::Drop(_) => each(output_schema, |name| input.column(name).cloned())?,
+        Op::Cast(op) => each(output_schema, |name| match op.columns.iter().rfind(|(column, _)| column == name) {
             Some((_, dtype)) => {
                 let arg = Box::new(Expr::Col { name: name.to_owned() });
                 evaluate(&Expr::Cast { arg, dtype: *dtype }, input)
             }
             None => input.column(name).cloned(),
         })?,
-        Op::WithColumn { column, value } => {
-            let computed = evaluate(value, input)?;
-            check_missing(output_schema.field(column)?, &computed, input)?;
-            each(output_schema, |name| if name == column { Ok(computed.clone()) } else { input.column(name).cloned() })?
+        Op::WithColumn(op) => {
+            let computed = evaluate(&op.value, input)?;
+            check_missing(output_schema.field(&op.column)?, &computed, input)?;
+            each(
+                output_schema,
+                |name| if name == op.column { Ok(computed.clone()) } else { input.column(name).cloned() },
+            )?
         }
         other => return Err(Error::internal(format!("{} is not a table op", other.name()))),
     };

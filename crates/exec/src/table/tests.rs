@@ -10,7 +10,7 @@ use forebay_core::{Epoch, SampleId, Seed, rng};
 use forebay_data::{
     Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_values,
 };
-use forebay_plan::{Binary, Expr, Op, Unary};
+use forebay_plan::{Binary, Expr, Op, Unary, ops};
 
 use super::{apply, evaluate, filter};
 
@@ -263,16 +263,17 @@ fn ops_give_the_planned_schema_and_share_what_they_do_not_compute() {
         out
     };
     let s = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-    let selected = run(Op::Select { columns: s(&["b", "a"]) });
+    let selected = run(Op::Select(ops::Select { columns: s(&["b", "a"]) }));
     assert!(Arc::ptr_eq(&selected.columns()[0], &c.columns()[1]));
-    assert_eq!(run(Op::Drop { columns: s(&["a"]) }).columns().len(), 2);
-    let renamed = run(Op::Rename { columns: vec![("a".into(), "b".into()), ("b".into(), "a".into())] });
+    assert_eq!(run(Op::Drop(ops::Drop { columns: s(&["a"]) })).columns().len(), 2);
+    let renamed = run(Op::Rename(ops::Rename { columns: vec![("a".into(), "b".into()), ("b".into(), "a".into())] }));
     assert!(Arc::ptr_eq(renamed.column("b").expect("there"), &c.columns()[0]));
-    let cast = run(Op::Cast { columns: vec![("b".into(), DType::Float32.into())] });
+    let cast = run(Op::Cast(ops::Cast { columns: vec![("b".into(), DType::Float32.into())] }));
     assert_eq!(cast.columns()[1].data_type(), &DType::Float32.arrow());
-    let more = run(Op::WithColumn { column: "a".into(), value: *join(Binary::Add, col("a"), col("b")) });
+    let more =
+        run(Op::WithColumn(ops::WithColumn { column: "a".into(), value: *join(Binary::Add, col("a"), col("b")) }));
     assert_eq!(ints(&col("a"), &more), [4, 6].map(Some));
-    let kept = run(Op::FilterExpr { predicate: *col("keep") });
+    let kept = run(Op::FilterExpr(ops::FilterExpr { predicate: *col("keep") }));
     assert_eq!((kept.num_rows(), kept.ids()[0].sample), (1, SampleId(1)));
     let nulls = scalars::<Int8Type>("n", vec![None, Some(1)]);
     let nullable = join(Binary::Add, col("n"), int(1));

@@ -1,6 +1,6 @@
 //! The merge: everything that sees the stream of one consumer in order.
 //!
-//! - `merge`: ordered chunks to exact batches
+//! - `merge/`: ordered chunks to exact batches
 //! - `stream_ops`: ops on rows before they are grouped into batches
 //! - `pack/`: token lists of any length to rows of one length
 //! - `bucket`: batches of rows of about the same length

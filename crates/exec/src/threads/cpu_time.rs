@@ -72,6 +72,7 @@ fn used(path: &Path) -> Option<Duration> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests poll the time of a thread")]
 mod tests {
     use std::sync::mpsc::channel;
     use std::time::Instant;

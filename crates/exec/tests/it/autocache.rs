@@ -13,7 +13,7 @@ use forebay_exec::{
     AutoCacheProfiles, CacheContext, Environment, Executable, Functions, LocalOptions, LocalStream, Pickle, Randomness,
     Rent,
 };
-use forebay_plan::{EpochPlan, Function, Graph, Node, Op, Source, Stages};
+use forebay_plan::{EpochPlan, Function, Graph, Node, Op, Source, Stages, ops};
 
 /// Functions that take as long as they are said to, by a clock of their own; all else takes no time.
 #[derive(Default)]
@@ -60,16 +60,16 @@ impl Functions for Costly {
 
 fn map(name: &str) -> Op {
     let function = serde_json::json!({"blob": "", "name": name, "batched": false, "with_rng": false, "timeout_s": 1.0});
-    Op::Map {
+    Op::Map(ops::Map {
         function: serde_json::from_value(function).expect("a function"),
         output: vec![Field::new(name, Kind::scalar(DType::Int64))],
         keep_others: true,
-    }
+    })
 }
 
 const ROWS: i64 = 20_000;
 const EPOCHS: u64 = 50;
-const MAY: Op = Op::Autocache {};
+const MAY: Op = Op::Autocache(ops::Autocache {});
 
 /// A pipeline in a process.
 struct Job {
@@ -153,13 +153,15 @@ impl Job {
 }
 
 fn ops() -> [Op; 6] {
-    [Op::SHUFFLE, map("early"), MAY, map("late"), MAY, Op::Batch { size: 32, drop_remainder: false }]
+    [Op::SHUFFLE, map("early"), MAY, map("late"), MAY, Op::Batch(ops::Batch { size: 32, drop_remainder: false })]
 }
 
 #[test]
 fn what_costs_most_is_kept_after_a_few_morsels_and_the_stream_is_the_same() {
-    let plain =
-        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+    let plain = Job::new(
+        &[Op::SHUFFLE, map("early"), map("late"), Op::Batch(ops::Batch { size: 32, drop_remainder: false })],
+        None,
+    );
     for (early, late, kept) in [(1_000_000, 0, "map"), (1_000_000, 500_000, "map -> map")] {
         let job = Job::new(&ops(), Some(1 << 30));
         job.set(early, late);
@@ -187,8 +189,10 @@ fn what_does_not_fit_or_costs_nothing_is_not_kept() {
 
 #[test]
 fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
-    let plain =
-        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+    let plain = Job::new(
+        &[Op::SHUFFLE, map("early"), map("late"), Op::Batch(ops::Batch { size: 32, drop_remainder: false })],
+        None,
+    );
     let job = Job::new(&ops(), Some(1 << 30));
     job.set(1_000_000, 0);
     assert_eq!(job.epoch(0).2["kept"], "map");
@@ -204,7 +208,7 @@ fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
 
 #[test]
 fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
-    let repeated = [&[Op::Repeat { count: Some(3) }], &ops()[..]].concat();
+    let repeated = [&[Op::Repeat(ops::Repeat { count: Some(3) })], &ops()[..]].concat();
     let job = Job::new(&repeated, Some(1 << 30));
     job.set(1_000_000, 0);
     // The epoch that it begins with is three passes, of which nearly all are to come; two before it were six.
@@ -214,8 +218,10 @@ fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
 
 #[test]
 fn a_job_of_one_epoch_keeps_nothing_while_no_further_pass_is_known() {
-    let plain =
-        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+    let plain = Job::new(
+        &[Op::SHUFFLE, map("early"), map("late"), Op::Batch(ops::Batch { size: 32, drop_remainder: false })],
+        None,
+    );
     let job = Job::new(&ops(), Some(1 << 30));
     job.set(1_000_000, 0);
     let (sum, _, said) = job.read(0, 1);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
 use forebay_data::{DType, write_ipc};
 use forebay_exec::{Executable, KnownSkips, MorselRequest, Scratch};
-use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages};
+use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages, ops};
 
 /// The rows of a source of arrays; other blobs are empty pickles.
 struct Arrays(Bytes);
@@ -25,13 +25,13 @@ fn light_op(draw: &mut Draw) -> Op {
     match draw.below(7) {
         0..3 => {
             let (column, layout) = (draw.one(&["png", "sized"]).to_owned(), [Layout::Chw, Layout::Hwc][draw.below(2)]);
-            Op::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout }
+            Op::Normalize(ops::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout })
         }
-        3 | 4 => {
-            Op::Cast { columns: vec![(name, [DType::Float32, DType::Int16, DType::Float64][draw.below(3)].into())] }
-        }
-        5 => Op::Rename { columns: vec![(name, other)] },
-        _ => Op::Drop { columns: vec![name] },
+        3 | 4 => Op::Cast(ops::Cast {
+            columns: vec![(name, [DType::Float32, DType::Int16, DType::Float64][draw.below(3)].into())],
+        }),
+        5 => Op::Rename(ops::Rename { columns: vec![(name, other)] }),
+        _ => Op::Drop(ops::Drop { columns: vec![name] }),
     }
 }
 

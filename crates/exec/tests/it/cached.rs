@@ -11,7 +11,7 @@ use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_exec::{
     Budget, CacheContext, Environment, Executable, Functions, LocalOptions, LocalStream, Pickle, Position, Randomness,
 };
-use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages};
+use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages, ops};
 use proptest::prelude::*;
 
 /// A function that triples ids and counts the rows that it is called for; ids of one remainder fail.
@@ -46,10 +46,10 @@ fn not_multiple(of: i64) -> Op {
     let id = || Box::new(Expr::Col { name: "id".into() });
     let rest = Expr::Binary { op: Binary::Mod, left: id(), right: Box::new(Expr::Int { value: of }) };
     let predicate = Expr::Binary { op: Binary::Ne, left: Box::new(rest), right: Box::new(Expr::Int { value: 0 }) };
-    Op::FilterExpr { predicate }
+    Op::FilterExpr(ops::FilterExpr { predicate })
 }
 
-const CACHE: Op = Op::Cache { freeze: false };
+const CACHE: Op = Op::Cache(ops::Cache { freeze: false });
 
 struct Case {
     rows: i64,
@@ -122,7 +122,7 @@ proptest! {
         let mut ops = vec![triple(false)];
         ops.extend(filter.map(not_multiple));
         ops.splice(0..0, shuffle.then_some(Op::SHUFFLE));
-        ops.push(Op::Repeat { count: Some(repeat) });
+        ops.push(Op::Repeat(ops::Repeat { count: Some(repeat) }));
         let case = |ops| Case { rows, ops, on_error, threads, epochs: 2 };
         let (plain, kept) = (case(ops.clone()), case([ops, vec![CACHE]].concat()));
         let (functions, cache) = (Arc::new(Counted { bad, ..Counted::default() }), cache(memory));

@@ -7,7 +7,7 @@ use forebay_core::{Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_io::NoBlobs;
-use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
+use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages, ops};
 use proptest::prelude::*;
 
 fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
@@ -56,14 +56,14 @@ fn even() -> Op {
         right: Box::new(Expr::Int { value: 2 }),
     };
     let predicate = Expr::Binary { op: Binary::Eq, left: Box::new(modulo), right: Box::new(Expr::Int { value: 0 }) };
-    Op::FilterExpr { predicate }
+    Op::FilterExpr(ops::FilterExpr { predicate })
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        (0u64..300).prop_map(|count| Op::Take { count }),
-        (0u64..40).prop_map(|count| Op::Skip { count }),
-        (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard { count, index })),
+        (0u64..300).prop_map(|count| Op::Take(ops::Take { count })),
+        (0u64..40).prop_map(|count| Op::Skip(ops::Skip { count })),
+        (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard(ops::Shard { count, index }))),
         Just(even()),
     ]
 }
@@ -71,10 +71,12 @@ fn op() -> impl Strategy<Value = Op> {
 /// What the ops mean on a list.
 fn model(rows: i64, ops: &[Op]) -> Vec<i64> {
     ops.iter().fold((0..rows).collect(), |list: Vec<i64>, op| match op {
-        Op::Take { count } => list.into_iter().take(*count as usize).collect(),
-        Op::Skip { count } => list.into_iter().skip(*count as usize).collect(),
-        Op::Shard { count, index } => list.into_iter().skip(*index as usize).step_by(*count as usize).collect(),
-        Op::FilterExpr { .. } => list.into_iter().filter(|x| x % 2 == 0).collect(),
+        Op::Take(ops::Take { count }) => list.into_iter().take(*count as usize).collect(),
+        Op::Skip(ops::Skip { count }) => list.into_iter().skip(*count as usize).collect(),
+        Op::Shard(ops::Shard { count, index }) => {
+            list.into_iter().skip(*index as usize).step_by(*count as usize).collect()
+        }
+        Op::FilterExpr(_) => list.into_iter().filter(|x| x % 2 == 0).collect(),
         _ => list,
     })
 }
@@ -89,7 +91,7 @@ proptest! {
             .filter(|b| !drop_remainder || b.len() == size)
             .map(<[i64]>::to_vec)
             .collect();
-        let ops = [&ops[..], &[Op::Batch { size, drop_remainder }]].concat();
+        let ops = [&ops[..], &[Op::Batch(ops::Batch { size, drop_remainder })]].concat();
         let executable = executable(rows, &ops, 1);
         let got: Vec<_> = run(&executable, 2, Position::default(), 1).into_iter().map(|(b, _)| b).collect();
         prop_assert_eq!(got, want);
@@ -102,7 +104,7 @@ proptest! {
         let mut all: Vec<Op> = if shuffled { vec![Op::SHUFFLE] } else { vec![] };
         all.extend(ops);
         if size > 0 {
-            all.push(Op::Batch { size, drop_remainder: false });
+            all.push(Op::Batch(ops::Batch { size, drop_remainder: false }));
         }
         let executable = executable(rows, &all, 1);
         let alone = run(&executable, 1, Position::default(), 2);
@@ -120,8 +122,15 @@ proptest! {
 
 #[test]
 fn an_endless_stream_ends_when_it_is_dropped() {
-    let executable =
-        executable(10, &[Op::SHUFFLE, Op::Repeat { count: None }, Op::Batch { size: 4, drop_remainder: false }], 1);
+    let executable = executable(
+        10,
+        &[
+            Op::SHUFFLE,
+            Op::Repeat(ops::Repeat { count: None }),
+            Op::Batch(ops::Batch { size: 4, drop_remainder: false }),
+        ],
+        1,
+    );
     let mut stream = LocalStream::start(executable, LocalOptions::default()).expect("starts");
     for _ in 0..1000 {
         assert_eq!(stream.next(&mut || Ok(())).expect("no error").expect("endless").chunk.num_rows(), 4);
@@ -131,5 +140,5 @@ fn an_endless_stream_ends_when_it_is_dropped() {
 #[test]
 fn nothing_is_an_epoch_too() {
     assert!(run(&executable(0, &[], 1), 2, Position::default(), 3).is_empty());
-    assert!(run(&executable(5, &[even(), Op::Take { count: 0 }], 1), 2, Position::default(), 3).is_empty());
+    assert!(run(&executable(5, &[even(), Op::Take(ops::Take { count: 0 })], 1), 2, Position::default(), 3).is_empty());
 }

@@ -3,6 +3,7 @@
 mod autocache;
 mod boundaries;
 mod cached;
+mod check_op;
 mod common;
 mod local_stream;
 mod metered;

@@ -11,7 +11,9 @@ use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Memory, Schema, write_ipc};
 use forebay_exec::{CacheContext, Environment, Executable, Functions, LocalOptions, LocalStream, Pickle, Randomness};
-use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, ImageMode, Node, Op, OpReport, Site, Source, Stages};
+use forebay_plan::{
+    Binary, EpochPlan, Expr, Function, Graph, ImageMode, Node, Op, OpReport, Site, Source, Stages, ops,
+};
 use serde_json::Value;
 
 /// What a row of the function costs; all else takes no time.
@@ -61,7 +63,7 @@ fn even() -> Op {
     let id = Box::new(Expr::Col { name: "id".into() });
     let rest = Expr::Binary { op: Binary::Mod, left: id, right: Box::new(Expr::Int { value: 2 }) };
     let zero = Box::new(Expr::Int { value: 0 });
-    Op::FilterExpr { predicate: Expr::Binary { op: Binary::Eq, left: Box::new(rest), right: zero } }
+    Op::FilterExpr(ops::FilterExpr { predicate: Expr::Binary { op: Binary::Eq, left: Box::new(rest), right: zero } })
 }
 
 fn executable(source: &Source, ops: &[Op], cache: Option<&Arc<Cache>>, watch: Arc<dyn Stopwatch>) -> Arc<Executable> {
@@ -121,7 +123,7 @@ fn range(stop: i64) -> Source {
 
 #[test]
 fn sums_are_those_of_what_ran_in_run_order() {
-    let (rows, batch) = (100_000, Op::Batch { size: 64, drop_remainder: false });
+    let (rows, batch) = (100_000, Op::Batch(ops::Batch { size: 64, drop_remainder: false }));
     let executable = build(&range(rows), &[even(), triple(true), batch], None, Arc::new(Watch), Arc::default());
     assert_eq!(ops(&executable), Vec::<Value>::new(), "nothing ran");
     run(&executable, 1, 1);
@@ -160,8 +162,8 @@ fn fused_ops_are_one_and_their_bytes_are_those_of_files_and_of_pixels() {
         files.iter().filter(|path| is_png(path)).map(|path| path.metadata().expect("one").len()).collect();
     let source = Source::Files { paths: vec![folder.join("*.png").display().to_string()] };
     let column = || "bytes".to_owned();
-    let decode = Op::DecodeImage { column: column(), mode: ImageMode::Rgb };
-    let resize = Op::Resize { column: column(), height: 8, width: 6, antialias: true };
+    let decode = Op::DecodeImage(ops::DecodeImage { column: column(), mode: ImageMode::Rgb });
+    let resize = Op::Resize(ops::Resize { column: column(), height: 8, width: 6, antialias: true });
     let executable = executable(&source, &[decode, resize], None, Arc::new(SystemClock::default()));
     run(&executable, 3, 1);
     let ops = ops(&executable);
@@ -183,7 +185,7 @@ fn rows_that_are_found_are_not_computed() {
     let ops_of = |epochs| {
         let executable = executable(
             &range(3000),
-            &[triple(true), Op::Cache { freeze: false }, even()],
+            &[triple(true), Op::Cache(ops::Cache { freeze: false }), even()],
             Some(&cache),
             Arc::new(SystemClock::default()),
         );
@@ -206,8 +208,12 @@ fn a_source_that_is_not_counted_is_read_in_pieces_that_are() {
     let lines: String = (0..5000).map(|n| format!("{n:05}\n")).collect();
     std::fs::write(&path, lines).expect("room");
     let source = Source::Text { paths: vec![path.display().to_string()] };
-    let executable =
-        executable(&source, &[Op::Batch { size: 10, drop_remainder: false }], None, Arc::new(SystemClock::default()));
+    let executable = executable(
+        &source,
+        &[Op::Batch(ops::Batch { size: 10, drop_remainder: false })],
+        None,
+        Arc::new(SystemClock::default()),
+    );
     run(&executable, 2, 1);
     std::fs::remove_file(&path).expect("ours");
     let ops = ops(&executable);
@@ -239,7 +245,7 @@ fn what_is_told_while_it_runs_adds_up() {
 
 #[test]
 fn no_clock_is_seen_in_a_sample() {
-    let ops = [Op::SHUFFLE, even(), triple(true), Op::Batch { size: 7, drop_remainder: false }];
+    let ops = [Op::SHUFFLE, even(), triple(true), Op::Batch(ops::Batch { size: 7, drop_remainder: false })];
     let want = run(&executable(&range(9000), &ops, None, Arc::new(SystemClock::default())), 1, 2);
     for threads in 1..4 {
         let got = run(&executable(&range(9000), &ops, None, Arc::new(Mad(AtomicU64::new(0)))), threads, 2);

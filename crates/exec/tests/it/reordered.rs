@@ -11,7 +11,7 @@ use forebay_core::{Epoch, SampleId};
 use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema, column_of, tensor_values};
 use forebay_exec::compare;
 use forebay_plan::{
-    Binary, BlobId, Chosen, Expr, Function, Graph, Layout, Node, Op, Reorder, RunOrder, Source, Stages,
+    Binary, BlobId, Chosen, Expr, Function, Graph, Layout, Node, Op, Reorder, RunOrder, Source, Stages, ops,
 };
 
 /// An order that is reached by changes of neighbours, each of them legal in a mode.
@@ -54,6 +54,7 @@ fn every_exact_order_gives_the_same_bytes() {
     let seen = |a, b| pairs.contains(&(a, b)) || pairs.contains(&(b, a));
     assert!(seen("center_crop", "color_jitter") && seen("center_crop", "random_grayscale"));
     assert!(seen("random_flip", "center_crop") && seen("random_flip", "color_jitter"));
+    assert!(seen("random_solarize", "center_crop") && seen("random_solarize", "random_flip"));
     assert!(seen("filter", "decode_image") && seen("filter", "map") && seen("map", "normalize"));
 }
 
@@ -66,7 +67,7 @@ fn a_relaxed_order_changes_bits_of_its_changed_columns_alone() {
         let reads = Some([draw.one(&["png", "sized"]).to_owned()].to_vec());
         let function = Function { reads, batched: false, with_rng: false, ..function(&mut draw, &["a"]) };
         let output = vec![Field::new("made", Kind::scalar(DType::Int64))];
-        let made = Node::new(Op::Map { function, output, keep_others: true });
+        let made = Node::new(Op::Map(ops::Map { function, output, keep_others: true }));
         let graph = pipeline(&mut draw);
         let graph = graph.then(made).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
         let legal = legal_order(&mut draw, &graph, Reorder::Relaxed);
@@ -100,10 +101,11 @@ fn an_order_that_changes_what_it_does_not_touch_is_not_taken() {
     let with = |by: i64, mode| {
         let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
         let column = || "sized".to_owned();
-        let flip = Op::RandomFlip { column: column(), probability: 0.5, direction: Default::default() };
-        let smaller = Op::Resize { column: column(), height: 7, width: 7, antialias: true };
+        let flip =
+            Op::RandomFlip(ops::RandomFlip { column: column(), probability: 0.5, direction: Default::default() });
+        let smaller = Op::Resize(ops::Resize { column: column(), height: 7, width: 7, antialias: true });
         let value = Expr::Binary { op: Binary::Add, left: col("a"), right: Box::new(Expr::Int { value: by }) };
-        let ops = [Op::WithColumn { column: "a".to_owned(), value }, flip, smaller];
+        let ops = [Op::WithColumn(ops::WithColumn { column: "a".to_owned(), value }), flip, smaller];
         let graph = Graph::new(source, None).expect("a source");
         ops.into_iter().try_fold(graph, |graph, op| graph.then(Node::new(op))).expect("legal").with_reorder(mode)
     };
@@ -126,21 +128,29 @@ fn relaxed_orders_keep_shapes_and_the_distribution() {
     let rows = Chunk::new(schema, vec![images.expect("images")], ids).expect("a chunk");
     let column = || "image".to_owned();
     let factor = Some((0.6, 1.4));
-    let jitter = Op::ColorJitter {
+    let jitter = Op::ColorJitter(ops::ColorJitter {
         column: column(),
         brightness: factor,
         contrast: factor,
         saturation: factor,
         hue: Some((-0.1, 0.1)),
         probability: 0.8,
-    };
-    let grey = Op::RandomGrayscale { column: column(), probability: 0.2 };
-    let flip = Op::RandomFlip { column: column(), probability: 0.5, direction: Default::default() };
-    let normalize = Op::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.25; 3], layout: Layout::Chw };
-    let resize = Op::Resize { column: column(), height: 20, width: 22, antialias: true };
-    let crop = Op::CenterCrop { column: column(), height: 23, width: 25 };
+    });
+    let grey = Op::RandomGrayscale(ops::RandomGrayscale { column: column(), probability: 0.2 });
+    let flip = Op::RandomFlip(ops::RandomFlip { column: column(), probability: 0.5, direction: Default::default() });
+    let normalize =
+        Op::Normalize(ops::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.25; 3], layout: Layout::Chw });
+    let resize = Op::Resize(ops::Resize { column: column(), height: 20, width: 22, antialias: true });
+    let crop = Op::CenterCrop(ops::CenterCrop { column: column(), height: 23, width: 25 });
     let (scale, ratio, antialias) = ((0.3, 1.0), (0.75, 1.5), true);
-    let part = Op::RandomResizedCrop { column: column(), height: 16, width: 16, scale, ratio, antialias };
+    let part = Op::RandomResizedCrop(ops::RandomResizedCrop {
+        column: column(),
+        height: 16,
+        width: 16,
+        scale,
+        ratio,
+        antialias,
+    });
     for smaller in [resize, crop, part] {
         let source = Source::Memory { blob: BlobId("x".to_owned()), rows: IMAGES as u64, fields: vec![field.clone()] };
         let ops = [flip.clone(), jitter.clone(), grey.clone(), smaller.clone(), normalize.clone()];

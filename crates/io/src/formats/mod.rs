@@ -2,6 +2,7 @@
 
 pub(crate) mod arrow;
 pub(crate) mod compressed;
+pub(crate) mod csv;
 pub(crate) mod example;
 pub(crate) mod grouped;
 pub(crate) mod json;

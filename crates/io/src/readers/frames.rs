@@ -15,7 +15,7 @@ use super::windows::{Sequential, Windows, offset_of, position, sample_at};
 use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
-use crate::formats::{compressed, example, json, lines, tfrecord};
+use crate::formats::{compressed, csv, example, json, lines, tfrecord};
 use crate::index::table::Table;
 use crate::store::{CodecOf, Forward};
 
@@ -27,6 +27,7 @@ pub(crate) enum Format {
     Jsonl {
         fields: Vec<Field>,
     },
+    Csv(Box<CsvFormat>),
     Record {
         verify: bool,
     },
@@ -37,17 +38,38 @@ pub(crate) enum Format {
     },
 }
 
-impl Format {
-    fn has_lines(&self) -> bool {
-        matches!(self, Format::Text | Format::Jsonl { .. })
-    }
+/// How records of CSV are read.
+#[derive(Debug)]
+pub(crate) struct CsvFormat {
+    pub(crate) dialect: csv::Dialect,
+    /// The fields that mean a missing value.
+    pub(crate) null: Vec<String>,
+    /// Whether files begin with the names.
+    pub(crate) has_header: bool,
+    /// The names of all fields of a record, and the columns that are read.
+    pub(crate) names: Vec<String>,
+    pub(crate) fields: Vec<Field>,
 }
 
 impl Format {
+    /// Says whether a row is a line, or more lines.
+    fn has_lines(&self) -> bool {
+        matches!(self, Format::Text | Format::Jsonl { .. } | Format::Csv(_))
+    }
+
+    /// Returns where the first row of a file begins.
+    fn first(&self, forward: &mut Forward) -> Result<u64> {
+        match self {
+            Format::Text | Format::Jsonl { .. } => lines::begin(forward),
+            Format::Csv(csv) => csv.dialect.begin(forward, csv.has_header.then_some(&csv.names)),
+            Format::Record { .. } | Format::Example { .. } => Ok(0),
+        }
+    }
+
     /// Returns what tells how a file of it is compressed.
     fn codec_of(&self) -> CodecOf {
         match self {
-            Format::Text | Format::Jsonl { .. } => compressed::codec,
+            Format::Text | Format::Jsonl { .. } | Format::Csv(_) => compressed::codec,
             Format::Record { .. } | Format::Example { .. } => tfrecord::codec,
         }
     }
@@ -158,6 +180,11 @@ impl Frames {
                 self.each(run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
                 parser.finish()?
             }
+            Format::Csv(csv) => {
+                let mut parser = csv::Parser::new(&csv.dialect, &csv.null, &csv.names, &csv.fields, run.rows())?;
+                self.each(run, &ids, offset, |frame, _, _, _| parser.push(frame))?;
+                parser.finish()?
+            }
         };
         Chunk::new(self.schema.clone(), columns, ids)
     }
@@ -188,6 +215,9 @@ impl Frames {
         let error = match self.format {
             _ if offset_of(sample).is_some() => error,
             Format::Text | Format::Jsonl { .. } => error.with("file_line", sample.row() + 1),
+            Format::Csv(ref csv) if !csv.dialect.multiline => {
+                error.with("file_line", sample.row() + 1 + u64::from(csv.has_header))
+            }
             _ => error.with("record", sample.row()),
         };
         error.with("sample", self.pool.index.describe_sample(sample))
@@ -257,7 +287,7 @@ impl Reader for Frames {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
         let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
-        let at = if self.format.has_lines() { lines::begin(&mut forward)? } else { 0 };
+        let at = self.format.first(&mut forward)?;
         let walk = Walk { forward, at, solid: at, is_over: false, is_found: true };
         Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
@@ -288,7 +318,14 @@ impl Walk {
     fn next(&mut self, format: &Format, row: Option<u64>) -> Result<Option<(u64, &[u8])>> {
         let len = match format {
             Format::Text => lines::next(&mut self.forward, self.at, row)?,
-            Format::Jsonl { .. } => self.next_json(row)?,
+            Format::Jsonl { .. } => {
+                let len = lines::next(&mut self.forward, self.at, row)?;
+                self.unless_blank(len, row)?
+            }
+            Format::Csv(csv) => {
+                let len = csv.dialect.next(&mut self.forward, self.at, row)?;
+                self.unless_blank(len, row)?
+            }
             Format::Record { verify } | Format::Example { verify, .. } => {
                 tfrecord::next(&mut self.forward, self.at, row, *verify)?
             }
@@ -307,9 +344,8 @@ impl Walk {
         Ok(Some((at, bytes)))
     }
 
-    /// Returns the length of the line that is next, unless only blank ones are left.
-    fn next_json(&mut self, row: Option<u64>) -> Result<Option<u64>> {
-        let len = lines::next(&mut self.forward, self.at, row)?;
+    /// Returns the length of the row that is next, unless only blank lines are left.
+    fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>) -> Result<Option<u64>> {
         if let Some(len) = len
             && self.at >= self.solid
             && lines::is_blank(self.forward.at(self.at, len as usize)?)
@@ -401,7 +437,12 @@ impl Sequential for Frames {
 
     fn begin(&self, mut forward: Forward, offset: u64) -> Result<Walk> {
         let has_lines = self.format.has_lines();
-        let at = if has_lines { lines::find(&mut forward, offset)? } else { offset };
+        let at = match () {
+            () if offset == 0 => self.format.first(&mut forward)?,
+            // A header is the first line: the first row behind an offset within it is the first row.
+            () if has_lines => lines::find(&mut forward, offset)?,
+            () => offset,
+        };
         Ok(Walk { forward, at, solid: 0, is_over: false, is_found: has_lines || offset == 0 })
     }
 

@@ -52,6 +52,7 @@ pub enum Draft {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
     },
+    Csv(CsvDraft),
     Tokens {
         paths: Vec<String>,
         dtype: DType,
@@ -72,6 +73,38 @@ pub enum Draft {
         paths: Vec<String>,
         column: String,
     },
+}
+
+/// CSV files, and what the user says of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CsvDraft {
+    /// The files.
+    pub paths: Vec<String>,
+    /// Where names come from.
+    pub header: CsvHeader,
+    /// What is between fields. `None`: a tab for `.tsv` files, else a comma.
+    pub delimiter: Option<char>,
+    /// What fields are quoted with, if they may be.
+    pub quote: Option<char>,
+    /// The fields that mean a missing value, as they are written.
+    pub null: Vec<String>,
+    /// Whether quoted fields may have line breaks. `None`: if one at the beginning of the first file has.
+    pub multiline: Option<bool>,
+    /// The columns to read and their types. `None`: types are looked up.
+    pub fields: Option<Vec<Field>>,
+    /// The columns to read, with types that are looked up. `None`: all.
+    pub columns: Option<Vec<String>>,
+}
+
+/// Where the names of columns come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CsvHeader {
+    /// The first record of each file.
+    InFiles,
+    /// `column_1`, `column_2`, and so on.
+    Numbered,
+    /// The user.
+    Named(Vec<String>),
 }
 
 /// How the files of a table make one.
@@ -99,6 +132,7 @@ impl Draft {
     pub fn paths(&self) -> &[String] {
         match self {
             Self::ImageFolder { root } => std::slice::from_ref(root),
+            Self::Csv(csv) => &csv.paths,
             Self::Files { paths }
             | Self::Tar { paths, .. }
             | Self::Tfrecord { paths, .. }
@@ -141,6 +175,7 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
             arrow::infer(paths, together, (columns, nullable), near, progress)
         }
         Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
+        Draft::Csv(csv) => super::csv::infer(csv, near),
         Draft::Tokens { paths, dtype, length, stride, column } => {
             tokens::infer(paths, (dtype, length, stride), column, near)
         }

@@ -7,7 +7,7 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 use forebay_plan::Source;
 
-use super::{arrow, computed, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use super::{arrow, computed, csv, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
 use crate::index::table::{Counted, Table};
 use crate::index::{Inner, Layout};
 use crate::readers::{Pool, Reader};
@@ -45,6 +45,7 @@ pub(crate) fn format_of(source: &Source) -> Box<dyn SourceFormat + '_> {
         Source::Arrow { .. } => Box::new(arrow::Arrow { source }),
         Source::Text { paths } => Box::new(lines::Lines { paths, fields: None }),
         Source::Jsonl { paths, fields } => Box::new(lines::Lines { paths, fields: Some(fields) }),
+        Source::Csv { paths, names, fields, dialect } => Box::new(csv::Csv { paths, names, fields, dialect }),
         Source::Tokens { paths, dtype, length, stride, .. } => {
             let rows = crate::formats::tokens::Rows { dtype: *dtype, length: *length, stride: *stride };
             Box::new(tokens::Tokens { paths, rows })

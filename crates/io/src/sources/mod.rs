@@ -3,7 +3,7 @@
 //!
 //! - `format`: the trait `SourceFormat`, and which source has which format.
 //! - `draft`: what the user wrote; `look_up`: looking at the first files.
-//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `parquet`, `arrow`, `tokens`, `megatron`,
+//! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
 //!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
 //! - `table/`: files that have columns of their own. `shards`: folders that have an `index.json`.
 //!
@@ -11,6 +11,7 @@
 
 mod arrow;
 mod computed;
+mod csv;
 mod draft;
 mod files;
 mod format;
@@ -27,6 +28,6 @@ mod tar;
 mod tfrecord;
 mod tokens;
 
-pub use draft::{Draft, Features, Together, infer, infer_following};
+pub use draft::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
 pub(crate) use format::{FileAccess, FileRows, FileToScan, Listed, format_of, open as open_reader};
 pub(crate) use look_up::open;

@@ -17,7 +17,7 @@ use crate::epoch::lane_order::{LaneOrder, LaneWindow};
 use crate::epoch::lanes::Layout as LaneLayout;
 use crate::epoch::order::{Blocks, Order};
 use crate::epoch::sharding::Sharding;
-use crate::ops::op::Op;
+use crate::ops::Op;
 use crate::physical::sizing::Sizing;
 use crate::physical::stages::Stages;
 use crate::source::Source;
@@ -50,7 +50,7 @@ fn check_coordinated(stages: &Stages) -> Result<()> {
     }
     if stages.graph.on_error().is_tolerant() {
         return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
-            "a sample may fail at one reader alone, and the others would be in other batches: use on_error=\"raise\"",
+            "a sample may fail at one consumer alone, and the others would be in other batches: use on_error=\"raise\"",
         ));
     }
     Ok(())
@@ -66,9 +66,11 @@ fn check_parts(stages: &Stages) -> Result<()> {
             ));
     }
     let in_plan = |place: usize| stages.order.iter().any(|step| step.place == place);
-    let after = graph.nodes().iter().enumerate().find(|(place, node)| {
-        matches!(node.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. }) && !in_plan(*place)
-    });
+    let after = graph
+        .nodes()
+        .iter()
+        .enumerate()
+        .find(|(place, node)| matches!(node.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_)) && !in_plan(*place));
     let Some((place, node)) = after else { return Ok(()) };
     let before = graph.nodes()[..place].iter().find(|node| node.op.is_uncounted());
     let name = before.map_or("ops whose rows are not counted", |node| node.op.name());

@@ -8,7 +8,7 @@ use forebay_core::{Epoch, Seed};
 use crate::epoch::epoch_plan::Extent;
 use crate::epoch::lanes::{EpochLanes, Lanes, Layout as LaneLayout};
 use crate::epoch::order::FOREVER;
-use crate::ops::op::Op;
+use crate::ops::Op;
 use crate::physical::stages::Stages;
 
 /// A window of a shuffle whose rows are not counted.
@@ -36,10 +36,10 @@ pub(crate) struct LaneOrder {
 
 impl LaneOrder {
     pub(crate) fn new(stages: &Stages, extent: Extent, window_bytes: u64) -> Option<Self> {
-        let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle { .. }))?;
+        let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle(_)))?;
         let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, !extent.is_compressed);
         let repetitions = stages.order.iter().try_fold(1u64, |all, step| match &step.node.op {
-            Op::Repeat { count } => count.map(|count| all.saturating_mul(count)),
+            Op::Repeat(repeat) => repeat.count.map(|count| all.saturating_mul(count)),
             _ => Some(all),
         });
         Some(Self { layout, random: shuffle.random, repetitions, lanes: None })

@@ -11,7 +11,7 @@ use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
 
 use crate::epoch::permute::Permutation;
 use crate::epoch::window::Windows;
-use crate::ops::op::Op;
+use crate::ops::{self, Op};
 
 /// The number of repetitions that an infinite repeat counts as.
 pub(crate) const FOREVER: u64 = 1 << 32;
@@ -80,7 +80,7 @@ impl Order {
                     .hint("put it before repeat, or give repeat a count")
             };
             match op {
-                Op::Shuffle { .. } => {
+                Op::Shuffle(_) => {
                     let len = order.len.ok_or_else(endless)?;
                     let rows_max = std::mem::take(&mut blocks.window_rows);
                     order.steps.push(match rows_max {
@@ -91,7 +91,7 @@ impl Order {
                         }
                     });
                 }
-                Op::Repeat { count } => {
+                Op::Repeat(ops::Repeat { count }) => {
                     let len = order.len.ok_or_else(endless)?;
                     order.steps.push(Step::Repeat { count: count.unwrap_or(FOREVER), len });
                     order.repetitions = order.repetitions.saturating_mul(count.unwrap_or(FOREVER));
@@ -104,16 +104,16 @@ impl Order {
                         None => None,
                     };
                 }
-                Op::Take { count } => {
+                Op::Take(ops::Take { count }) => {
                     order.len = Some(order.len.map_or(*count, |len| len.min(*count)));
                     blocks.each(|start| start.min(*count));
                 }
-                Op::Skip { count } => {
+                Op::Skip(ops::Skip { count }) => {
                     blocks.each(|start| start.saturating_sub(*count));
                     order.len = order.len.map(|len| len.saturating_sub(*count));
                     order.steps.push(Step::Skip { count: *count });
                 }
-                Op::Shard { count, index } => {
+                Op::Shard(ops::Shard { count, index }) => {
                     blocks.each(|start| start.saturating_sub(*index).div_ceil(*count));
                     order.len = order.len.map(|len| (len + count - 1 - index) / count);
                     order.steps.push(Step::Shard { count: *count, index: *index });
@@ -245,21 +245,23 @@ mod tests {
     /// What the ops mean, on lists.
     fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
         ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
-            Op::Shuffle { .. } => shuffled(i, list),
-            Op::Repeat { count } => list.repeat(count.unwrap_or(1) as usize),
-            Op::Take { count } => list.into_iter().take(*count as usize).collect(),
-            Op::Skip { count } => list.into_iter().skip(*count as usize).collect(),
-            Op::Shard { count, index } => list.into_iter().skip(*index as usize).step_by(*count as usize).collect(),
+            Op::Shuffle(_) => shuffled(i, list),
+            Op::Repeat(ops::Repeat { count }) => list.repeat(count.unwrap_or(1) as usize),
+            Op::Take(ops::Take { count }) => list.into_iter().take(*count as usize).collect(),
+            Op::Skip(ops::Skip { count }) => list.into_iter().skip(*count as usize).collect(),
+            Op::Shard(ops::Shard { count, index }) => {
+                list.into_iter().skip(*index as usize).step_by(*count as usize).collect()
+            }
             _ => list,
         })
     }
 
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
-            (1u64..4).prop_map(|n| Op::Repeat { count: Some(n) }),
-            (0u64..40).prop_map(|count| Op::Take { count }),
-            (0u64..10).prop_map(|count| Op::Skip { count }),
-            (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard { count, index })),
+            (1u64..4).prop_map(|n| Op::Repeat(ops::Repeat { count: Some(n) })),
+            (0u64..40).prop_map(|count| Op::Take(ops::Take { count })),
+            (0u64..10).prop_map(|count| Op::Skip(ops::Skip { count })),
+            (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard(ops::Shard { count, index }))),
         ]
     }
 
@@ -303,15 +305,16 @@ mod tests {
     fn epochs_and_repetitions_are_shuffled_differently() {
         let once = |epoch| rows(50, &[Op::SHUFFLE], 3, epoch);
         assert_ne!(once(0), once(1));
-        let twice = rows(50, &[Op::SHUFFLE, Op::Repeat { count: Some(2) }], 3, 0);
+        let twice = rows(50, &[Op::SHUFFLE, Op::Repeat(ops::Repeat { count: Some(2) })], 3, 0);
         assert_ne!(twice[..50], twice[50..]);
     }
 
     #[test]
     fn an_endless_repeat_takes_no_order_op_but_take() {
-        let endless = Op::Repeat { count: None };
+        let endless = Op::Repeat(ops::Repeat { count: None });
         assert!(Order::new(3, Blocks::default(), [(&endless, 0), (&Op::SHUFFLE, 1)]).is_err());
-        let taken = Order::new(3, Blocks::default(), [(&endless, 0), (&Op::Take { count: 7 }, 0)]).expect("legal");
+        let taken =
+            Order::new(3, Blocks::default(), [(&endless, 0), (&Op::Take(ops::Take { count: 7 }), 0)]).expect("legal");
         assert_eq!(taken.len(), Some(7));
         assert_eq!(Order::new(0, Blocks::default(), [(&endless, 0)]).expect("legal").len(), Some(0));
     }

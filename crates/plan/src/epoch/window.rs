@@ -11,44 +11,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Error, Result, rng::mix64};
-use serde::{Deserialize, Serialize};
 
 use crate::epoch::permute::Permutation;
 use crate::graph::Graph;
-use crate::ops::op::Op;
+use crate::ops::{Op, ShuffleWindow};
 use crate::physical::stages::Step;
 use crate::source::{RowsKnown, Source};
-
-/// How many rows a shuffle permutes together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShuffleWindow {
-    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records
-    /// in a store.
-    #[default]
-    Auto,
-    /// All rows.
-    Global,
-    /// At most so many rows.
-    Rows(u64),
-    /// The rows that take so many bytes in memory.
-    Bytes(u64),
-}
-
-impl ShuffleWindow {
-    pub(crate) fn is_auto(&self) -> bool {
-        *self == ShuffleWindow::Auto
-    }
-
-    pub(crate) fn describe(self) -> String {
-        match self {
-            ShuffleWindow::Auto => String::new(),
-            ShuffleWindow::Global => "window=None".to_owned(),
-            ShuffleWindow::Rows(rows) => format!("window={rows}"),
-            ShuffleWindow::Bytes(bytes) => format!("window=\"{bytes}B\""),
-        }
-    }
-}
 
 /// A source that is decoded in blocks and takes more bytes than this in memory is shuffled over windows.
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
@@ -64,7 +32,8 @@ pub const STREAMED_AT_ONCE: u64 = 3;
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
-    let streams = graph.source().facts().rows == RowsKnown::ByReading;
+    let facts = graph.source().facts();
+    let streams = facts.rows == RowsKnown::ByReading && facts.begins_anywhere;
     // Cached rows are found by their row number.
     if !streams || graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         return None;
@@ -73,12 +42,13 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     let mut repeats = true;
     for node in graph.nodes() {
         match (&node.op, window) {
-            (Op::Shuffle { window: first }, None) => window = Some(*first),
+            (Op::Shuffle(first), None) => window = Some(first.window),
             // Ops before the shuffle choose rows by their number in the source.
-            (Op::Shuffle { .. }, Some(_))
-            | (Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } | Op::Repeat { .. }, None) => return None,
-            (Op::Repeat { .. }, Some(_)) if !repeats => return None,
-            (Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } | Op::Batch { .. }, Some(_)) => repeats = false,
+            (Op::Shuffle(_), Some(_)) | (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_), None) => {
+                return None;
+            }
+            (Op::Repeat(_), Some(_)) if !repeats => return None,
+            (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Batch(_), Some(_)) => repeats = false,
             _ => {}
         }
     }
@@ -98,8 +68,8 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
     let (mut resolved, mut before) = (None, None);
     for Step { node, .. } in order {
         let window = match &node.op {
-            Op::Shuffle { window } => *window,
-            Op::Repeat { .. } => {
+            Op::Shuffle(shuffle) => shuffle.window,
+            Op::Repeat(_) => {
                 before = before.or(Some(node.op.name()));
                 continue;
             }

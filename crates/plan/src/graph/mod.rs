@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::op::{Class, Op};
+use crate::ops::{Access, Batch, Class, Op};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -50,6 +50,11 @@ impl Node {
     /// Makes a node without label or site.
     pub fn new(op: Op) -> Self {
         Self { op, label: None, keep_position: false, site: None }
+    }
+
+    /// Returns the effects of the op on rows of `input`; `None` if it has to stay at its place.
+    pub(crate) fn access(&self, input: &Schema) -> Option<Access> {
+        if self.keep_position { None } else { self.op.access(input) }
     }
 
     /// Adds to an error which op it came from and where that was written.
@@ -129,11 +134,11 @@ impl Graph {
                 }
             }
         }
-        if let (Op::Mix { .. }, None) = (&node.op, self.batch) {
+        if let (Op::Mix(_), None) = (&node.op, self.batch) {
             return Err(Error::invalid(format!("{} comes before batch", node.op.name()))
                 .hint("put it behind batch: it mixes the samples of a batch"));
         }
-        if let Op::Batch { size, drop_remainder } = node.op {
+        if let Op::Batch(Batch { size, drop_remainder }) = node.op {
             if let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
                 return Err(Error::invalid(format!(
                     "batch: column {:?} is {}, and rows of different shapes make no batch",
@@ -158,7 +163,7 @@ impl Graph {
 
     /// Order ops that the epoch plan does need a source that can be counted and no unknown count before them.
     fn check_order(&self, op: &Op) -> Result<()> {
-        let streams = matches!(op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        let streams = matches!(op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
         if !self.source.can_index() && !streams {
             return Err(Error::invalid(format!(
                 "{}: {} cannot be read in any other order",
@@ -168,7 +173,7 @@ impl Graph {
             .hint("use from_map_dataset, or write the samples to files first; epochs= repeats a generator"));
         }
         let cut = self.nodes.iter().position(|n| matches!(n.op.class(), Class::Filter));
-        let streamed = |n: &Arc<Node>| matches!(n.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        let streamed = |n: &Arc<Node>| matches!(n.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
         let from = if self.source.can_index() { cut } else { Some(0) };
         if let (false, Some(cut)) = (streams, from)
             && self.nodes[cut..].iter().any(streamed)
@@ -262,7 +267,7 @@ impl Graph {
 /// What comes after an op that makes other rows can only take them as they come.
 fn check_after_global(op: &Op) -> Result<()> {
     match op {
-        Op::Shuffle { .. } | Op::Repeat { .. } => {
+        Op::Shuffle(_) | Op::Repeat(_) => {
             Err(Error::invalid(format!("{} comes after pack, whose rows are made as they come", op.name()))
                 .hint(format!("put {} before pack, where it works on documents", op.name())))
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{Graph, Node, Site};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::op::Class;
+use crate::ops::Class;
 use crate::reorder::{self, RunOrder};
 use crate::source::Source;
 

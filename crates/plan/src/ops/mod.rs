@@ -1,18 +1,35 @@
-//! The ops of a pipeline, as plain data with checked arguments.
+//! The ops of a pipeline, each a struct of its arguments that describes itself, in one file.
 //!
-//! - `op`: the enum of all ops, and their classes
-//! - `arguments`: types of arguments that several ops share
-//! - `facts`: what is known of an op without a schema: its name, its class, whether it is random
-//! - `apply`: the schema after an op, and the checks of its arguments
-//! - `image`, `mix`, `text`, `bucket`: the schemas and checks of these groups of ops
+//! - `op`: the enum of all ops, which only dispatches; `spec`: what an op says of itself; `access`: which columns it
+//!   reads and writes
+//! - `columns/`: ops on columns, by expressions and by Python functions; `images/`, `augment/`: ops on an image column;
+//!   `text/`: tokens; `batches/`: batches, and what happens inside them; `order/`: which rows come in which order;
+//!   `cache`: where rows may be cached
+//! - `checks`: checks of arguments that ops share
 //! - `expr/`: the expression language of `filter` and `with_column`
 
-mod apply;
-pub(crate) mod arguments;
-pub(crate) mod bucket;
+mod access;
+mod augment;
+mod batches;
+mod cache;
+mod checks;
+mod columns;
 pub(crate) mod expr;
-mod facts;
-pub(crate) mod image;
-mod mix;
-pub(crate) mod op;
-pub(crate) mod text;
+mod images;
+mod op;
+mod order;
+mod spec;
+mod text;
+
+pub use access::Access;
+pub use augment::*;
+pub use batches::*;
+pub use cache::{Autocache, Cache};
+pub use columns::*;
+pub use images::*;
+pub use op::Op;
+pub use order::*;
+pub use spec::Class;
+pub use text::*;
+
+pub(crate) use spec::{BYTE_NS, names};

@@ -1,306 +1,195 @@
-//! The ops, as plain data. `facts` has their properties, `apply` the schema after them.
-//!
-//! An op belongs to one [`Class`], which decides where it runs (DESIGN: "Ops, by what they may see"): row ops run
-//! inside a split, order ops are done by the epoch plan, global ops run once after the merge.
+//! The enum of all ops. It only dispatches: each op describes itself in its own file.
 
-use forebay_data::Field;
+use forebay_core::Result;
+use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
-use crate::epoch::window::ShuffleWindow;
-use crate::ops::arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
-use crate::ops::bucket::Bucket;
-use crate::ops::expr::{CastType, Expr};
-use crate::ops::text::{Pack, Tokenize};
+use super::access::Access;
+use super::columns::Function;
+use super::images::ImageSpec;
+use super::order::{Shuffle, ShuffleWindow};
+use super::spec::{Class, OpSpec};
+use super::{augment, batches, cache, columns, images, order, text};
+use crate::source::BlobId;
 
-/// One transformation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Op {
-    /// A Python function of a row, or of columns.
-    Map {
-        /// The function.
-        function: Function,
-        /// The columns that it writes, over the others when `writes` was given, else instead of them.
-        output: Vec<Field>,
-        /// Whether columns that it does not write stay.
-        keep_others: bool,
-    },
-    /// Keeps the rows for which a Python function is true.
-    FilterFunction {
-        /// The function.
-        function: Function,
-    },
-    /// Keeps the rows for which an expression is true; a missing value is not true.
-    FilterExpr {
-        /// The expression.
-        predicate: Expr,
-    },
-    /// Keeps these columns, in this order.
-    Select {
-        /// Their names.
-        columns: Vec<String>,
-    },
-    /// Leaves these columns out.
-    Drop {
-        /// Their names.
-        columns: Vec<String>,
-    },
-    /// Renames columns.
-    Rename {
-        /// From, to.
-        columns: Vec<(String, String)>,
-    },
-    /// Another type, as NumPy's `astype`.
-    Cast {
-        /// Column, type.
-        columns: Vec<(String, CastType)>,
-    },
-    /// A column computed from others.
-    WithColumn {
-        /// Its name.
-        column: String,
-        /// Its value.
-        value: Expr,
-    },
-    /// The same rows; a number in these columns that is not finite is an error.
-    CheckFinite {
-        /// Their names.
-        columns: Vec<String>,
-    },
-    /// Encoded bytes to an uint8 image of height, width, channels.
-    DecodeImage {
-        /// The column, decoded in place.
-        column: String,
-        /// To which colours.
-        mode: ImageMode,
-    },
-    /// To exactly this height and width, bilinear.
-    Resize {
-        /// The column.
-        column: String,
-        /// Pixels.
-        height: usize,
-        /// Pixels.
-        width: usize,
-        /// Whether shrinking averages (as Pillow) or samples (as TensorFlow's and DALI's default).
-        antialias: bool,
-    },
-    /// The shorter side to this many pixels, the shape kept (torchvision's rule), bilinear.
-    ResizeShorter {
-        /// The column.
-        column: String,
-        /// Pixels.
-        size: usize,
-        /// The most pixels of the longer side.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_size: Option<usize>,
-        /// As in `Resize`.
-        antialias: bool,
-    },
-    /// The middle, padded with zeros where the image is smaller.
-    CenterCrop {
-        /// The column.
-        column: String,
-        /// Pixels.
-        height: usize,
-        /// Pixels.
-        width: usize,
-    },
-    /// A random part, resized (torchvision's rule).
-    RandomResizedCrop {
-        /// The column.
-        column: String,
-        /// Pixels.
-        height: usize,
-        /// Pixels.
-        width: usize,
-        /// Least and greatest share of the area.
-        scale: (f64, f64),
-        /// Least and greatest width / height.
-        ratio: (f64, f64),
-        /// As in `Resize`.
-        antialias: bool,
-    },
-    /// Mirrored, at random.
-    RandomFlip {
-        /// The column.
-        column: String,
-        /// How likely.
-        probability: f64,
-        /// Which way; not written down when left to right, so that such a pipeline keeps its dataset id.
-        #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
-        direction: Direction,
-    },
-    /// Brightness, contrast, saturation and hue changed in random order (torchvision's rule).
-    ColorJitter {
-        /// The column.
-        column: String,
-        /// Least and greatest factor; `None` leaves it alone.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        brightness: Option<(f64, f64)>,
-        /// Least and greatest factor.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        contrast: Option<(f64, f64)>,
-        /// Least and greatest factor.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        saturation: Option<(f64, f64)>,
-        /// Least and greatest part of a circle.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hue: Option<(f64, f64)>,
-        /// How likely.
-        probability: f64,
-    },
-    /// Grey in as many channels as before, at random.
-    RandomGrayscale {
-        /// The column.
-        column: String,
-        /// How likely.
-        probability: f64,
-    },
-    /// A Gaussian blur, at random.
-    GaussianBlur {
-        /// The column.
-        column: String,
-        /// Rows and columns of the kernel, an odd number.
-        kernel_size: usize,
-        /// Least and greatest standard deviation, in pixels.
-        sigma: (f64, f64),
-        /// How likely.
-        probability: f64,
-    },
-    /// A turn about the centre, at random.
-    RandomRotation {
-        /// The column.
-        column: String,
-        /// Least and greatest angle to the left, in degrees.
-        degrees: (f64, f64),
-        /// How a pixel between pixels is made.
-        interpolation: Interpolation,
-        /// The pixel outside, one level or one for each channel.
-        fill: Option<Vec<u8>>,
-    },
-    /// Operations out of torchvision's RandAugment, at random.
-    RandAugment {
-        /// The column.
-        column: String,
-        /// How many.
-        num_ops: usize,
-        /// How strong.
-        magnitude: usize,
-        /// The number of magnitudes.
-        num_magnitude_bins: usize,
-        /// How a pixel between pixels is made.
-        interpolation: Interpolation,
-        /// The pixel outside, one level or one for each channel; zeros without it.
-        fill: Option<Vec<u8>>,
-    },
-    /// A rectangle overwritten, at random; before or after `Normalize`.
-    RandomErasing {
-        /// The column.
-        column: String,
-        /// How likely.
-        probability: f64,
-        /// Least and greatest share of the area.
-        scale: (f64, f64),
-        /// Least and greatest height / width.
-        ratio: (f64, f64),
-        /// One number or one for each channel; normal draws without it.
-        value: Option<Vec<f64>>,
-    },
-    /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
-    Normalize {
-        /// The column.
-        column: String,
-        /// One for each channel.
-        mean: Vec<f64>,
-        /// One for each channel.
-        std: Vec<f64>,
-        /// The order of the result's dimensions.
-        layout: Layout,
-    },
-    /// The samples of each batch mixed in pairs; labels become shares of classes.
-    Mix {
-        /// How.
-        how: Mixing,
-        /// The images.
-        column: String,
-        /// The labels: numbers of classes, or shares of them.
-        label: String,
-        /// The number of classes.
-        classes: usize,
-        /// Of the beta distribution of the share that a sample keeps.
-        alpha: f64,
-        /// How likely a batch is mixed at all.
-        probability: f64,
-    },
-    /// Caches the output of the ops before it for each row.
-    Cache {
-        /// Whether random ops before it draw once for each sample, the same in every epoch.
-        freeze: bool,
-    },
-    /// May cache the output of the ops before it for each row: each process measures whether and where that pays.
-    Autocache {},
-    /// Text to token ids.
-    Tokenize(Tokenize),
-    /// Token lists to rows of one length.
-    Pack(Pack),
-    /// Rows of about the same length together.
-    BucketByLength(Bucket),
-    /// A permutation, another one each epoch.
-    Shuffle {
-        /// How many rows it permutes together.
-        #[serde(default, skip_serializing_if = "ShuffleWindow::is_auto")]
-        window: ShuffleWindow,
-    },
-    /// The epoch's samples over again.
-    Repeat {
-        /// How often; `None` for ever.
-        count: Option<u64>,
-    },
-    /// The first rows only.
-    Take {
-        /// How many.
-        count: u64,
-    },
-    /// All but the first rows.
-    Skip {
-        /// How many.
-        count: u64,
-    },
-    /// Every `count`-th row, from `index`.
-    Shard {
-        /// Of how many shards.
-        count: u64,
-        /// Which one.
-        index: u64,
-    },
-    /// Rows together.
-    Batch {
-        /// How many.
-        size: usize,
-        /// Whether a short last batch is left out.
-        drop_remainder: bool,
-    },
-    /// How many batches (or rows) may wait for the consumer. Default without it: decided by the engine.
-    Prefetch {
-        /// How many.
-        count: usize,
-    },
+/// Makes the enum of the ops, and the one match over all of them.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident($spec:ty),)*) => {
+        /// One transformation.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+        pub enum Op {
+            $($(#[$doc])* $variant($spec),)*
+        }
+
+        impl Op {
+            /// The names of all variants. A test of all ops compares its samples with them.
+            pub const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
+
+            /// Returns the name of its variant.
+            pub fn variant(&self) -> &'static str {
+                match self {
+                    $(Op::$variant(_) => stringify!($variant),)*
+                }
+            }
+
+            pub(crate) fn spec(&self) -> &dyn OpSpec {
+                match self {
+                    $(Op::$variant(op) => op,)*
+                }
+            }
+
+            pub(crate) fn spec_mut(&mut self) -> &mut dyn OpSpec {
+                match self {
+                    $(Op::$variant(op) => op,)*
+                }
+            }
+        }
+    };
 }
 
-/// Which rows an op may see, which decides where it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Each row gives one row.
-    RowWise,
-    /// Each row gives one row or none.
-    Filter,
-    /// Makes other rows of the ordered stream: a row may come of many, and of parts of them.
-    Global,
-    /// Decides which rows come in which order.
-    Order,
-    /// Puts rows together.
-    Group,
-    /// A hint; changes no row.
-    Hint,
+ops! {
+    /// A Python function of a row, or of columns.
+    Map(columns::Map),
+    /// Keeps the rows for which a Python function is true.
+    FilterFunction(columns::FilterFunction),
+    /// Keeps the rows for which an expression is true.
+    FilterExpr(columns::FilterExpr),
+    /// Keeps these columns.
+    Select(columns::Select),
+    /// Leaves these columns out.
+    Drop(columns::Drop),
+    /// Renames columns.
+    Rename(columns::Rename),
+    /// Another type.
+    Cast(columns::Cast),
+    /// A column computed from others.
+    WithColumn(columns::WithColumn),
+    /// Refuses numbers that are not finite.
+    CheckFinite(columns::CheckFinite),
+    /// Encoded bytes to an image.
+    DecodeImage(images::DecodeImage),
+    /// To exactly one height and width.
+    Resize(images::Resize),
+    /// The shorter side to so many pixels.
+    ResizeShorter(images::ResizeShorter),
+    /// The middle of an image.
+    CenterCrop(images::CenterCrop),
+    /// A random part, resized.
+    RandomResizedCrop(images::RandomResizedCrop),
+    /// Mirrored, at random.
+    RandomFlip(images::RandomFlip),
+    /// Other colours, at random.
+    ColorJitter(augment::ColorJitter),
+    /// Grey, at random.
+    RandomGrayscale(augment::RandomGrayscale),
+    /// Bright levels inverted, at random.
+    RandomSolarize(augment::RandomSolarize),
+    /// A Gaussian blur, at random.
+    GaussianBlur(augment::GaussianBlur),
+    /// A turn about the centre, at random.
+    RandomRotation(augment::RandomRotation),
+    /// Operations out of torchvision's RandAugment.
+    RandAugment(augment::RandAugment),
+    /// A rectangle overwritten, at random.
+    RandomErasing(augment::RandomErasing),
+    /// To float32.
+    Normalize(images::Normalize),
+    /// The samples of each batch mixed in pairs.
+    Mix(batches::Mix),
+    /// Caches the output of the ops before it.
+    Cache(cache::Cache),
+    /// May cache the output of the ops before it.
+    Autocache(cache::Autocache),
+    /// Text to token ids.
+    Tokenize(text::Tokenize),
+    /// Token lists to rows of one length.
+    Pack(text::Pack),
+    /// Rows of about the same length together.
+    BucketByLength(batches::Bucket),
+    /// A permutation, another one each epoch.
+    Shuffle(order::Shuffle),
+    /// The epoch's samples over again.
+    Repeat(order::Repeat),
+    /// The first rows only.
+    Take(order::Take),
+    /// All but the first rows.
+    Skip(order::Skip),
+    /// Every `count`-th row, from `index`.
+    Shard(order::Shard),
+    /// Rows together.
+    Batch(batches::Batch),
+    /// How many batches may wait for the consumer.
+    Prefetch(batches::Prefetch),
+}
+
+impl Op {
+    /// A shuffle whose window is chosen by the source's sizes.
+    pub const SHUFFLE: Self = Op::Shuffle(Shuffle { window: ShuffleWindow::Auto });
+
+    /// Returns the name of the Python method that makes it.
+    pub fn name(&self) -> &'static str {
+        self.spec().about().name
+    }
+
+    /// Returns its class.
+    pub fn class(&self) -> Class {
+        self.spec().about().class
+    }
+
+    /// Says whether it draws random numbers.
+    pub fn is_random(&self) -> bool {
+        self.spec().about().is_random
+    }
+
+    /// Says whether the number of rows after it is known only when it has run.
+    pub fn is_uncounted(&self) -> bool {
+        self.spec().is_uncounted()
+    }
+
+    /// Checks the arguments and returns the schema after this op over rows of `input`.
+    ///
+    /// # Errors
+    /// Invalid or NotFound, saying which argument or column is wrong and what would be right.
+    pub fn apply(&self, input: &Schema) -> Result<Schema> {
+        self.spec().apply(input)
+    }
+
+    /// Returns its effects on rows of `input`. `None`: it stays where it was written, and no op moves past it.
+    pub fn access(&self, input: &Schema) -> Option<Access> {
+        self.spec().access(input)
+    }
+
+    /// Returns whether the rows before it may be cached.
+    pub fn is_cache_point(&self) -> bool {
+        matches!(self, Op::Cache(_) | Op::Autocache(_))
+    }
+
+    /// Returns the user's Python function, if it has one.
+    pub fn function(&self) -> Option<&Function> {
+        self.spec().function()
+    }
+
+    /// Returns the op as it is hashed and compared: a function by what it computes, not by its pickle.
+    pub(crate) fn named(&self) -> Self {
+        let mut op = self.clone();
+        if let Some(function) = op.spec_mut().function_mut() {
+            function.blob.name_by(&mut function.code);
+        }
+        op
+    }
+
+    /// Returns the blob that it needs where it runs: a pickled function, or a tokenizer.
+    pub fn blob(&self) -> Option<&BlobId> {
+        self.spec().blob()
+    }
+
+    /// Returns the image column that it works on, if it is an image op.
+    pub fn image_column(&self) -> Option<&str> {
+        self.image().map(ImageSpec::column)
+    }
+
+    pub(crate) fn image(&self) -> Option<&dyn ImageSpec> {
+        self.spec().image()
+    }
 }

@@ -14,8 +14,6 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::ops::expr::cast_may_fail;
-use crate::ops::op::Op;
 use crate::physical::stages::{FusedOp, Stages, Step};
 
 /// The assumed size of a column whose size is not fixed.
@@ -57,7 +55,7 @@ impl Stages {
         let source = self.source.schema()?;
         let inputs = std::iter::once(&source).chain(all.iter().map(|step| &*step.schema));
         let steps: Vec<_> = all.iter().zip(inputs).skip(cached).collect();
-        let may_move = |(step, input): &&(&&Step, &Schema)| may_run_on_consumer(&step.node.op, input);
+        let may_move = |(step, input): &&(&&Step, &Schema)| step.node.op.spec().may_run_on_consumer(input);
         let moving = steps.iter().rev().take_while(may_move).count();
         (all.len() - moving..=all.len()).map(|ops| self.boundary_after(&all, ops)).collect()
     }
@@ -122,33 +120,28 @@ pub fn default_boundary(boundaries: &[PlacementBoundary]) -> usize {
     best.1
 }
 
-/// Says whether an op over rows of `input` sees one row, draws nothing, fails on none and costs about as much as a
-/// copy.
-pub(crate) fn may_run_on_consumer(op: &Op, input: &Schema) -> bool {
-    match op {
-        Op::Normalize { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. } => true,
-        Op::Cast { columns } => !cast_may_fail(columns, input),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use forebay_data::{DType, Field, Kind};
 
     use super::*;
-    use crate::ops::arguments::Layout;
+    use crate::ops::{self, Layout, Op};
     use crate::source::{BlobId, Source};
     use crate::{Graph, Node};
 
     const SIDE: usize = 64;
 
     fn normalize() -> Op {
-        Op::Normalize { column: "x".to_owned(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw }
+        Op::Normalize(ops::Normalize {
+            column: "x".to_owned(),
+            mean: vec![0.5; 3],
+            std: vec![0.5; 3],
+            layout: Layout::Chw,
+        })
     }
 
     fn cast(dtype: DType) -> Op {
-        Op::Cast { columns: vec![("x".to_owned(), dtype.into())] }
+        Op::Cast(ops::Cast { columns: vec![("x".to_owned(), dtype.into())] })
     }
 
     /// The names of the ops on each side, and the bytes of a row that travels.
@@ -168,14 +161,15 @@ mod tests {
 
     #[test]
     fn the_consumer_runs_ops_that_only_make_rows_larger() {
-        let crop = || Op::CenterCrop { column: "x".to_owned(), height: 48, width: 48 };
+        let crop = || Op::CenterCrop(ops::CenterCrop { column: "x".to_owned(), height: 48, width: 48 });
         let pixels = 48 * 48 * 3;
         assert_eq!(
             split_at_default(SIDE, vec![crop(), normalize()]),
             (vec!["center_crop"], vec!["normalize"], pixels + 8)
         );
-        let only_y = Op::Rename { columns: vec![("x".to_owned(), "y".to_owned())] };
-        let ops = vec![normalize(), only_y, Op::Cast { columns: vec![("y".to_owned(), DType::Float64.into())] }];
+        let only_y = Op::Rename(ops::Rename { columns: vec![("x".to_owned(), "y".to_owned())] });
+        let ops =
+            vec![normalize(), only_y, Op::Cast(ops::Cast { columns: vec![("y".to_owned(), DType::Float64.into())] })];
         assert_eq!(split_at_default(SIDE, ops), (vec![], vec!["normalize", "rename", "cast"], SIDE * SIDE * 3 + 8));
     }
 
@@ -183,7 +177,7 @@ mod tests {
     fn each_op_that_may_move_adds_a_boundary_and_a_fused_image_op_can_be_divided() {
         let fields = vec![Field::new("x", Kind::fixed(DType::Uint8, &[SIDE, SIDE, 3]))];
         let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 10, fields };
-        let crop = Op::CenterCrop { column: "x".to_owned(), height: 48, width: 48 };
+        let crop = Op::CenterCrop(ops::CenterCrop { column: "x".to_owned(), height: 48, width: 48 });
         let ops = [crop, normalize(), cast(DType::Float64)];
         let graph =
             ops.into_iter().try_fold(Graph::new(source, None).expect("a source"), |g, op| g.then(Node::new(op)));
@@ -204,7 +198,7 @@ mod tests {
         let fields =
             vec![Field::new("x", Kind::fixed(DType::Uint8, &[SIDE, SIDE, 3])), Field::new("label", Kind::Utf8)];
         let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 10, fields };
-        let both = Op::Cast { columns: vec![to("x", DType::Float32), to("label", DType::Int64)] };
+        let both = Op::Cast(ops::Cast { columns: vec![to("x", DType::Float32), to("label", DType::Int64)] });
         let graph = Graph::new(source, None).and_then(|graph| graph.then(Node::new(both)));
         let stages = Stages::new(&graph.expect("an op")).expect("stages");
         let boundaries = stages.placement_boundaries().expect("boundaries");
@@ -216,7 +210,13 @@ mod tests {
         assert_eq!(split_at_default(SIDE, vec![cast(DType::Int8)]).1, [""; 0], "no smaller before");
         assert_eq!(split_at_default(16, vec![normalize()]).1, [""; 0], "small rows");
         let (column, value) = ("x".to_owned(), None);
-        let erase = Op::RandomErasing { column, probability: 0.5, scale: (0.1, 0.2), ratio: (0.5, 2.0), value };
+        let erase = Op::RandomErasing(ops::RandomErasing {
+            column,
+            probability: 0.5,
+            scale: (0.1, 0.2),
+            ratio: (0.5, 2.0),
+            value,
+        });
         assert_eq!(split_at_default(SIDE, vec![normalize(), erase]).1, [""; 0], "a random op comes after");
     }
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use forebay_data::Schema;
 
 use crate::physical::stages::{FusedOp, Stages, Step};
-use crate::reorder::Access;
 
 /// The ops of a row that bypasses the cache. See the module's documentation.
 #[derive(Debug, Clone)]
@@ -59,8 +58,7 @@ impl Stages {
 /// reported, whether the filter would keep its row or not.
 fn is_beside(step: &Step, column: &str, input: &Schema) -> bool {
     let touches = |columns: &[String]| columns.iter().any(|own| own == column);
-    Access::of_node(&step.node, input)
-        .is_some_and(|a| !a.may_fail && !a.filters && !touches(&a.reads) && !touches(&a.writes))
+    step.node.access(input).is_some_and(|a| !a.may_fail && !a.filters && !touches(&a.reads) && !touches(&a.writes))
 }
 
 /// Returns a step over rows of `schema`, and sets `schema` to the columns after it.
@@ -72,9 +70,8 @@ fn over(schema: &mut Arc<Schema>, step: &Step) -> Option<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::arguments::ImageMode;
     use crate::ops::expr::{Binary, Expr};
-    use crate::ops::op::Op;
+    use crate::ops::{self, ImageMode, Op};
     use crate::{Graph, Node, Source};
 
     fn bypass(ops: Vec<Op>) -> Option<CacheBypass> {
@@ -86,20 +83,20 @@ mod tests {
     }
 
     fn decode() -> Op {
-        Op::DecodeImage { column: "image".to_owned(), mode: ImageMode::Rgb }
+        Op::DecodeImage(ops::DecodeImage { column: "image".to_owned(), mode: ImageMode::Rgb })
     }
 
     fn crop() -> Op {
-        Op::CenterCrop { column: "image".to_owned(), height: 8, width: 8 }
+        Op::CenterCrop(ops::CenterCrop { column: "image".to_owned(), height: 8, width: 8 })
     }
 
     fn double(column: &str) -> Op {
         let label = || Box::new(Expr::Col { name: "label".to_owned() });
         let value = Expr::Binary { op: Binary::Add, left: label(), right: label() };
-        Op::WithColumn { column: column.to_owned(), value }
+        Op::WithColumn(ops::WithColumn { column: column.to_owned(), value })
     }
 
-    const CACHE: Op = Op::Cache { freeze: false };
+    const CACHE: Op = Op::Cache(ops::Cache { freeze: false });
 
     fn names<'a>(fused_ops: impl IntoIterator<Item = &'a FusedOp>) -> Vec<&'static str> {
         fused_ops.into_iter().flat_map(FusedOp::steps).map(|step| step.node.op.name()).collect()
@@ -107,7 +104,7 @@ mod tests {
 
     #[test]
     fn ops_on_other_columns_run_before_the_image_op_which_runs_once() {
-        let drop = Op::Drop { columns: vec!["path".to_owned()] };
+        let drop = Op::Drop(ops::Drop { columns: vec!["path".to_owned()] });
         let found = bypass(vec![decode(), CACHE, drop, double("twice"), crop()]).expect("a bypass");
         assert_eq!(names([&found.image]), ["decode_image", "center_crop"]);
         assert_eq!(names(&found.before), ["drop", "with_column"]);
@@ -122,11 +119,11 @@ mod tests {
         assert!(bypass(vec![decode(), crop()]).is_none(), "no cache point");
         assert!(bypass(vec![CACHE, decode(), crop()]).is_none(), "rows are cached as they are read");
         assert!(bypass(vec![decode(), crop(), CACHE, double("twice")]).is_none(), "no image op behind it");
-        let cast = Op::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8.into())] };
+        let cast = Op::Cast(ops::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8.into())] });
         assert!(bypass(vec![decode(), CACHE, cast, crop()]).is_none(), "an op on the image is between");
         let label = Box::new(Expr::Col { name: "label".to_owned() });
         let predicate = Expr::Binary { op: Binary::Eq, left: label, right: Box::new(Expr::Int { value: 0 }) };
-        let some = Op::FilterExpr { predicate };
+        let some = Op::FilterExpr(ops::FilterExpr { predicate });
         assert!(
             bypass(vec![decode(), CACHE, some, crop()]).is_none(),
             "whether a broken image is reported would change"
@@ -135,11 +132,11 @@ mod tests {
 
     #[test]
     fn frozen_ops_keep_their_epoch() {
-        let flip = Op::RandomFlip {
+        let flip = Op::RandomFlip(ops::RandomFlip {
             column: "image".to_owned(),
             probability: 0.5,
-            direction: crate::ops::arguments::Direction::Horizontal,
-        };
-        assert!(bypass(vec![decode(), flip, Op::Cache { freeze: true }, crop()]).is_none());
+            direction: ops::Direction::Horizontal,
+        });
+        assert!(bypass(vec![decode(), flip, Op::Cache(ops::Cache { freeze: true }), crop()]).is_none());
     }
 }

@@ -14,7 +14,7 @@ use forebay_data::Schema;
 use serde::Serialize;
 
 use crate::graph::{Graph, Node};
-use crate::ops::op::{Class, Op};
+use crate::ops::{Cache, Class, Op};
 use crate::physical::stages::{FusedOp, Stages};
 use crate::source::Source;
 
@@ -106,11 +106,11 @@ impl Graph {
     /// # Errors
     /// Internal when the graph does not pass its own checks.
     pub fn cached_prefix(&self) -> Result<Option<Self>> {
-        let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache { .. })) else {
+        let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache(_))) else {
             return Ok(None);
         };
         // A shuffle stays: random ops that are frozen draw by their number among all random ops.
-        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle { .. });
+        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle(_));
         let mut nodes = self.nodes()[..=place].iter().filter(|node| stays(&node.op));
         let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
         nodes.try_fold(all, |graph, node| graph.then((**node).clone())).map(Some)
@@ -131,16 +131,16 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
 /// Refuses a cache point where rows cannot be cached, naming the op before it that is the reason. `merged` is the first
 /// op on the merged stream.
 pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
-    let (name, freeze) = (op.name(), matches!(op, Op::Cache { freeze: true }));
+    let (name, freeze) = (op.name(), matches!(op, Op::Cache(Cache { freeze: true })));
     let before = &stages.graph.nodes()[..place];
     if !stages.graph.source().can_index() {
         return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
             .hint("use from_map_dataset, or write the samples to files first"));
     }
     let earlier = before.iter().find(|n| n.op.is_cache_point());
-    if let Some(earlier) = earlier.filter(|n| !matches!((&n.op, op), (Op::Autocache {}, Op::Autocache {}))) {
+    if let Some(earlier) = earlier.filter(|n| !matches!((&n.op, op), (Op::Autocache(_), Op::Autocache(_)))) {
         let hint = match (&earlier.op, op) {
-            (Op::Cache { .. }, Op::Cache { .. }) => "the last one is enough: it keeps what all ops before it made",
+            (Op::Cache(_), Op::Cache(_)) => "the last one is enough: it keeps what all ops before it made",
             _ => {
                 "leave one of the two out: cache keeps its place always, autocache keeps the one of its places that pays"
             }
@@ -173,7 +173,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
             written(Some(node))
         ))
         .hint(match op {
-            Op::Autocache {} => "put autocache before it; or use cache(freeze=True), where it draws once for each sample",
+            Op::Autocache(_) => "put autocache before it; or use cache(freeze=True), where it draws once for each sample",
             _ => {
                 "put cache before it; or give freeze=True: then it draws once for each sample, and all epochs see the same \
                  augmentation"
@@ -191,8 +191,7 @@ fn written(node: Option<&Arc<Node>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::arguments::{ImageMode, Layout};
-    use crate::ops::text::{Pack, Packing};
+    use crate::ops::{self, ImageMode, Layout, Pack, Packing};
     use crate::{Expr, Site};
 
     fn files(paths: &[&str]) -> Source {
@@ -200,26 +199,31 @@ mod tests {
     }
 
     fn decode() -> Op {
-        Op::DecodeImage { column: "bytes".to_owned(), mode: ImageMode::Rgb }
+        Op::DecodeImage(ops::DecodeImage { column: "bytes".to_owned(), mode: ImageMode::Rgb })
     }
 
     fn crop(side: usize) -> Op {
-        Op::CenterCrop { column: "bytes".to_owned(), height: side, width: side }
+        Op::CenterCrop(ops::CenterCrop { column: "bytes".to_owned(), height: side, width: side })
     }
 
     fn flip() -> Op {
-        Op::RandomFlip { column: "bytes".to_owned(), probability: 0.5, direction: Default::default() }
+        Op::RandomFlip(ops::RandomFlip { column: "bytes".to_owned(), probability: 0.5, direction: Default::default() })
     }
 
     fn normalize() -> Op {
-        Op::Normalize { column: "bytes".to_owned(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw }
+        Op::Normalize(ops::Normalize {
+            column: "bytes".to_owned(),
+            mean: vec![0.5; 3],
+            std: vec![0.5; 3],
+            layout: Layout::Chw,
+        })
     }
 
-    const CACHE: Op = Op::Cache { freeze: false };
-    const FREEZE: Op = Op::Cache { freeze: true };
+    const CACHE: Op = Op::Cache(ops::Cache { freeze: false });
+    const FREEZE: Op = Op::Cache(ops::Cache { freeze: true });
 
     fn keep_some() -> Op {
-        Op::FilterExpr { predicate: Expr::Bool { value: true } }
+        Op::FilterExpr(ops::FilterExpr { predicate: Expr::Bool { value: true } })
     }
 
     /// Stages of ops that are written from line 1 on.
@@ -269,8 +273,14 @@ mod tests {
     fn a_prefix_is_named_by_its_computation_alone() {
         let same = key(files(&["a"]), &[decode(), crop(8), CACHE]);
         assert_eq!(key(files(&["b", "c"]), &[decode(), crop(8), CACHE]), same, "files are named by themselves");
-        assert_eq!(key(files(&["a"]), &[Op::SHUFFLE, decode(), Op::Take { count: 3 }, crop(8), CACHE]), same);
-        assert_eq!(key(files(&["a"]), &[decode(), crop(8), Op::Batch { size: 2, drop_remainder: false }, CACHE]), same);
+        assert_eq!(
+            key(files(&["a"]), &[Op::SHUFFLE, decode(), Op::Take(ops::Take { count: 3 }), crop(8), CACHE]),
+            same
+        );
+        assert_eq!(
+            key(files(&["a"]), &[decode(), crop(8), Op::Batch(ops::Batch { size: 2, drop_remainder: false }), CACHE]),
+            same
+        );
         assert_eq!(key(files(&["a"]), &[decode(), crop(8), FREEZE, flip()]), same, "there is nothing to freeze");
         assert_ne!(key(files(&["a"]), &[decode(), crop(9), CACHE]), same);
         assert_ne!(key(files(&["a"]), &[decode(), CACHE, crop(8)]), same);
@@ -292,9 +302,10 @@ mod tests {
 
     #[test]
     fn a_candidate_is_a_cache_point_once_it_is_chosen_and_has_no_effect_before() {
-        const MAY: Op = Op::Autocache {};
+        const MAY: Op = Op::Autocache(ops::Autocache {});
         let plain = [Op::SHUFFLE, decode(), crop(8), flip(), crop(4)];
-        let marked = [Op::SHUFFLE, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
+        let marked =
+            [Op::SHUFFLE, MAY, decode(), MAY, Op::Take(ops::Take { count: 9 }), crop(8), MAY, MAY, flip(), crop(4)];
         let names = |fused_ops: &[FusedOp]| -> Vec<Vec<_>> {
             fused_ops.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
         };
@@ -319,8 +330,15 @@ mod tests {
     #[test]
     fn the_cached_prefix_alone_gives_the_same_rows_under_the_same_name() {
         let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
-        let written =
-            [Op::SHUFFLE, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
+        let written = [
+            Op::SHUFFLE,
+            Op::Take(ops::Take { count: 3 }),
+            decode(),
+            flip(),
+            Op::Repeat(ops::Repeat { count: Some(2) }),
+            FREEZE,
+            crop(4),
+        ];
         let alone = of(&written).graph.cached_prefix().expect("legal").expect("there is a cache");
         let names: Vec<_> = alone.nodes().iter().map(|node| node.op.name()).collect();
         assert_eq!(names, ["shuffle", "decode_image", "random_flip", "cache"]);
@@ -330,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_worker_runs_the_same_ops_with_any_candidate() {
-        let ops = [decode(), crop(224), Op::Autocache {}, normalize()];
+        let ops = [decode(), crop(224), Op::Autocache(ops::Autocache {}), normalize()];
         let auto = stages(files(&["a"]), &ops).expect("legal");
         let ops = |fused_ops: &[FusedOp]| {
             fused_ops.iter().flat_map(FusedOp::steps).map(|s| s.node.op.name()).collect::<Vec<_>>()
@@ -342,7 +360,8 @@ mod tests {
             .collect();
         assert_eq!(boundaries[0].1, ["normalize"]);
         assert!(boundaries.iter().all(|b| *b == boundaries[0]), "{boundaries:?}");
-        let late = stages(files(&["a"]), &[decode(), crop(224), normalize(), Op::Autocache {}]).expect("legal");
+        let late = stages(files(&["a"]), &[decode(), crop(224), normalize(), Op::Autocache(ops::Autocache {})])
+            .expect("legal");
         assert_eq!(late.default_boundary().expect("a boundary").consumer.len(), 0);
     }
 
@@ -360,13 +379,14 @@ mod tests {
         let twice = refused(files(&["a"]), &[CACHE, decode(), CACHE]);
         assert_eq!(twice, "cache comes after cache (train.py:1)");
         assert!(refused(files(&["a"]), &[decode(), flip(), CACHE]).contains("random_flip (train.py:2)"));
-        const MAY: Op = Op::Autocache {};
+        const MAY: Op = Op::Autocache(ops::Autocache {});
         assert_eq!(refused(files(&["a"]), &[MAY, decode(), CACHE]), "cache comes after autocache (train.py:1)");
         assert_eq!(refused(files(&["a"]), &[CACHE, decode(), MAY]), "autocache comes after cache (train.py:1)");
         assert!(refused(files(&["a"]), &[decode(), flip(), MAY]).contains("random_flip (train.py:2)"));
-        let taken = refused(files(&["a"]), &[keep_some(), Op::Take { count: 3 }, CACHE]);
+        let taken = refused(files(&["a"]), &[keep_some(), Op::Take(ops::Take { count: 3 }), CACHE]);
         assert!(taken.contains("after take (train.py:2)"), "{taken}");
-        let batched = refused(files(&["a"]), &[keep_some(), Op::Batch { size: 2, drop_remainder: false }, CACHE]);
+        let batched =
+            refused(files(&["a"]), &[keep_some(), Op::Batch(ops::Batch { size: 2, drop_remainder: false }), CACHE]);
         assert!(batched.contains("after batch (train.py:2)"), "{batched}");
         let ids = Source::Jsonl {
             paths: vec![],

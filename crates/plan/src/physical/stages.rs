@@ -24,7 +24,7 @@ use forebay_data::Schema;
 
 use crate::epoch::window;
 use crate::graph::{Graph, Node};
-use crate::ops::op::Op;
+use crate::ops::{Class, Op};
 use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
 use crate::reorder::RunOrder;
 use crate::source::{RowsKnown, Source};
@@ -70,7 +70,7 @@ impl FusedOp {
         match (step.node.op.image_column(), step.node.op.function()) {
             (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
             (None, Some(_)) => FusedOp::Function(step),
-            (None, None) if matches!(step.node.op, Op::Mix { .. }) => FusedOp::Mix(step),
+            (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
             (None, None) => FusedOp::Table(step),
         }
@@ -201,33 +201,33 @@ impl Stages {
         for place in places {
             let (Some(node), random) = (graph.nodes()[place].over(&schema), streams[place]) else { continue };
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
-            let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
+            let per_batch = batched && node.op.spec().runs_per_batch();
             let step = Step { node: node.clone(), place, random, schema: Arc::new(schema.clone()), per_batch };
             let in_plan = stages.tail.is_empty() && exact;
             if per_batch {
                 stages.tail.extend(late.take().map(TailStep::Batch));
             }
             match &node.op {
-                Op::Prefetch { count } => stages.prefetch = Some(*count),
-                Op::Autocache {} => {
+                Op::Prefetch(op) => stages.prefetch = Some(op.count),
+                Op::Autocache(_) => {
                     cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
                     cache_point::mark(&mut stages, row_ops);
                 }
-                Op::Cache { freeze } => {
+                Op::Cache(cache) => {
                     cache_point::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
                     let (fused_ops, schema) = (stages.split.len(), step.schema.clone());
                     closed = fused_ops;
-                    stages.cached = Some(CachePoint { fused_ops, freeze: *freeze, schema });
+                    stages.cached = Some(CachePoint { fused_ops, freeze: cache.freeze, schema });
                 }
-                Op::Shuffle { .. } | Op::Repeat { .. } => stages.order.push(step),
-                Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
-                Op::Take { count } => stages.tail.push(TailStep::Take(*count)),
-                Op::Skip { count } => stages.tail.push(TailStep::Skip(*count)),
-                Op::Shard { count, index } => stages.tail.push(TailStep::Shard { count: *count, index: *index }),
-                Op::Batch { size, drop_remainder } => {
-                    let batching = Batching { size: *size, drop_remainder: *drop_remainder };
+                Op::Shuffle(_) | Op::Repeat(_) => stages.order.push(step),
+                Op::Take(_) | Op::Skip(_) | Op::Shard(_) if in_plan => stages.order.push(step),
+                Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
+                Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
+                Op::Shard(op) => stages.tail.push(TailStep::Shard { count: op.count, index: op.index }),
+                Op::Batch(batch) => {
+                    let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
                     batched = true;
-                    stages.unit = Some(*size).filter(|_| in_plan);
+                    stages.unit = Some(batch.size).filter(|_| in_plan);
                     match tolerant {
                         true => late = Some(batching),
                         false if in_plan => stages.aligned = Some(batching),
@@ -241,6 +241,9 @@ impl Stages {
                 Op::BucketByLength(_) => {
                     (exact, batched) = (false, true);
                     stages.tail.push(TailStep::Bucket(step));
+                }
+                op if !matches!(op.class(), Class::RowWise | Class::Filter) => {
+                    return Err(node.blame(Error::internal(format!("{} has no stage", op.name()))));
                 }
                 _ => {
                     check_random_groups(&node, &step, batched)?;
@@ -295,9 +298,9 @@ impl Stages {
         let is_of: fn(&Op) -> bool =
             match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
                 None | Some(TailStep::RowOps(_) | TailStep::Batch(_)) => return Ok(()),
-                Some(TailStep::Take(_)) => |op| matches!(op, Op::Take { .. }),
-                Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip { .. }),
-                Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard { .. }),
+                Some(TailStep::Take(_)) => |op| matches!(op, Op::Take(_)),
+                Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip(_)),
+                Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard(_)),
                 Some(TailStep::Pack(_)) => |op| matches!(op, Op::Pack(_)),
                 Some(TailStep::Bucket(_)) => |op| matches!(op, Op::BucketByLength(_)),
             };
@@ -355,9 +358,9 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         // Cached rows are found by their row number.
         RowsKnown::ByReading if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         RowsKnown::ByReading => graph.nodes().iter().any(|n| match &n.op {
-            Op::Shuffle { .. } | Op::Repeat { .. } => true,
+            Op::Shuffle(_) | Op::Repeat(_) => true,
             Op::Tokenize(_) => facts.is_lines,
-            op @ Op::Shard { .. } => in_plan(op),
+            op @ Op::Shard(_) => in_plan(op),
             _ => false,
         }),
     }

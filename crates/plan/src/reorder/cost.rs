@@ -1,6 +1,6 @@
 //! The cost model: approximate nanoseconds of one core for each row that enters a segment.
 //!
-//! Only large ratios matter. An op has a cost for each row, pixel or byte; a filter passes a share of the rows;
+//! Only large ratios matter. An op says what it costs for each row, pixel or byte; a filter passes a share of the rows;
 //! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are
 //! those of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet
 //! photo). [`MeasuredCosts`], if given, correct the table op by op.
@@ -10,10 +10,7 @@
 use forebay_data::{Field, Kind, Schema};
 
 use super::legal::{Item, Segment};
-use crate::ops::arguments::Direction;
-use crate::ops::expr::Expr;
-use crate::ops::op::Op;
-use crate::physical::boundary::may_run_on_consumer;
+use crate::ops::{BYTE_NS, Direction, Op, RandomFlip};
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);
@@ -26,21 +23,12 @@ const NUMBERS: f64 = 500.0;
 /// The share of rows that a filter keeps.
 const KEPT: f64 = 0.5;
 
-/// Of one vectorised op on a number.
-const NUMBER_NS: f64 = 10.0;
-/// Of a byte that is written and read again.
-const BYTE_NS: f64 = 0.15;
 /// Of a byte that a filter copies.
 const COPY_NS: f64 = 0.1;
 /// Of a byte that travels to a consumer of a service.
 const TRAVEL_NS: f64 = 0.15;
 /// Of a pixel that is written out mirrored.
 const MIRROR_NS: f64 = 1.0;
-/// Of a call of a Python function, and of a byte that it is given or gives.
-const CALL_NS: f64 = 10e3;
-const PYTHON_BYTE_NS: f64 = 0.3;
-/// Of a byte of text that is tokenized.
-const TOKENIZE_NS: f64 = 150.0;
 
 /// The measurements of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -121,23 +109,12 @@ impl<'a> Costs<'a> {
 
     /// A mirror is only noted, but for what reads pixels around each: that needs the image written out mirrored.
     fn mirrored(&self, walk: &Walk, item: usize, after: Option<&Item>) -> f64 {
-        let Op::RandomFlip { column, probability, direction: Direction::Horizontal } =
-            &self.segment.items[item].node.op
-        else {
+        let op = &self.segment.items[item].node.op;
+        let Op::RandomFlip(RandomFlip { column, probability, direction: Direction::Horizontal }) = op else {
             return 0.0;
         };
-        let redraws = after.is_some_and(|next| {
-            let op = &next.node.op;
-            let redraws = matches!(
-                op,
-                Op::Resize { .. }
-                    | Op::ResizeShorter { .. }
-                    | Op::RandomResizedCrop { .. }
-                    | Op::RandomRotation { .. }
-                    | Op::GaussianBlur { .. }
-            );
-            redraws && op.image_column() == Some(column)
-        });
+        let next = after.and_then(|next| next.node.op.image());
+        let redraws = next.is_some_and(|next| next.column() == column && next.effect().reads_around());
         let (height, width) = walk.sides(column);
         if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
     }
@@ -152,7 +129,7 @@ impl<'a> Costs<'a> {
         let sizes: Vec<f64> = std::iter::once(Walk::new(self.segment).row_bytes()).chain(sizes).collect();
         let last = order.iter().rposition(|&item| {
             let item = &self.segment.items[item];
-            !may_run_on_consumer(&item.node.op, &item.input)
+            !item.node.op.spec().may_run_on_consumer(&item.input)
         });
         let least = sizes[last.map_or(0, |at| at + 1)..].iter().copied().fold(f64::INFINITY, f64::min);
         least * TRAVEL_NS
@@ -175,24 +152,16 @@ impl Walk {
     fn op(&mut self, item: &Item, after: &Schema) -> f64 {
         let op = &item.node.op;
         let read: f64 = item.access.reads.iter().map(|column| self.bytes(column)).sum();
-        let before = op.image_column().map(|column| self.sides(column));
+        let before = op.image().map(|image| (image, self.sides(image.column())));
         self.schema = after.clone();
-        if let (Some(column), Some(sides)) = (op.image_column(), before) {
-            let to = resized(op, sides);
-            self.images.retain(|(name, _)| name != column);
-            self.images.push((column.to_owned(), to));
-            return image_ns(op, sides.0 * sides.1, to.0 * to.1);
+        if let Some((image, from)) = before {
+            let to = image.sides(from);
+            self.images.retain(|(name, _)| name != image.column());
+            self.images.push((image.column().to_owned(), to));
+            return image.ns(from.0 * from.1, to.0 * to.1);
         }
         let made: f64 = item.access.writes.iter().map(|column| self.bytes(column)).sum();
-        match op {
-            Op::Map { .. } | Op::FilterFunction { .. } => CALL_NS + (read + made) * PYTHON_BYTE_NS,
-            Op::FilterExpr { predicate: value } | Op::WithColumn { value, .. } => {
-                nodes(value) * (NUMBER_NS + read.max(made) * BYTE_NS)
-            }
-            Op::Cast { .. } => NUMBER_NS + (read + made) * BYTE_NS,
-            Op::Tokenize(_) => read * TOKENIZE_NS,
-            _ => NUMBER_NS,
-        }
+        op.spec().ns(read, made)
     }
 
     fn row_bytes(&self) -> f64 {
@@ -228,58 +197,5 @@ impl Walk {
             return (height as f64, width as f64);
         }
         self.images.iter().find(|(name, _)| name == column).map_or(SIDES, |(_, sides)| *sides)
-    }
-}
-
-/// Rows and columns of an image after an op.
-fn resized(op: &Op, (height, width): (f64, f64)) -> (f64, f64) {
-    match *op {
-        Op::Resize { height, width, .. }
-        | Op::CenterCrop { height, width, .. }
-        | Op::RandomResizedCrop { height, width, .. } => (height as f64, width as f64),
-        Op::ResizeShorter { size, .. } => {
-            let by = size as f64 / height.min(width).max(1.0);
-            (height * by, width * by)
-        }
-        _ => (height, width),
-    }
-}
-
-/// Of an image op, by the pixels before and after it. Colours have three channels.
-fn image_ns(op: &Op, from: f64, to: f64) -> f64 {
-    match op {
-        Op::DecodeImage { .. } => 6.0 * from,
-        Op::Resize { .. } | Op::ResizeShorter { .. } => 1.0 * from + 2.0 * to,
-        // Only the part is looked at.
-        Op::RandomResizedCrop { scale, .. } => (scale.0 + scale.1) / 2.0 * from + 2.0 * to,
-        Op::CenterCrop { .. } => 0.2 * to,
-        // Mostly noted, and done by whatever writes the pixels next.
-        Op::RandomFlip { probability, .. } => 0.02 * probability * from,
-        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => {
-            let parts = [(brightness, 1.0), (contrast, 1.5), (saturation, 1.0), (hue, 4.0)];
-            let used: f64 = parts.iter().filter(|(part, _)| part.is_some()).map(|(_, ns)| ns).sum();
-            used * probability * from
-        }
-        Op::RandomGrayscale { probability, .. } => 0.7 * probability * from,
-        Op::GaussianBlur { kernel_size, probability, .. } => 0.5 * *kernel_size as f64 * probability * from,
-        Op::RandomRotation { .. } => 6.0 * from,
-        Op::RandAugment { num_ops, .. } => 3.0 * *num_ops as f64 * from,
-        Op::RandomErasing { probability, .. } => 0.2 * probability * from,
-        Op::Normalize { .. } => 1.0 * to,
-        _ => 0.0,
-    }
-}
-
-/// The operations of an expression.
-fn nodes(value: &Expr) -> f64 {
-    match value {
-        Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => 0.5,
-        Expr::Binary { left, right, .. } => 1.0 + nodes(left) + nodes(right),
-        Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
-            1.0 + nodes(arg)
-        }
-        Expr::FillNull { arg, value } => 1.0 + nodes(arg) + nodes(value),
-        Expr::Where { cond, yes, no } => 1.0 + nodes(cond) + nodes(yes) + nodes(no),
-        Expr::Stack { args } => 1.0 + args.iter().map(nodes).sum::<f64>(),
     }
 }

@@ -10,11 +10,9 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_data::{Kind, Schema};
 
-use super::access::Access;
 use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
-use crate::ops::arguments::Direction;
-use crate::ops::op::Op;
+use crate::ops::{Access, Class, Direction, Effect, ImageSpec};
 
 /// The most ops of a segment. A longer run is divided into several, which stay in order.
 pub(super) const OPS_MAX: usize = 24;
@@ -92,14 +90,14 @@ pub(super) fn segments(graph: &Graph) -> Result<Vec<Segment>> {
         }
     };
     for (place, node) in graph.nodes().iter().enumerate() {
-        let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
-        let access = Access::of_node(node, &schema).filter(|_| !per_batch);
+        let per_batch = batched && node.op.spec().runs_per_batch();
+        let access = node.access(&schema).filter(|_| !per_batch);
         if access.is_none() || items.len() == OPS_MAX {
             close(&mut items, place, &schema);
         }
         let input = schema;
         schema = node.op.apply(&input).map_err(|e| node.blame(e))?;
-        batched |= matches!(node.op, Op::Batch { .. } | Op::BucketByLength(_));
+        batched |= node.op.class() == Class::Group;
         if let Some(access) = access {
             items.push(Item { node: node.clone(), access, input });
         }
@@ -129,37 +127,36 @@ fn values_allow(later: &Item, earlier: &Item, rules: Rules) -> bool {
     if !meet(&l.reads, &e.writes) && !meet(&l.writes, &e.reads) && !meet(&l.writes, &e.writes) {
         return true;
     }
-    match (earlier.node.op.image_column(), later.node.op.image_column()) {
-        (Some(a), Some(b)) if a == b => pixels_allow(earlier, later, rules.relaxed),
+    match (earlier.node.op.image(), later.node.op.image()) {
+        (Some(a), Some(b)) if a.column() == b.column() => {
+            let (a, b) = ((a, &earlier.input), (b, &later.input));
+            one_way(a, b, rules.relaxed) || one_way(b, a, rules.relaxed)
+        }
         _ => false,
     }
 }
 
-/// Whether two image ops of one column give the same in either order. Each line was checked against the kernels in
-/// `exec::image`, and by running random chains in both orders.
-fn pixels_allow(a: &Item, b: &Item, relaxed: bool) -> bool {
-    one_way(a, b, relaxed) || one_way(b, a, relaxed)
-}
-
-fn one_way(a: &Item, b: &Item, relaxed: bool) -> bool {
-    match (&a.node.op, &b.node.op) {
+/// Says whether two image ops of one column give the same in either order, by their effects. Each line was checked
+/// against the kernels in `exec::image`, and by running random chains in both orders.
+fn one_way(a: (&dyn ImageSpec, &Schema), b: (&dyn ImageSpec, &Schema), relaxed: bool) -> bool {
+    match (a.0.effect(), b.0.effect()) {
         // A crop selects pixels and pads with black, which these keep; none of them asks where a pixel is.
-        (Op::RandomGrayscale { .. } | Op::ColorJitter { contrast: None, .. }, Op::CenterCrop { .. }) => true,
+        (Effect::Recolours { by_pixel: true, .. }, Effect::CropsMiddle { .. }) => true,
         // A flip only moves pixels, and the mean grey of an image is a sum of whole numbers.
-        (Op::RandomFlip { .. }, Op::RandomGrayscale { .. } | Op::ColorJitter { .. }) => true,
+        (Effect::Mirrors(_), Effect::Recolours { .. }) => true,
         // The middle is in the middle of the mirrored image too, unless half a pixel had to be rounded.
-        (Op::RandomFlip { direction, .. }, Op::CenterCrop { height, width, .. }) => {
-            relaxed || is_centred(&b.input, b.node.op.image_column(), *direction, (*height, *width))
+        (Effect::Mirrors(direction), Effect::CropsMiddle { height, width }) => {
+            relaxed || is_centred(b.1, b.0.column(), direction, (height, width))
         }
         // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with
         // that but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the
         // whole.
         (
-            Op::RandomFlip { .. } | Op::ColorJitter { .. } | Op::RandomGrayscale { .. },
-            Op::Resize { .. } | Op::ResizeShorter { .. } | Op::RandomResizedCrop { .. } | Op::CenterCrop { .. },
+            Effect::Mirrors(_) | Effect::Recolours { keeps_means: true, .. },
+            Effect::Scales { .. } | Effect::CropsMiddle { .. },
         ) => relaxed,
         // A turn keeps its angle only where both sides shrink alike.
-        (Op::RandomRotation { .. }, Op::ResizeShorter { .. }) => relaxed,
+        (Effect::Turns, Effect::Scales { keeps_shape: true }) => relaxed,
         // Not here, though smaller images would be cheaper: blurs, sharpening and shifts of so many pixels mean more on
         // smaller ones; what is erased would be cut out of a crop, or blended with what is beside it.
         _ => false,
@@ -167,9 +164,8 @@ fn one_way(a: &Item, b: &Item, relaxed: bool) -> bool {
 }
 
 /// Says whether a crop of the middle leaves as much on both sides, so that a mirror does not move it.
-fn is_centred(input: &Schema, column: Option<&str>, direction: Direction, crop: (usize, usize)) -> bool {
-    let field = column.and_then(|column| input.field(column).ok());
-    let Some(Kind::Tensor { shape, .. }) = field.map(|field| &field.kind) else { return false };
+fn is_centred(input: &Schema, column: &str, direction: Direction, crop: (usize, usize)) -> bool {
+    let Ok(Kind::Tensor { shape, .. }) = input.field(column).map(|field| &field.kind) else { return false };
     let (side, crop) = match direction {
         Direction::Vertical => (shape.first(), crop.0),
         Direction::Horizontal => (shape.get(1), crop.1),

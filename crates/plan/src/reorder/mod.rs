@@ -1,14 +1,13 @@
 //! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps.
 //! The graph keeps the order as written.
 //!
-//! The effects of an op ([`access`]) decide which ops it may pass ([`legal`]); a cost model ([`cost`]) decides which of
-//! the legal orders is chosen ([`choose`]). See README.md in this folder.
+//! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may pass ([`legal`]); a cost model
+//! ([`cost`]) decides which of the legal orders is chosen ([`choose`]). See README.md in this folder.
 //!
 //! Invariants: a pure function of the graph, so all workers and consumers of a job find the same order; ops move only
 //! among consecutive row ops, and a random op draws from the stream that it was written with; in the exact mode every
 //! delivered sample has the same bytes as in the order as written.
 
-mod access;
 mod changed_columns;
 mod choose;
 mod cost;
@@ -23,7 +22,6 @@ use choose::{Choice, choose};
 use cost::Costs;
 use legal::{Rules, Segment, segments};
 
-pub(crate) use access::Access;
 pub use cost::{MeasuredCosts, MeasuredOp};
 
 /// The order in which the ops of a graph run.

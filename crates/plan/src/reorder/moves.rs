@@ -3,7 +3,7 @@
 use super::{Move, RunOrder};
 use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
-use crate::ops::op::{Class, Op};
+use crate::ops::Class;
 
 /// Returns the fewest moves that explain an order: of all ops but a longest run that is still in the order as written.
 /// `exact` says whether an op may run before an earlier one without changing a byte.
@@ -81,14 +81,12 @@ fn reason(node: &Node, past: &[&Node], earlier: bool) -> &'static str {
     match node.op.image_column() {
         None if filters(node) && earlier => "they see only the rows that it keeps",
         _ if past.iter().any(|other| filters(other)) && !earlier => "it sees only the rows that are kept",
-        Some(_) if images && earlier && is_smaller(&node.op) => "they work on fewer pixels",
+        Some(_) if images && earlier && node.op.image().is_some_and(|image| image.effect().is_smaller()) => {
+            "they work on fewer pixels"
+        }
         Some(_) if images && !earlier => "it works on fewer pixels",
         Some(_) => "ops of one image are one pass",
         None if past.iter().any(|other| other.op.image_column().is_some()) => "ops of one image are one pass",
         None => "rows are smaller there",
     }
-}
-
-fn is_smaller(op: &Op) -> bool {
-    matches!(op, Op::Resize { .. } | Op::ResizeShorter { .. } | Op::CenterCrop { .. } | Op::RandomResizedCrop { .. })
 }

@@ -2,7 +2,7 @@ use forebay_data::{DType, Field, Kind};
 
 use super::choose::Free;
 use super::*;
-use crate::ops::arguments::{ImageMode, Layout};
+use crate::ops::{self, ImageMode, Layout};
 use crate::source::{BlobId, Source};
 use crate::{Binary, Expr, Function, FusedOp, Node, OnError, Op, Site, Stages, explain};
 
@@ -12,13 +12,13 @@ fn col(name: &str) -> Box<Expr> {
 
 fn above(name: &str, value: i64) -> Op {
     let right = Box::new(Expr::Int { value });
-    Op::FilterExpr { predicate: Expr::Binary { op: Binary::Gt, left: col(name), right } }
+    Op::FilterExpr(ops::FilterExpr { predicate: Expr::Binary { op: Binary::Gt, left: col(name), right } })
 }
 
 fn double(from: &str, to: &str) -> Op {
     let right = Box::new(Expr::Int { value: 2 });
     let value = Expr::Binary { op: Binary::Mul, left: col(from), right };
-    Op::WithColumn { column: to.to_owned(), value }
+    Op::WithColumn(ops::WithColumn { column: to.to_owned(), value })
 }
 
 fn function(reads: Option<&[&str]>) -> Function {
@@ -35,37 +35,54 @@ fn function(reads: Option<&[&str]>) -> Function {
 
 fn map(reads: Option<&[&str]>, writes: &str) -> Op {
     let output = vec![Field::new(writes, Kind::scalar(DType::Int64))];
-    Op::Map { function: function(reads), output, keep_others: true }
+    Op::Map(ops::Map { function: function(reads), output, keep_others: true })
 }
 
 fn decode() -> Op {
-    Op::DecodeImage { column: "jpg".to_owned(), mode: ImageMode::Rgb }
+    Op::DecodeImage(ops::DecodeImage { column: "jpg".to_owned(), mode: ImageMode::Rgb })
 }
 
 fn resize(side: usize) -> Op {
-    Op::Resize { column: "jpg".to_owned(), height: side, width: side, antialias: true }
+    Op::Resize(ops::Resize { column: "jpg".to_owned(), height: side, width: side, antialias: true })
 }
 
 fn crop(side: usize) -> Op {
-    Op::CenterCrop { column: "jpg".to_owned(), height: side, width: side }
+    Op::CenterCrop(ops::CenterCrop { column: "jpg".to_owned(), height: side, width: side })
 }
 
 fn flip() -> Op {
-    Op::RandomFlip { column: "jpg".to_owned(), probability: 0.5, direction: Default::default() }
+    Op::RandomFlip(ops::RandomFlip { column: "jpg".to_owned(), probability: 0.5, direction: Default::default() })
 }
 
 fn jitter(contrast: Option<(f64, f64)>) -> Op {
     let factor = Some((0.5, 1.5));
     let column = "jpg".to_owned();
-    Op::ColorJitter { column, brightness: factor, contrast, saturation: factor, hue: None, probability: 1.0 }
+    Op::ColorJitter(ops::ColorJitter {
+        column,
+        brightness: factor,
+        contrast,
+        saturation: factor,
+        hue: None,
+        probability: 1.0,
+    })
 }
 
 fn blur() -> Op {
-    Op::GaussianBlur { column: "jpg".to_owned(), kernel_size: 5, sigma: (0.1, 2.0), probability: 0.5 }
+    Op::GaussianBlur(ops::GaussianBlur {
+        column: "jpg".to_owned(),
+        kernel_size: 5,
+        sigma: (0.1, 2.0),
+        probability: 0.5,
+    })
 }
 
 fn normalize() -> Op {
-    Op::Normalize { column: "jpg".to_owned(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw }
+    Op::Normalize(ops::Normalize {
+        column: "jpg".to_owned(),
+        mean: vec![0.5; 3],
+        std: vec![0.5; 3],
+        layout: Layout::Chw,
+    })
 }
 
 /// Ops over an encoded image and a number, written from line 1 on.
@@ -98,7 +115,7 @@ fn filters_run_before_ops_on_columns_that_they_do_not_read() {
     assert_eq!(exact(&[decode(), double("label", "twice"), above("twice", 3)]), [1, 2, 0], "with what it looks at");
     assert_eq!(exact(&[map(Some(&["label"]), "n"), above("label", 3)]), [1, 0]);
     assert_eq!(exact(&[map(Some(&["label"]), "label"), above("label", 3)]), [0, 1], "it looks at what is made");
-    let by_function = Op::FilterFunction { function: function(Some(&["label"])) };
+    let by_function = Op::FilterFunction(ops::FilterFunction { function: function(Some(&["label"])) });
     assert_eq!(exact(&[decode(), by_function]), [1, 0]);
     let ops = [decode(), resize(224), above("label", 3)];
     assert_eq!(places(graph(&ops).with_reorder(Reorder::Off)), [0, 1, 2]);
@@ -107,13 +124,18 @@ fn filters_run_before_ops_on_columns_that_they_do_not_read() {
 #[test]
 fn an_op_without_a_rule_stays_and_is_not_passed() {
     assert_eq!(exact(&[decode(), map(None, "n"), above("label", 3)]), [0, 1, 2], "it may look at anything");
-    let all = Op::FilterFunction { function: function(None) };
+    let all = Op::FilterFunction(ops::FilterFunction { function: function(None) });
     assert_eq!(exact(&[decode(), all.clone()]), [0, 1]);
     assert_eq!(exact(&[decode(), all, above("label", 3)]), [0, 1, 2]);
-    let float = Op::Cast { columns: vec![("label".to_owned(), DType::Float32.into())] };
-    let check = Op::CheckFinite { columns: vec!["label".to_owned()] };
+    let float = Op::Cast(ops::Cast { columns: vec![("label".to_owned(), DType::Float32.into())] });
+    let check = Op::CheckFinite(ops::CheckFinite { columns: vec!["label".to_owned()] });
     assert_eq!(exact(&[float, decode(), check, above("label", 3)]), [0, 1, 2, 3], "it is there to fail");
-    for between in [Op::SHUFFLE, Op::Take { count: 9 }, Op::Cache { freeze: false }, Op::Prefetch { count: 2 }] {
+    for between in [
+        Op::SHUFFLE,
+        Op::Take(ops::Take { count: 9 }),
+        Op::Cache(ops::Cache { freeze: false }),
+        Op::Prefetch(ops::Prefetch { count: 2 }),
+    ] {
         assert_eq!(exact(&[decode(), between, above("label", 3)]), [0, 1, 2]);
     }
     for kept in 0..2 {
@@ -126,17 +148,17 @@ fn an_op_without_a_rule_stays_and_is_not_passed() {
 
 #[test]
 fn no_op_sees_rows_that_a_filter_kept_from_it() {
-    let costly = Op::FilterFunction { function: function(Some(&["label"])) };
+    let costly = Op::FilterFunction(ops::FilterFunction { function: function(Some(&["label"])) });
     assert_eq!(exact(&[costly.clone(), above("label", 3)]), [1, 0], "an expression that cannot fail may come first");
     let text = Expr::Cast { arg: col("label"), dtype: DType::Int32.into() };
-    let risky = Op::FilterExpr {
+    let risky = Op::FilterExpr(ops::FilterExpr {
         predicate: Expr::Binary { op: Binary::Gt, left: Box::new(text), right: Box::new(Expr::Int { value: 1 }) },
-    };
+    });
     assert_eq!(exact(&[costly, risky]), [0, 1], "one that can must not");
     let mut together = function(Some(&["label"]));
     together.batched = true;
     let output = vec![Field::new("n", Kind::scalar(DType::Int64))];
-    let batched = Op::Map { function: together, output, keep_others: true };
+    let batched = Op::Map(ops::Map { function: together, output, keep_others: true });
     assert_eq!(exact(&[batched, above("label", 3)]), [0, 1], "it would find other company");
 }
 
@@ -193,7 +215,8 @@ fn relaxed_orders_shrink_images_first_and_have_ids_of_their_own() {
     assert_ne!(id(Reorder::Exact), id(Reorder::Relaxed));
     let difference = written.difference(&written.clone().with_reorder(Reorder::Relaxed));
     assert_eq!(difference.as_deref(), Some("order is relaxed, and was exact"));
-    let hinted = graph(&[&ops[..], &[Op::Prefetch { count: 3 }]].concat()).with_reorder(Reorder::Relaxed);
+    let hinted =
+        graph(&[&ops[..], &[Op::Prefetch(ops::Prefetch { count: 3 })]].concat()).with_reorder(Reorder::Relaxed);
     assert_eq!(hinted.dataset_id(), id(Reorder::Relaxed), "a hint changes no byte");
     let nothing = graph(&[decode(), above("label", 3)]);
     assert_eq!(nothing.clone().with_reorder(Reorder::Relaxed).dataset_id(), nothing.dataset_id(), "no byte changes");
@@ -201,7 +224,7 @@ fn relaxed_orders_shrink_images_first_and_have_ids_of_their_own() {
 
 #[test]
 fn an_order_of_the_same_bytes_shares_ids_and_cached_rows() {
-    let ops = [decode(), resize(64), above("label", 3), Op::Cache { freeze: false }];
+    let ops = [decode(), resize(64), above("label", 3), Op::Cache(ops::Cache { freeze: false })];
     let (run, written) = (graph(&ops), graph(&ops).with_reorder(Reorder::Off));
     let stages = |graph: &Graph| Stages::new(graph).expect("stages");
     assert_eq!(stages(&run).split[0].steps()[0].node.op.name(), "filter");
@@ -250,16 +273,16 @@ fn changed_columns_are_followed_to_the_end_of_a_split() {
     let with = |more: &[Op]| changed(&[&ops[..], more].concat(), Reorder::Relaxed);
     assert_eq!((with(&[]), changed(&ops, Reorder::Exact)), (vec!["jpg".to_owned()], Vec::new()));
     let image = |writes| map(Some(&["jpg"]), writes);
-    let rename = |from: &str, to: &str| Op::Rename { columns: vec![(from.to_owned(), to.to_owned())] };
+    let rename = |from: &str, to: &str| Op::Rename(ops::Rename { columns: vec![(from.to_owned(), to.to_owned())] });
     assert_eq!(with(&[image("made"), double("made", "more"), map(Some(&["label"]), "other")]), ["jpg", "made", "more"]);
     assert_eq!(with(&[image("label"), double("label", "twice")]), ["jpg", "label", "twice"]);
     assert_eq!(with(&[image("made"), map(Some(&["label"]), "made")]), ["jpg"], "made anew, of what is the same");
     assert_eq!(with(&[map(None, "made")]), ["jpg", "made"], "it may have looked");
     assert_eq!(with(&[rename("jpg", "x"), rename("label", "jpg")]), ["x"]);
-    let drop = Op::Drop { columns: vec!["jpg".to_owned()] };
+    let drop = Op::Drop(ops::Drop { columns: vec!["jpg".to_owned()] });
     assert_eq!(with(&[image("made"), drop.clone()]), ["made"]);
     let alone = |reads: &[&str]| match map(Some(reads), "y") {
-        Op::Map { function, output, .. } => Op::Map { function, output, keep_others: false },
+        Op::Map(ops::Map { function, output, .. }) => Op::Map(ops::Map { function, output, keep_others: false }),
         op => op,
     };
     assert_eq!((with(&[alone(&["jpg"])]), with(&[alone(&["label"])])), (vec!["y".to_owned()], Vec::new()));
@@ -299,7 +322,7 @@ fn only_graphs_that_may_give_other_bytes_are_of_the_later_version() {
 #[test]
 fn measured_figures_decide_where_the_model_was_wrong() {
     // Two filters: the model holds the expression to be far cheaper than the function.
-    let costly = Op::FilterFunction { function: function(Some(&["label"])) };
+    let costly = Op::FilterFunction(ops::FilterFunction { function: function(Some(&["label"])) });
     let graph = graph(&[costly, above("label", 3)]);
     assert_eq!(RunOrder::of(&graph).expect("an order").places(), [1, 0]);
     let figures = |function: f64, expression: f64| MeasuredCosts {
@@ -327,9 +350,9 @@ fn the_search_ends_at_the_cheapest_legal_order() {
         double("label", "m"),
         above("n", 1),
         map(Some(&["label"]), "k"),
-        Op::Drop { columns: vec!["n".to_owned()] },
+        Op::Drop(ops::Drop { columns: vec!["n".to_owned()] }),
         blur(),
-        Op::Select { columns: vec!["jpg".to_owned(), "label".to_owned()] },
+        Op::Select(ops::Select { columns: vec!["jpg".to_owned(), "label".to_owned()] }),
     ];
     let mut state = 7_u64;
     let mut draw = |n: usize| {

@@ -34,6 +34,7 @@ impl Source {
             Source::Tfrecord { features: Some(fields), .. }
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
+            | Source::Csv { fields, .. }
             | Source::Jsonl { fields, .. } => {
                 let field = |f: &Field| Field { nullable: f.nullable && f.kind.can_be_missing(), ..f.clone() };
                 fields.iter().map(field).collect()
@@ -62,6 +63,7 @@ impl Source {
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
             | Source::Jsonl { fields, .. }
+            | Source::Csv { fields, .. }
             | Source::Mds { fields, .. }
             | Source::Litdata { fields, .. }
             | Source::Memory { fields, .. } => fields.retain(|field| needed.contains(&field.name)),

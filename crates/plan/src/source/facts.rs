@@ -28,6 +28,8 @@ pub struct SourceFacts {
     pub expansion: u64,
     /// Whether a row is a line, so that finding its end costs little.
     pub is_lines: bool,
+    /// Of rows that are found by reading: whether a reader that begins in the middle of a file finds the next row.
+    pub begins_anywhere: bool,
     /// Whether its paths name folders.
     pub names_folders: bool,
 }
@@ -37,7 +39,15 @@ const COMPRESSED: u64 = 4;
 
 impl SourceFacts {
     const fn new(name: &'static str, rows: RowsKnown) -> Self {
-        Self { name, rows, in_groups: false, expansion: 1, is_lines: false, names_folders: false }
+        Self {
+            name,
+            rows,
+            in_groups: false,
+            expansion: 1,
+            is_lines: false,
+            begins_anywhere: true,
+            names_folders: false,
+        }
     }
 
     const fn lines(name: &'static str) -> Self {
@@ -67,6 +77,10 @@ impl Source {
             Source::Arrow { .. } => SourceFacts { in_groups: true, ..SourceFacts::new("from_arrow", ByIndex) },
             Source::Text { .. } => SourceFacts::lines("from_text"),
             Source::Jsonl { .. } => SourceFacts::lines("from_jsonl"),
+            Source::Csv { dialect, .. } => {
+                let is_line = !dialect.multiline;
+                SourceFacts { begins_anywhere: is_line, is_lines: is_line, ..SourceFacts::lines("from_csv") }
+            }
             Source::Tokens { .. } => SourceFacts::new("from_tokens", ByIndex),
             Source::Megatron { .. } => SourceFacts::new("from_megatron", ByIndex),
             Source::Mds { packed, .. } => SourceFacts::shards("from_mds", *packed),
@@ -121,6 +135,7 @@ impl Source {
             | Source::Parquet { paths, .. }
             | Source::Arrow { paths, .. }
             | Source::Text { paths }
+            | Source::Csv { paths, .. }
             | Source::Tokens { paths, .. }
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }
@@ -141,6 +156,7 @@ impl Source {
             | Source::Parquet { paths, .. }
             | Source::Arrow { paths, .. }
             | Source::Text { paths }
+            | Source::Csv { paths, .. }
             | Source::Tokens { paths, .. }
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }

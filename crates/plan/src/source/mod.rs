@@ -70,6 +70,21 @@ pub struct Merged {
     pub times: BTreeMap<String, String>,
 }
 
+/// How CSV files are written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsvDialect {
+    /// What is between fields: an ASCII letter.
+    pub delimiter: char,
+    /// What fields are quoted with: an ASCII letter. `None`: quotes are letters.
+    pub quote: Option<char>,
+    /// The fields that mean a missing value, as they are written.
+    pub null: Vec<String>,
+    /// Whether the first record of each file has the names.
+    pub header: bool,
+    /// Whether quoted fields may have line breaks: then a file is read from its start.
+    pub multiline: bool,
+}
+
 /// Where samples come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "source", rename_all = "snake_case")]
@@ -145,6 +160,17 @@ pub enum Source {
         paths: Vec<String>,
         /// The fields to read.
         fields: Vec<Field>,
+    },
+    /// Records of fields between delimiters, one after another: a line each, unless quoted fields have line breaks.
+    Csv {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The names of all fields of a record.
+        names: Vec<String>,
+        /// The columns to read.
+        fields: Vec<Field>,
+        /// How the files are written.
+        dialect: CsvDialect,
     },
     /// Flat files of token ids, one after another without a mark between documents: `length` of them are a row.
     Tokens {

@@ -7,6 +7,8 @@
 //! A client calls all dispatchers of a service at once, each over TLS and with the token if there is one. One of them
 //! leads; the others name it.
 
+#![expect(clippy::disallowed_methods, reason = "connecting is tried again within a bound")]
+
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};

@@ -58,22 +58,22 @@ fn write_state(text: &mut Exposition, of: &StateFigures) {
     for ((kind, spot), price) in &of.prices {
         prices.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], *price);
     }
-    text.gauge("forebay_readers", "Readers that are attached.").is(of.consumers_attached);
-    let wait = "How long the reader that has waited longest for rows has waited.";
+    text.gauge("forebay_readers", "Consumers that are attached.").is(of.consumers_attached);
+    let wait = "How long the consumer that has waited longest for rows has waited.";
     text.gauge("forebay_readers_longest_wait_seconds", wait).is(of.longest_wait);
-    text.gauge("forebay_splits_leased", "Splits that workers hold for readers.").is(of.splits_leased);
+    text.gauge("forebay_splits_leased", "Splits that workers hold for consumers.").is(of.splits_leased);
 }
 
 fn write_counts(text: &mut Exposition, of: &Counts) {
     let mut count = |name: &'static str, help: &str, value: u64| text.counter(name, help).is(value);
     count("forebay_splits_granted_total", "Splits that workers were given.", of.splits_granted);
-    count("forebay_splits_accepted_total", "Granted splits that their reader has consumed.", of.splits_accepted);
-    let again = "Splits that were granted again: their worker was lost, or their reader could not fetch them.";
+    count("forebay_splits_accepted_total", "Granted splits that their consumer has consumed.", of.splits_accepted);
+    let again = "Splits that were granted again: their worker was lost, or their consumer could not fetch them.";
     count("forebay_splits_recomputed_total", again, of.splits_recomputed);
     let raced = "Splits that a second worker was given because the first was late, or had others to do.";
     count("forebay_splits_raced_total", raced, of.splits_raced);
-    count("forebay_rows_delivered_total", "Rows that readers took.", of.rows_delivered);
-    count("forebay_bytes_delivered_total", "Bytes of the rows that readers took.", of.bytes_delivered);
+    count("forebay_rows_delivered_total", "Rows that consumers took.", of.rows_delivered);
+    count("forebay_bytes_delivered_total", "Bytes of the rows that consumers took.", of.bytes_delivered);
     let forgotten = "Jobs that left: they were over or abandoned, or somebody said so.";
     count("forebay_jobs_forgotten_total", forgotten, of.jobs_forgotten);
     let skipped = "Samples that were left out because they failed.";

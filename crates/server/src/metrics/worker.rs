@@ -10,15 +10,15 @@ pub(super) fn write(text: &mut Exposition, of: &Figures) {
     text.gauge("forebay_worker_threads", "Threads that compute.").is(of.threads);
     let held_up = "Threads that hang, in a read mostly; others compute in their place.";
     text.gauge("forebay_worker_threads_held_up", held_up).is(of.threads_held_up);
-    text.gauge("forebay_worker_splits_held", "Splits that it computes or holds for readers.").is(of.splits_held);
-    text.gauge("forebay_worker_held_bytes", "Bytes of chunks that it holds for readers.").is(of.bytes_held);
+    text.gauge("forebay_worker_splits_held", "Splits that it computes or holds for consumers.").is(of.splits_held);
+    text.gauge("forebay_worker_held_bytes", "Bytes of chunks that it holds for consumers.").is(of.bytes_held);
     let busy = "What its threads took to compute, together.";
     text.counter("forebay_worker_busy_seconds_total", busy).is(of.busy);
     text.counter("forebay_worker_splits_computed_total", "Splits that were computed.").is(of.splits_computed);
     text.counter("forebay_worker_rows_computed_total", "Rows of these splits.").is(of.rows_computed);
     let shared = "Of these rows, those that another job with the same samples had computed.";
     text.counter("forebay_worker_rows_shared_total", shared).is(of.rows_shared);
-    text.counter("forebay_worker_sent_bytes_total", "Bytes of chunks that went to readers, by way.")
+    text.counter("forebay_worker_sent_bytes_total", "Bytes of chunks that went to consumers, by way.")
         .with(&[("way", "sent")], of.bytes_sent)
         .with(&[("way", "lent")], of.bytes_lent);
     let send = "Processor time that sending bytes which are not lent took, encryption included.";

@@ -6,7 +6,7 @@
 use forebay_core::Result;
 use forebay_exec::Budget;
 use forebay_io::NoBlobs;
-use forebay_plan::{Binary, Expr, Graph, OnError, Op, Source};
+use forebay_plan::{Binary, Expr, Graph, OnError, Op, Source, ops};
 
 use super::{Arc, Drawn, PIPELINES, column, light};
 use crate::dice::Dice;
@@ -66,12 +66,12 @@ pub(super) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
     }
     if fails && dice.percent(85) {
         let value = powers(dice.within(7..40) as i64, dice.within(1..4) as i64);
-        drawn.then(Op::WithColumn { column: "power".to_owned(), value })?;
+        drawn.then(Op::WithColumn(ops::WithColumn { column: "power".to_owned(), value }))?;
     }
     if dice.percent(35) {
         let left = Box::new(column("id", Binary::Mod, 3));
         let predicate = Expr::Binary { op: Binary::Ne, left, right: Box::new(Expr::Int { value: 1 }) };
-        drawn.then(Op::FilterExpr { predicate })?;
+        drawn.then(Op::FilterExpr(ops::FilterExpr { predicate }))?;
     }
     if dice.percent(50) {
         for nth in 0..dice.within(1..4) {
@@ -80,12 +80,12 @@ pub(super) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
         }
     }
     if dice.percent(20) {
-        drawn.then(Op::Take { count: dice.within(0..120) })?;
+        drawn.then(Op::Take(ops::Take { count: dice.within(0..120) }))?;
     }
     if coordinated || dice.percent(70) {
         let (size, drop_remainder) = (dice.within(3..17) as usize, dice.percent(30));
         drawn.coordinated = coordinated.then(|| (drawn.graph.clone(), size, drop_remainder));
-        drawn.then(Op::Batch { size, drop_remainder })?;
+        drawn.then(Op::Batch(ops::Batch { size, drop_remainder }))?;
     }
     Ok(drawn)
 }

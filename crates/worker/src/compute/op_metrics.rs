@@ -60,14 +60,16 @@ mod tests {
     use forebay_data::{Chunk, Memory, RowId};
     use forebay_exec::{Environment, NoFunctions};
     use forebay_io::NoBlobs;
-    use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages};
+    use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages, ops};
 
     use super::*;
 
     /// A pipeline of two ops, and a row for it.
     fn pipeline() -> Result<(Arc<Executable>, Chunk)> {
         let graph = Graph::new(Source::Range { start: 0, stop: 9, step: 1 }, None)?;
-        let rename = |from: &str, to: &str| Node::new(Op::Rename { columns: vec![(from.to_owned(), to.to_owned())] });
+        let rename = |from: &str, to: &str| {
+            Node::new(Op::Rename(ops::Rename { columns: vec![(from.to_owned(), to.to_owned())] }))
+        };
         let graph = graph.then(rename("id", "a"))?.then(rename("a", "b"))?;
         let stages = Arc::new(Stages::new(&graph)?);
         let extent = Extent { rows: Some(9), blocks: 1, bytes: 0, is_compressed: false };

@@ -1,4 +1,5 @@
-//! All other workers with cached rows, as one read-only store: their blocks are listed, and read by range.
+//! All other workers with cached rows, as one place: their blocks are listed and read by range, and they are asked for
+//! rows that none of them lists.
 //!
 //! The name of a block here is its worker's name for it and that worker's address, so it says whom to read it from.
 //!
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Object, Part, PeerReplies, PeerRequest, Peers as AskPeers, RowKey, Store};
+use forebay_cache::{Object, Part, PeerReplies, PeerRequest, Peers, RemoteBlocks, RowKey};
 use forebay_core::rng::mix64;
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 use forebay_proto::{Block, BlockPart, ClientTls, JobKey, Request};
@@ -88,7 +89,7 @@ impl PeerStore {
     }
 }
 
-impl Store for PeerStore {
+impl RemoteBlocks for PeerStore {
     fn uri(&self) -> &str {
         "peers"
     }
@@ -120,25 +121,13 @@ impl Store for PeerStore {
         read.into_iter().flatten().for_each(|(at, bytes)| answers[at] = Ok(bytes));
         answers
     }
+}
 
-    fn put(&self, name: &str, _: Bytes, _: Duration) -> Result<()> {
-        Err(Error::internal(format!("{name} was to be written to a peer")))
-    }
-
-    fn touch(&self, name: &str, limit: Duration) -> Result<()> {
-        self.put(name, Bytes::new(), limit)
-    }
-
-    fn delete(&self, name: &str, limit: Duration) -> Result<()> {
-        self.put(name, Bytes::new(), limit)
-    }
-
+impl Peers for PeerStore {
     fn caches(&self) -> u64 {
         self.membership.current().0.len() as u64
     }
-}
 
-impl AskPeers for PeerStore {
     fn rows(&self, request: &PeerRequest<'_>, limit: Duration) -> PeerReplies {
         let (peers, key) = self.members();
         let of_file = |rows: &[RowKey]| {

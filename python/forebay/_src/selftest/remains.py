@@ -65,7 +65,7 @@ def processes(folder: Path) -> list[int]:
 
 
 def leases(fleet: Fleet) -> list[str]:
-    """Says what the dispatcher still has on its books: leases, readers, jobs that are not finished."""
+    """Says what the dispatcher still has on its books: leases, consumers, jobs that are not finished."""
 
     def left() -> list[str]:
         said = [f"{w.leases} leases of the worker at {w.address}" for w in fleet.service.workers() if w.leases]

@@ -18,10 +18,10 @@ use crate::rows::index::{Number, Segment};
 use crate::rows::table::{Place, Table};
 use crate::state::{CacheState, PrefixState};
 use crate::stats::add;
-use crate::tiers::Tier;
-use crate::tiers::block::BlockRef;
+use crate::tiers::TierId;
 use crate::tiers::block::format::{encode, open};
-use crate::tiers::block::queue::{Next, QUEUE_BYTES_MAX, Queue};
+use crate::tiers::block::queue::{Next, QUEUE_BYTES_MAX};
+use crate::tiers::tier::BlockSink;
 
 /// The longest wait of a row for its block to fill.
 const FLUSH_AFTER: Duration = Duration::from_secs(10);
@@ -43,20 +43,6 @@ pub(crate) enum Rows {
     FilteredOut(Vec<Number>),
 }
 
-/// A tier that blocks are written to.
-pub(crate) trait Sink {
-    /// The queue of rows that wait to be written.
-    fn queue(&self) -> &Queue<Message>;
-    /// Which tier it is.
-    fn tier(&self) -> Tier;
-    /// The bytes of rows that make a block.
-    fn block_bytes(&self) -> u64;
-    /// Says whether nothing is written now.
-    fn is_stopped(&self) -> bool;
-    /// Publishes a block, if there is room. The sink reports failures; no job fails because of them.
-    fn put(&self, cache: &CacheState, state: &PrefixState, block: &Bytes) -> Option<BlockRef>;
-}
-
 /// Rows of a prefix that wait for their block.
 struct Gathered {
     state: Arc<PrefixState>,
@@ -71,7 +57,7 @@ struct Gathered {
 }
 
 /// Writes until the queue is closed.
-pub(crate) fn run(cache: &CacheState, sink: &impl Sink) {
+pub(crate) fn run(cache: &CacheState, sink: &dyn BlockSink) {
     let mut gathered: BTreeMap<PrefixKey, Gathered> = BTreeMap::new();
     loop {
         let oldest = gathered.values().map(|g| g.since + FLUSH_AFTER).min();
@@ -79,7 +65,7 @@ pub(crate) fn run(cache: &CacheState, sink: &impl Sink) {
             Next::More(message) => {
                 let key = message.state.key;
                 let waiting = gather(&mut gathered, message);
-                let last = || gathered.get(&key).is_some_and(|g| is_last(g, sink.tier()));
+                let last = || gathered.get(&key).is_some_and(|g| is_last(g, sink.id()));
                 if waiting >= sink.block_bytes() || last() {
                     gathered.remove(&key).into_iter().for_each(|g| write_all(cache, sink, g));
                 }
@@ -126,14 +112,14 @@ fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64
 }
 
 /// Says whether no row can follow, because every row of the prefix is gathered or in the tier.
-fn is_last(gathered: &Gathered, tier: Tier) -> bool {
+fn is_last(gathered: &Gathered, tier: TierId) -> bool {
     let index = read(&gathered.state.index);
     index.rows_on(tier) + index.filtered_out() + gathered.rows >= gathered.state.rows
 }
 
 fn drain(
     cache: &CacheState,
-    sink: &impl Sink,
+    sink: &dyn BlockSink,
     gathered: &mut BTreeMap<PrefixKey, Gathered>,
     due: impl Fn(&Gathered) -> bool,
 ) {
@@ -144,9 +130,9 @@ fn drain(
 }
 
 /// Writes the gathered rows of a prefix, in as many blocks as needed. Rows that only waited to be written leave memory.
-fn write_all(cache: &CacheState, sink: &impl Sink, gathered: Gathered) {
+fn write_all(cache: &CacheState, sink: &dyn BlockSink, gathered: Gathered) {
     let state = &gathered.state;
-    let places = unwritten(&gathered, sink.tier());
+    let places = unwritten(&gathered, sink.id());
     let tables: Vec<&Table> = gathered.segments.iter().map(|(_, segment, _)| &segment.table).collect();
     let number = |place: &Place| gathered.segments[place.table as usize].1.numbers[place.row as usize];
     for block in cut(&tables, &places, sink.block_bytes()) {
@@ -166,7 +152,7 @@ fn write_all(cache: &CacheState, sink: &impl Sink, gathered: Gathered) {
 }
 
 /// Returns the gathered rows that are not in the tier yet.
-fn unwritten(gathered: &Gathered, tier: Tier) -> Vec<Place> {
+fn unwritten(gathered: &Gathered, tier: TierId) -> Vec<Place> {
     let index = read(&gathered.state.index);
     let places = gathered.segments.iter().enumerate().flat_map(|(table, (_, segment, _))| {
         (0..).zip(&segment.numbers).map(move |(row, number)| (*number, Place { table: table as u32, row }))
@@ -190,7 +176,7 @@ fn cut<'a>(tables: &[&Table], places: &'a [Place], bytes: u64) -> Vec<&'a [Place
 
 fn publish(
     cache: &CacheState,
-    sink: &impl Sink,
+    sink: &dyn BlockSink,
     state: &Arc<PrefixState>,
     numbers: Vec<Number>,
     filtered_out: bool,
@@ -198,8 +184,7 @@ fn publish(
 ) {
     let rows = numbers.len();
     let refused = || {
-        let counters = &state.counters;
-        add(if sink.tier() == Tier::Disk { &counters.disk_refused } else { &counters.store_refused }, rows);
+        add(sink.refused(&state.counters), rows);
     };
     if sink.is_stopped() {
         return refused();
@@ -214,7 +199,7 @@ fn publish(
     let bytes = Bytes::from(bytes);
     let Some(block) = sink.put(cache, state, &bytes) else { return refused() };
     if let (false, Ok((_, layout))) = (filtered_out, open(&bytes[..])) {
-        cache.add_block(sink.tier(), state, &block, layout, numbers);
+        cache.add_block(sink.id(), state, &block, layout, numbers);
         cache.shrink();
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `folder` | the folder, its locks, and how a block appears in it whole or not at all |
 //! | `tier` | the accounts of the folder: which blocks there are, and which are evicted |
+//! | `rows` | the tier of rows: opens blocks, reads rows of them, and publishes blocks |
 //! | `mount_guard` | whether the folder is still on the disk where it was opened |
 //! | `backoff` | when a disk that failed is tried again |
 //!
@@ -14,4 +15,5 @@
 mod backoff;
 pub(crate) mod folder;
 mod mount_guard;
+mod rows;
 pub(crate) mod tier;

@@ -9,7 +9,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use forebay_core::{Error, Result, Stopwatch};
 
 use crate::cache::Disk;
@@ -19,11 +18,10 @@ use crate::quota::accounts::{LastHit, QuotaAccounts, Victim};
 use crate::quota::value::Uses;
 use crate::state::{CacheState, PrefixState};
 use crate::stats::TierStats;
-use crate::tiers::Tier;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::block::name::{Kind, Name};
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::{Message, Sink};
+use crate::tiers::block::writer::Message;
 use crate::tiers::block::{BLOCK_BYTES, BLOCK_BYTES_MIN, BlockRef};
 use crate::tiers::disk::backoff::Backoff;
 use crate::tiers::disk::folder::Incoming;
@@ -46,6 +44,8 @@ pub(crate) struct DiskTier {
     backoff: Backoff,
     corrupt: AtomicU64,
     other_format: AtomicU64,
+    /// Held while a use of a prefix begins, so that its blocks are read once.
+    pub(super) opening: Mutex<()>,
 }
 
 /// The content of the folder, as far as this process knows.
@@ -95,6 +95,7 @@ impl DiskTier {
             backoff: Backoff::new(watch),
             corrupt: AtomicU64::new(0),
             other_format: AtomicU64::new(0),
+            opening: Mutex::default(),
         };
         match stopped {
             Some(why) => disk.stop(&why),
@@ -182,11 +183,6 @@ impl DiskTier {
         due || view.accounts.has_room(prefix, bytes, &uses)
     }
 
-    /// As [`DiskTier::wants`], for rows that are written together with others.
-    pub(crate) fn wants_rows(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
-        self.queue.has_room(bytes) && self.wants(prefix, bytes.min(self.block_bytes), uses)
-    }
-
     /// Scans the folder. Returns the blocks that are gone.
     pub(crate) fn refresh(&self) -> io::Result<Vec<Victim>> {
         self.make_again()?;
@@ -243,7 +239,12 @@ impl DiskTier {
     }
 
     /// Publishes a block in the folder, if there is room.
-    fn publish(&self, cache: &CacheState, state: &PrefixState, bytes: &[u8]) -> io::Result<Option<BlockRef>> {
+    pub(super) fn publish(
+        &self,
+        cache: &CacheState,
+        state: &PrefixState,
+        bytes: &[u8],
+    ) -> io::Result<Option<BlockRef>> {
         let len = bytes.len() as u64;
         let own = |prefix| cache.in_use(prefix);
         let (gone, incoming) = self.make_room(state.key, len, cache.uses(), own)?;
@@ -303,42 +304,6 @@ impl DiskTier {
             let path = self.folder.path(&name);
             tracing::warn!(block = %path.display(), why, "a broken block is removed; its rows are computed again");
             let _ = self.folder.remove(&name);
-        }
-    }
-}
-
-impl Sink for DiskTier {
-    fn queue(&self) -> &Queue<Message> {
-        &self.queue
-    }
-
-    fn tier(&self) -> Tier {
-        Tier::Disk
-    }
-
-    fn block_bytes(&self) -> u64 {
-        self.block_bytes
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.is_left_alone()
-    }
-
-    fn put(&self, cache: &CacheState, state: &PrefixState, block: &Bytes) -> Option<BlockRef> {
-        let published = self.make_again().and_then(|()| self.publish(cache, state, block));
-        match published {
-            Ok(Some(block)) => {
-                self.go_on();
-                Some(block)
-            }
-            Ok(None) => None,
-            // The owner of the folder's lock does not move, or files are being deleted: a later write may succeed.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.folder.root().exists() => None,
-            Err(e) => {
-                self.stop(&e.to_string());
-                None
-            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Invariants: a row is taken if its sum is right, as from any block. The wait for an answer has the bound of a read
 //! from peers; rows that have not arrived by then are computed. Whether asking pays is decided by the cost and the
-//! yield of requests (`tiers::store::peer_ask_policy`), which are kept apart from those of reads.
+//! yield of requests (`tiers::peers::ask_policy`), which are kept apart from those of reads.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -28,16 +28,19 @@ use crate::stats::add;
 use crate::tiers::block::format::open;
 use crate::tiers::block::read::{Reading, Want, are_right};
 use crate::tiers::peers::server::{PeerRequest, REPLY_BYTES_MAX};
-use crate::tiers::store::Store;
-use crate::tiers::store::cost::patience;
-use crate::tiers::store::tier::StoreTier;
+use crate::tiers::peers::tier::PeersTier;
+use crate::tiers::remote::blocks::RemoteBlocks;
+use crate::tiers::remote::cost::patience;
 
 /// The most rows in one request.
 const ROWS_MAX: usize = 1000;
 
-/// Other processes that keep rows. Their listed blocks are read as a store's; they are asked for rows that they do not
-/// list yet.
-pub trait Peers: Store {
+/// Other processes that keep rows. Their blocks are listed and read under the names of a store's objects, and they are
+/// asked for rows that they do not list yet.
+pub trait Peers: RemoteBlocks {
+    /// Returns how many processes they are.
+    fn caches(&self) -> u64;
+
     /// Asks a bounded number of peers for rows. Every process that asks for the same rows asks the same peers. Each
     /// peer waits for rows that it computes, `limit` at most.
     fn rows(&self, asked: &PeerRequest<'_>, limit: Duration) -> PeerReplies;
@@ -57,13 +60,11 @@ type Wanted = HashMap<RowKey, (u32, Number)>;
 
 impl Prefix {
     /// Asks peers for the rows of a claim. Rows that they give are found, and no longer claimed.
-    pub(crate) fn ask_peers(&self, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
+    pub(crate) fn ask_peers(&self, tier: &PeersTier, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
         let compute = self.compute_nanos(claim.rows().len());
-        let peers = self.cache.peers().get().zip(self.cache.neighbours());
-        if let Some((remote, peers)) = peers.filter(|(remote, _)| remote.pays_to_ask(compute)) {
-            self.request_rows(remote, &**peers, answer, claim, memory, deadline(patience(compute)));
+        if tier.pays_to_ask(compute) {
+            self.request_rows(tier, answer, claim, memory, deadline(patience(compute)));
         }
-        claim.in_flight().commit();
     }
 
     /// Returns the nanoseconds that computing so many rows takes, if known.
@@ -72,15 +73,7 @@ impl Prefix {
         Some(self.cache.cost(&self.state)? * row_bytes * rows as f64)
     }
 
-    fn request_rows(
-        &self,
-        remote: &StoreTier,
-        peers: &dyn Peers,
-        answer: &mut Answer,
-        claim: &mut Claim,
-        memory: &Memory,
-        until: Instant,
-    ) {
+    fn request_rows(&self, tier: &PeersTier, answer: &mut Answer, claim: &mut Claim, memory: &Memory, until: Instant) {
         let mut wanted = self.wanted(claim);
         let mut asked: Vec<RowKey> = wanted.keys().copied().collect();
         asked.sort_unstable();
@@ -91,13 +84,13 @@ impl Prefix {
             }
             let now: Vec<RowKey> = asked.drain(..asked.len().min(ROWS_MAX)).collect();
             let request = PeerRequest { prefix: self.state.key, rows: &now, rank: self.cache.rank() };
-            let PeerReplies { blocks, nanos } = peers.rows(&request, left);
+            let PeerReplies { blocks, nanos } = tier.peers().rows(&request, left);
             let is_full = blocks.iter().any(|block| block.len() > REPLY_BYTES_MAX / 2);
             let mut taken = HashSet::new();
             blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
             // An answer that is full says that the peer has the rest, too.
             let share = if is_full && !taken.is_empty() { 1.0 } else { taken.len() as f64 / now.len() as f64 };
-            nanos.into_iter().for_each(|nanos| remote.note_request(nanos, share));
+            nanos.into_iter().for_each(|nanos| tier.note_request(nanos, share));
             if taken.is_empty() {
                 continue;
             }
@@ -134,9 +127,9 @@ impl Prefix {
             }
             let (rows, numbers): (Vec<u32>, Vec<Number>) = found.iter().map(|&(.., row, number)| (row, number)).unzip();
             answer.found.add_filtered_out(&rows);
-            if self.cache.count_index(numbers.len() as u64 * ROW_BYTES) {
+            if self.cache.memory().count_index(numbers.len() as u64 * ROW_BYTES) {
                 let new = write(&state.index).add_filtered_out(&numbers);
-                self.cache.uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
+                self.cache.memory().uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
             }
             add(&state.counters.filtered_out_hits, rows.len());
         } else {

@@ -1,11 +1,15 @@
-//! Rows of peers: other processes that keep rows of the same prefixes.
+//! The tier of peers: other processes that keep rows of the same prefixes.
 //!
 //! | module | |
 //! |---|---|
+//! | `tier` | `PeersTier`: lists and reads the blocks of peers |
+//! | `ask_policy` | whether peers are asked for rows that they do not list |
 //! | `client` | asks peers for rows that this process is about to compute |
 //! | `server` | answers such a request of a peer |
 //! | `exports` | the blocks and snapshots that peers may list and read |
 
+mod ask_policy;
 pub(crate) mod client;
 pub(crate) mod exports;
 pub(crate) mod server;
+pub(crate) mod tier;

@@ -26,7 +26,7 @@ use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
 use crate::rows::tier_read::TierRead;
 use crate::state::{CacheState, PrefixState};
-use crate::tiers::Tier;
+use crate::tiers::TierId;
 use crate::tiers::block::format::encode;
 
 /// The most bytes of rows in one answer.
@@ -82,7 +82,7 @@ fn reply(
     let until = deadline(limit.min(REPLY_WAIT));
     let mut room = ReplyRoom { left: REPLY_BYTES_MAX, is_full: false };
     let (mut answer, mut filtered_out) = (Answer::new(Found::new(&state.schema), cache.passes(state.key)), Vec::new());
-    let mut on_disk = TierRead::new(Tier::Disk);
+    let mut on_disk = TierRead::new(TierId::Disk);
     let mut awaited: Vec<(u32, Number, Arc<InFlight>)> = Vec::new();
     {
         let (index, mut numbering) = (read(&state.index), Numbering::default());
@@ -95,7 +95,7 @@ fn reply(
                 // The peer asks again for rows that did not fit.
                 _ if index.bytes_here(location).is_some_and(|bytes| !room.take(bytes)) => {}
                 RowLocation::Memory(slot) if answer.take(row, slot, &index) => {}
-                RowLocation::InTier(Tier::Disk, slot) if on_disk.want(row, number, slot, &index) => {}
+                RowLocation::InTier(TierId::Disk, slot) if on_disk.want(row, number, slot, &index) => {}
                 _ if room.is_full => {}
                 _ => {
                     let in_flight = index.in_flight.get(&number).filter(|in_flight| in_flight.is_asked(gives_way));

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::key::PrefixKey;
 use crate::tiers::block::name::Name;
-use crate::tiers::store::Object;
-use crate::tiers::store::names::{parse_mark, parse_name};
+use crate::tiers::remote::blocks::Object;
+use crate::tiers::remote::names::{parse_mark, parse_name};
 
 /// The interval of marks of a prefix in use.
 pub(crate) const MARK_EVERY: Duration = Duration::from_secs(600);
@@ -78,7 +78,7 @@ impl Contents {
 mod tests {
     use super::*;
     use crate::FORMAT;
-    use crate::tiers::store::names::mark_of;
+    use crate::tiers::remote::names::mark_of;
 
     const A: PrefixKey = PrefixKey([0xaa; 32]);
     const B: PrefixKey = PrefixKey([0xbb; 32]);

@@ -1,198 +1,80 @@
-//! A remote tier, which is the store or the peers: its parts, and the results of its requests.
+//! The store as a tier: its parts, and whether writes succeed.
 //!
-//! Reads and writes fail apart from each other, for example by their permissions, so each has its [`Breaker`]. Each
-//! lock is taken by itself, and none is held while the store is asked.
+//! Reads and writes fail apart from each other, for example by their permissions, so each has its breaker. Each lock is
+//! taken by itself, and none but that of the maintenance thread is held while the store is asked.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use forebay_core::{Error, ErrorKind, Result, Stopwatch};
+use forebay_core::Result;
 
 use crate::key::PrefixKey;
 use crate::lock::lock;
-use crate::stats::StoreStats;
-use crate::stats::TierStats;
-use crate::tiers::Tier;
+use crate::rows::index::Index;
+use crate::state::{CacheState, PrefixState};
+use crate::stats::{Counters, PrefixStats, Stats, StoreStats, TierStats, add};
+use crate::tiers::TierId;
+use crate::tiers::block::format::{ReadAt, Trouble};
+use crate::tiers::block::name::Name;
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::Message;
-use crate::tiers::block::{BLOCK_BYTES, BLOCK_BYTES_MIN};
-use crate::tiers::store::breaker::Breaker;
-use crate::tiers::store::cost::Cost;
-use crate::tiers::store::maintenance::Jobs;
-use crate::tiers::store::peer_ask_policy::PeerAskPolicy;
-use crate::tiers::store::{Elsewhere, SharedStore, Store};
-
-/// The time limit of writing a block, or of reading it as a whole.
-pub(super) const BLOCK_WAIT: Duration = Duration::from_secs(60);
-/// The time limit of listing objects, or of deleting or touching one.
-pub(super) const LIST_WAIT: Duration = Duration::from_secs(30);
-
-/// The blocks of a prefix in the tier, as far as this process knows.
-#[derive(Debug, Default)]
-pub(super) struct View {
-    /// The numbers of the blocks whose header was read, whether they are used or not, by name.
-    pub(super) known: HashMap<String, u32>,
-    /// When it was last listed.
-    pub(super) looked: Option<u64>,
-    /// The least interval until the next listing, if it is longer than the usual one.
-    pub(super) rest: u64,
-    /// It will be listed again.
-    pub(super) is_waited_for: bool,
-    /// The number of listings without news since rows were missed.
-    pub(super) quiet: u32,
-}
+use crate::tiers::block::writer::{self, Message};
+use crate::tiers::block::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block};
+use crate::tiers::remote::access::Access;
+use crate::tiers::remote::blocks::Elsewhere;
+use crate::tiers::remote::maintenance;
+use crate::tiers::remote::names::object_of;
+use crate::tiers::remote::state::{LIST_WAIT, Listing, Remote};
+use crate::tiers::remote::tier::RemoteTier;
+use crate::tiers::store::upkeep::Upkeep;
+use crate::tiers::store::{SharedStore, Store};
+use crate::tiers::tier::{BlockSink, BlockTier, Promotion, Tier, TierThread, WantedBlock};
 
 /// See the module's documentation.
+#[derive(Debug)]
 pub(crate) struct StoreTier {
-    pub(super) tier: Tier,
+    pub(super) remote: Remote,
     pub(super) store: Arc<dyn Store>,
     pub(super) quota: u64,
-    pub(super) watch: Arc<dyn Stopwatch>,
-    pub(crate) queue: Queue<Message>,
-    pub(crate) block_bytes: u64,
-    pub(super) jobs: Jobs,
-    pub(super) reads: Mutex<Access>,
-    pub(super) writes: Mutex<Access>,
-    pub(super) cost: Mutex<Cost>,
-    pub(super) peer_ask_policy: Mutex<PeerAskPolicy>,
-    pub(super) views: Mutex<HashMap<PrefixKey, View>>,
-    pub(super) next: AtomicU32,
+    pub(super) queue: Queue<Message>,
+    pub(super) block_bytes: u64,
+    writes: Mutex<Access>,
     /// The bytes of all blocks, of all processes, once they were counted.
     pub(super) used: Mutex<Option<u64>>,
     pub(super) full: AtomicBool,
-    pub(super) corrupt: AtomicU64,
-    pub(super) other_format: AtomicU64,
-}
-
-/// Reading or writing: whether it works now.
-#[derive(Debug)]
-pub(super) struct Access {
-    /// Its name in warnings.
-    what: &'static str,
-    pub(super) breaker: Breaker,
-    /// Why it is not used now.
-    why: Option<String>,
-    /// The last failure since a success.
-    failure: Option<String>,
-    warned: bool,
-}
-
-impl Access {
-    fn new(what: &'static str) -> Mutex<Self> {
-        Mutex::new(Self { what, breaker: Breaker::default(), why: None, failure: None, warned: false })
-    }
-
-    fn succeeded(&mut self) {
-        if self.breaker.succeeded() {
-            tracing::info!("the cache's store is {} again", self.what);
-        }
-        (self.why, self.failure) = (None, None);
-    }
-
-    fn failed(&mut self, uri: &str, error: &Error, now: u64) {
-        self.failure = Some(error.to_string());
-        let lasting = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Exhausted | ErrorKind::Invalid);
-        if self.breaker.failed(now, lasting) {
-            self.why = Some(error.to_string());
-            if !std::mem::replace(&mut self.warned, true) {
-                tracing::warn!(
-                    store = uri,
-                    "the cache's store is not {} for a while, and tried again later; jobs go on without: {error}",
-                    self.what
-                );
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for StoreTier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreTier").field("store", &self.store).finish_non_exhaustive()
-    }
+    corrupt: AtomicU64,
+    /// Locked by the maintenance thread alone.
+    pub(super) upkeep: Mutex<Upkeep>,
 }
 
 impl StoreTier {
     pub(crate) fn new(cache: &SharedStore) -> Self {
-        Self::at(Tier::Store, cache.store.clone(), cache.bytes, cache.watch.clone())
-    }
-
-    /// The tier of peers, which is only read.
-    pub(crate) fn of_peers(peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Self {
-        Self::at(Tier::Peers, peers, 0, watch)
-    }
-
-    fn at(tier: Tier, store: Arc<dyn Store>, quota: u64, watch: Arc<dyn Stopwatch>) -> Self {
+        let SharedStore { store, bytes: quota, watch } = cache.clone();
         Self {
-            tier,
+            upkeep: Mutex::new(Upkeep::new(watch.nanos())),
+            remote: Remote::new(TierId::Store, store.clone(), Listing::Seldom, watch),
             store,
             quota,
-            watch,
             queue: Queue::default(),
             block_bytes: BLOCK_BYTES.min(quota / 16).max(BLOCK_BYTES_MIN),
-            jobs: Jobs::default(),
-            reads: Access::new("read"),
             writes: Access::new("written to"),
-            cost: Mutex::default(),
-            peer_ask_policy: Mutex::default(),
-            views: Mutex::default(),
-            next: AtomicU32::new(0),
             used: Mutex::default(),
             full: AtomicBool::new(false),
             corrupt: AtomicU64::new(0),
-            other_format: AtomicU64::new(0),
         }
     }
 
-    /// Says whether this process writes to the tier and maintains it.
-    pub(super) fn is_ours(&self) -> bool {
-        self.tier == Tier::Store
+    /// Says whether the store is written to at all now.
+    pub(super) fn is_written(&self) -> bool {
+        !lock(&self.writes).breaker.is_paused(self.remote.now())
     }
 
-    pub(crate) fn now(&self) -> u64 {
-        self.watch.nanos()
+    /// Says whether this caller may write now. After a pause, only the first caller may, until the result is known.
+    pub(super) fn may_write(&self) -> bool {
+        lock(&self.writes).breaker.may_ask(self.remote.now())
     }
 
-    pub(crate) fn stats(&self) -> StoreStats {
-        let bytes = lock(&self.used).unwrap_or(0);
-        let (unwritten, refused) = {
-            let writes = lock(&self.writes);
-            (writes.why.clone(), writes.failure.clone())
-        };
-        StoreStats {
-            uri: self.store.uri().to_owned(),
-            tier: TierStats { bytes, quota: self.quota },
-            unread: lock(&self.reads).why.clone(),
-            unwritten,
-            refused,
-            full: self.full.load(Ordering::Relaxed),
-            corrupt_blocks: self.corrupt.load(Ordering::Relaxed),
-            other_blocks: self.other_format.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Returns the figures of the tier. Each peer is taken to have room for `own` bytes, as this process has.
-    pub(crate) fn elsewhere(&self, own: u64) -> Elsewhere {
-        let cost = lock(&self.cost).clone();
-        let room = match self.tier {
-            _ if !self.is_read() => 0,
-            Tier::Peers => own.saturating_mul(self.store.caches()),
-            _ => self.quota,
-        };
-        Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos, reads: cost.reads }
-    }
-
-    /// Notes the results of a read.
-    pub(super) fn note_read<'a>(&self, answers: impl IntoIterator<Item = Option<&'a Error>>) {
-        let mut reads = lock(&self.reads);
-        let unanswered = |e: &&Error| !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Data);
-        match answers.into_iter().flatten().find(unanswered) {
-            None => reads.succeeded(),
-            Some(e) => reads.failed(self.store.uri(), e, self.now()),
-        }
-    }
-
+    /// Notes the result of a write.
     pub(super) fn note_write<T>(&self, done: Result<T>) -> Option<T> {
         let mut writes = lock(&self.writes);
         match done {
@@ -201,18 +83,130 @@ impl StoreTier {
                 Some(done)
             }
             Err(e) => {
-                writes.failed(self.store.uri(), &e, self.now());
+                writes.failed(self.remote.uri(), &e, self.remote.now());
                 None
             }
         }
     }
+}
 
-    /// Closes the queue, and waits until `until` for the queued rows to be written.
-    pub(crate) fn close(&self, until: Instant) {
-        self.jobs.close();
-        if !self.is_ours() {
-            return;
+impl Tier for StoreTier {
+    fn wants_rows(&self, _: &CacheState, state: &PrefixState, bytes: u64, nanos_per_byte: Option<f64>) -> bool {
+        state.stored.load(Ordering::Relaxed)
+            && !self.full.load(Ordering::Relaxed)
+            && self.is_written()
+            && self.queue.has_room(bytes)
+            && self.remote.pays_to_move(nanos_per_byte)
+    }
+
+    fn hits<'a>(&self, counters: &'a Counters) -> &'a AtomicU64 {
+        &counters.store_hits
+    }
+
+    fn add_stats(&self, stats: &mut Stats) {
+        let (unwritten, refused) = {
+            let writes = lock(&self.writes);
+            (writes.why.clone(), writes.failure.clone())
+        };
+        stats.store = Some(StoreStats {
+            uri: self.remote.uri().to_owned(),
+            tier: TierStats { bytes: lock(&self.used).unwrap_or(0), quota: self.quota },
+            unread: self.remote.unread(),
+            unwritten,
+            refused,
+            full: self.full.load(Ordering::Relaxed),
+            corrupt_blocks: self.corrupt.load(Ordering::Relaxed),
+            other_blocks: self.remote.other_blocks(),
+        });
+    }
+
+    fn add_prefix_stats(&self, index: &Index, stats: &mut PrefixStats) {
+        stats.store_rows = index.rows_on(TierId::Store);
+    }
+}
+
+impl BlockTier for StoreTier {
+    fn id(&self) -> TierId {
+        TierId::Store
+    }
+
+    fn promotion(&self) -> Promotion {
+        Promotion::AsOwn
+    }
+
+    fn open_prefix(&self, _: &CacheState, state: &Arc<PrefixState>) {
+        self.remote.open(state);
+    }
+
+    fn leave_prefix(&self, prefix: PrefixKey) {
+        self.remote.leave(prefix);
+    }
+
+    fn missed(&self, state: &Arc<PrefixState>) {
+        self.remote.missed(state);
+    }
+
+    fn is_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
+        self.remote.is_worth_reading(cache, state, blocks)
+    }
+
+    fn read(
+        &self,
+        cache: &CacheState,
+        state: &Arc<PrefixState>,
+        blocks: &[WantedBlock],
+        each: &mut dyn FnMut(Result<&dyn ReadAt, Trouble>),
+    ) {
+        self.remote.read(cache, state, blocks, each);
+        if cache.disk().is_some() {
+            self.remote.copy_often(state, blocks);
         }
+    }
+
+    fn give_up(&self, state: &Arc<PrefixState>, _: u32, block: &Block, trouble: &Trouble) {
+        self.remote.drop_block(state, &block.name, block.len, trouble);
+    }
+
+    fn sink(&self) -> Option<&dyn BlockSink> {
+        Some(self)
+    }
+
+    fn elsewhere(&self, _: u64) -> Elsewhere {
+        self.remote.elsewhere(self.quota)
+    }
+
+    fn threads(self: Arc<Self>) -> Vec<TierThread> {
+        let tier = self.clone();
+        let write = move |cache: &CacheState| writer::run(cache, &*tier);
+        let maintain = move |cache: &CacheState| maintenance::run(cache, &*self);
+        vec![("forebay-store", Box::new(write)), ("forebay-keeper", Box::new(maintain))]
+    }
+
+    fn close(&self, until: Instant) {
+        self.remote.close();
         self.queue.close(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl RemoteTier for StoreTier {
+    fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    fn remove_broken(&self, name: &Name, why: &str) {
+        self.corrupt.fetch_add(1, Ordering::Relaxed);
+        let block = format!("{}/{}", self.remote.uri(), object_of(name));
+        tracing::warn!(block, why, "a broken block is removed; its rows are computed again");
+        if self.may_write() {
+            self.note_write(self.store.delete(&object_of(name), LIST_WAIT));
+        }
+    }
+
+    fn note_gone(&self, counters: &Counters, rows: usize) {
+        add(&counters.store_evicted, rows);
+    }
+
+    fn upkeep(&self, cache: &CacheState) {
+        self.keep_up(cache);
     }
 }

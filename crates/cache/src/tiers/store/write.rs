@@ -1,8 +1,8 @@
-//! Writes blocks to the store, makes room for them, and marks prefixes in use.
+//! Writes blocks to the store, and makes room for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -11,33 +11,21 @@ use crate::key::PrefixKey;
 use crate::lock::lock;
 use crate::quota::accounts::LastHit;
 use crate::state::{CacheState, PrefixState};
-use crate::tiers::Tier;
+use crate::stats::Counters;
 use crate::tiers::block::BlockRef;
 use crate::tiers::block::name::Name;
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::{Message, Sink};
+use crate::tiers::block::writer::Message;
+use crate::tiers::remote::names::{mark_of, object_of};
+use crate::tiers::remote::state::{BLOCK_WAIT, LIST_WAIT};
 use crate::tiers::store::account::Contents;
-use crate::tiers::store::names::{mark_of, object_of};
-use crate::tiers::store::tier::{BLOCK_WAIT, LIST_WAIT, StoreTier};
+use crate::tiers::store::tier::StoreTier;
+use crate::tiers::tier::BlockSink;
 
 /// A larger block is not kept there: its one row exceeds what most stores accept at once.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
 impl StoreTier {
-    /// Says whether rows would be written now that take `compute` nanoseconds to compute for each byte, if that is
-    /// known.
-    pub(crate) fn wants(&self, bytes: u64, compute: Option<f64>) -> bool {
-        !self.full.load(Ordering::Relaxed)
-            && self.is_written()
-            && self.queue.has_room(bytes)
-            && lock(&self.cost).pays_to_move(compute)
-    }
-
-    /// Says whether the store is written to at all now.
-    pub(crate) fn is_written(&self) -> bool {
-        !lock(&self.writes).breaker.is_paused(self.now())
-    }
-
     /// Makes room for a block, as far as this process can know; returns whether it fits. Others write meanwhile, so
     /// concurrent writes may exceed the quota.
     fn make_room(&self, prefix: PrefixKey, bytes: u64) -> bool {
@@ -71,37 +59,11 @@ impl StoreTier {
         }
         fits(used)
     }
-
-    /// Counts the bytes in the store, if this process writes to it, because others write, too.
-    pub(super) fn recount(&self) {
-        if lock(&self.used).is_none() || !self.is_read() {
-            return;
-        }
-        let listed = self.store.list(&FORMAT.to_string(), LIST_WAIT);
-        self.note_read([listed.as_ref().err()]);
-        if let Ok(listed) = listed {
-            *lock(&self.used) = Some(Contents::new(listed).bytes());
-            // The next write finds out whether room can be made.
-            self.full.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Marks a prefix as in use; returns whether that succeeded.
-    pub(super) fn mark(&self, prefix: PrefixKey) -> bool {
-        if !lock(&self.writes).breaker.may_ask(self.now()) {
-            return false;
-        }
-        self.note_write(self.store.touch(&mark_of(prefix), LIST_WAIT)).is_some()
-    }
 }
 
-impl Sink for StoreTier {
+impl BlockSink for StoreTier {
     fn queue(&self) -> &Queue<Message> {
         &self.queue
-    }
-
-    fn tier(&self) -> Tier {
-        Tier::Store
     }
 
     fn block_bytes(&self) -> u64 {
@@ -114,7 +76,7 @@ impl Sink for StoreTier {
 
     fn put(&self, cache: &CacheState, state: &PrefixState, block: &Bytes) -> Option<BlockRef> {
         let len = block.len() as u64;
-        if len > BLOCK_BYTES_MAX || !lock(&self.writes).breaker.may_ask(self.now()) || !self.make_room(state.key, len) {
+        if len > BLOCK_BYTES_MAX || !self.may_write() || !self.make_room(state.key, len) {
             return None;
         }
         let name = Name::new_of(state.key);
@@ -122,6 +84,10 @@ impl Sink for StoreTier {
         lock(&self.used).iter_mut().for_each(|used| *used += len);
         let last_hit = Arc::<LastHit>::default();
         last_hit.set(cache.passes(state.key));
-        Some(BlockRef { id: self.know(&name), name, len, last_hit })
+        Some(BlockRef { id: self.remote.know(&name), name, len, last_hit })
+    }
+
+    fn refused<'a>(&self, counters: &'a Counters) -> &'a AtomicU64 {
+        &counters.store_refused
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_cache::{
-    Cache, Counts, Disk, Object, Options, Part, PeerExports, PeerReplies, PeerRequest, Peers, Prefix, SharedStore,
-    Store,
+    Cache, Counts, Disk, Object, Options, Part, PeerExports, PeerReplies, PeerRequest, Peers, Prefix, RemoteBlocks,
+    SharedStore,
 };
 use forebay_core::{Error, ErrorKind, Result};
 
@@ -44,7 +44,7 @@ impl Others {
     }
 }
 
-impl Store for Others {
+impl RemoteBlocks for Others {
     fn uri(&self) -> &str {
         "peers"
     }
@@ -71,25 +71,13 @@ impl Store for Others {
         let damages = self.damages.load(Relaxed);
         parts.iter().map(|part| read(part).map(|bytes| if damages { damaged(bytes) } else { bytes })).collect()
     }
-
-    fn put(&self, name: &str, _: Bytes, _: Duration) -> Result<()> {
-        panic!("{name} is written to a peer");
-    }
-
-    fn touch(&self, name: &str, _: Duration) -> Result<()> {
-        panic!("{name} is touched at a peer");
-    }
-
-    fn delete(&self, name: &str, _: Duration) -> Result<()> {
-        panic!("{name} is removed from a peer");
-    }
-
-    fn caches(&self) -> u64 {
-        self.are().len() as u64
-    }
 }
 
 impl Peers for Others {
+    fn caches(&self) -> u64 {
+        self.are().len() as u64
+    }
+
     fn rows(&self, request: &PeerRequest<'_>, limit: Duration) -> PeerReplies {
         if !self.gives.load(Relaxed) {
             return PeerReplies::default();

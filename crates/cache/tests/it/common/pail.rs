@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Object, Part, Store};
+use forebay_cache::{Object, Part, RemoteBlocks, Store};
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 
 /// What is wrong with the store.
@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     ReadOnly,
     /// Every read is late.
     Late,
+    /// As late as it may be: a read takes all of its time.
+    Slow,
     /// What is read next has bits that are wrong, and no more after it: the network's fault, not the store's.
     Noise,
 }
@@ -92,7 +94,7 @@ impl Pail {
     }
 }
 
-impl Store for Pail {
+impl RemoteBlocks for Pail {
     fn uri(&self) -> &str {
         "pail://here"
     }
@@ -106,12 +108,15 @@ impl Store for Pail {
             .collect())
     }
 
-    fn read(&self, parts: &[Part], _: Duration) -> Vec<Result<Bytes>> {
+    fn read(&self, parts: &[Part], limit: Duration) -> Vec<Result<Bytes>> {
+        if *self.fault.lock().expect("not poisoned") == Some(Fault::Slow) {
+            std::thread::sleep(limit);
+        }
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.ranges.fetch_add(parts.len() as u64, Ordering::Relaxed);
         let read = |part: &Part| {
             let fault = self.answer(false)?;
-            if fault == Some(Fault::Late) {
+            if matches!(fault, Some(Fault::Late | Fault::Slow)) {
                 return Err(Error::unavailable("the pail is late"));
             }
             let objects = self.objects.lock().expect("not poisoned");
@@ -133,7 +138,9 @@ impl Store for Pail {
         *fault = fault.filter(|fault| *fault != Fault::Noise);
         read
     }
+}
 
+impl Store for Pail {
     fn put(&self, name: &str, bytes: Bytes, _: Duration) -> Result<()> {
         self.answer(true)?;
         let before = self.objects.lock().expect("not poisoned").insert(name.to_owned(), (bytes, self.at()));

@@ -28,7 +28,7 @@ impl Profile {
         let last = workers.last().map_or(0.0, |op| op.rows_out);
         if all <= 0.0 || last <= 0.0 {
             return Err(
-                Error::invalid("nothing is known of its ops").hint("ask again once the job has run for a while")
+                Error::invalid("it has no measurements of ops").hint("ask again once the job has run for a while")
             );
         }
         // A batch by all that the workers did, and by all that a reader had of that by then.
@@ -114,14 +114,14 @@ pub(super) fn profiled(path: &Path) -> Result<Profile> {
     let [job] = shown.as_mut_slice() else {
         return told(
             format!("it has {} jobs", shown.len()),
-            "give what `forebay jobs show NAME --json` prints of one job",
+            "give the output of `forebay jobs show NAME --json` for one job",
         );
     };
     let Some(figures) = job.decisions.iter().rev().find_map(|decision| decision.figures.figures) else {
-        return told("no decision has figures".to_owned(), "ask again once the job has run for a while");
+        return told("no decision has measurements".to_owned(), "ask again once the job has run for a while");
     };
     if figures.demand > 0.0 && figures.threads() > 0 {
         return Ok(Profile { figures, ops: std::mem::take(&mut job.ops) });
     }
-    told("its figures contradict each other".to_owned(), "ask again once the job has run for a while")
+    told("its measurements contradict each other".to_owned(), "ask again once the job has run for a while")
 }

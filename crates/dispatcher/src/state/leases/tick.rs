@@ -60,7 +60,7 @@ impl Leases {
                     self.end_consumer(
                         now,
                         key,
-                        Error::unavailable(format!("this reader was silent for {silent:.1} s")),
+                        Error::unavailable(format!("this consumer was silent for {silent:.1} s")),
                         out,
                     );
                 }

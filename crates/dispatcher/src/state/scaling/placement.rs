@@ -130,11 +130,11 @@ impl Placement {
         let (now, whole) = (kib(all[self.at]), kib(all.last().copied().unwrap_or_default()));
         match names.is_empty() {
             true => format!(
-                "readers run no ops: {now} a row travel; before {} it would be {}",
+                "consumers run no ops: {now} a row travel; before {} it would be {}",
                 self.boundaries[0].name,
                 kib(all[0])
             ),
-            false => format!("readers run {}: {now} a row travel, not {whole}", names.join(", ")),
+            false => format!("consumers run {}: {now} a row travel, not {whole}", names.join(", ")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Op costs: sums over all reports, the median cost of a row, what a later job begins with, and bounds.
 
-use forebay_plan::{Graph, Node, Op, Site, Source};
+use forebay_plan::{Graph, Node, Op, Site, Source, ops};
 
 use super::*;
 
@@ -8,7 +8,7 @@ use super::*;
 pub(super) fn job(name: &str, dataset: &str) -> JobRecord {
     let site = |line| Some(Site { file: "train.py".to_owned(), line });
     let graph = Graph::new(Source::Range { start: 0, stop: 9, step: 1 }, site(1)).expect("a source");
-    let rename = |from: &str, to: &str| Op::Rename { columns: vec![(from.to_owned(), to.to_owned())] };
+    let rename = |from: &str, to: &str| Op::Rename(ops::Rename { columns: vec![(from.to_owned(), to.to_owned())] });
     let node = |line, op| Node { site: site(line), ..Node::new(op) };
     let graph = graph.then(node(2, rename("id", "a"))).and_then(|graph| graph.then(node(3, rename("a", "b"))));
     let graph = graph.expect("legal").to_json();

@@ -59,11 +59,11 @@ fn leases_name_the_boundary_that_was_decided_and_a_local_worker_runs_all_ops() {
     world.flush();
     assert_eq!(held(&world, 0), [Some(1), Some(1), Some(3)], "those that are granted from then on");
     let job = shown(&world, "cut");
-    assert!(job.cut.starts_with("readers run no ops: 24 KiB a row travel"), "{}", job.cut);
+    assert!(job.cut.starts_with("consumers run no ops: 24 KiB a row travel"), "{}", job.cut);
     assert_eq!(job.decisions.last().map(|d| &d.cut), Some(&job.cut));
     // After a restart the pipeline's default boundary holds, until something is measured again.
     world.crash();
-    assert!(shown(&world, "cut").cut.starts_with("readers run normalize, cast"));
+    assert!(shown(&world, "cut").cut.starts_with("consumers run normalize, cast"));
 }
 
 /// Half a second of a trainer on a host with 4 cores and so many to spare: 25 batches of one row, which the consumer
@@ -97,9 +97,9 @@ fn taken_back(asks: bool) {
         let job = shown(world, "cut");
         job.cut[..job.cut.find(':').expect("a place")].to_owned()
     };
-    assert_eq!((told(&world).as_str(), shown(&world, "cut").workers), ("readers run normalize, cast", 1));
+    assert_eq!((told(&world).as_str(), shown(&world, "cut").workers), ("consumers run normalize, cast", 1));
     (0..5).for_each(|_| half_second(&mut world, consumer, asks, 200, 300));
-    assert_eq!(told(&world), "readers run no ops");
+    assert_eq!(told(&world), "consumers run no ops");
     let job = shown(&world, "cut");
     let figures = |d: &ScaleDecision| serde_json::from_str::<serde_json::Value>(&d.json).expect("JSON");
     let yielded = job.decisions.iter().map(figures).find(|json| json["rule"] == "yields").expect("it yields");
@@ -110,7 +110,7 @@ fn taken_back(asks: bool) {
     assert!(asks || job.decisions.iter().all(|d| d.json.contains("\"local\":0")), "no threads are decided on: {job:?}");
     // The spare cores that it got back are no reason to take them again.
     (0..40).for_each(|_| half_second(&mut world, consumer, asks, 250, 0));
-    assert_eq!(told(&world), "readers run no ops");
+    assert_eq!(told(&world), "consumers run no ops");
 }
 
 /// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which each byte costs both ends so many
@@ -152,8 +152,8 @@ fn where_bytes_are_dear_to_receive_even_a_trainer_that_lacks_cores_runs_what_mak
         (job.cut[..job.cut.find(':').expect("a place")].to_owned(), figures)
     };
     // 12 KiB and 48 us of work, or 24 KiB.
-    assert_eq!(cut(Some(0)), ("readers run no ops".to_owned(), [0.0; 2]));
-    assert_eq!(cut(Some(8)), ("readers run normalize, cast".to_owned(), [8e-9; 2]));
+    assert_eq!(cut(Some(0)), ("consumers run no ops".to_owned(), [0.0; 2]));
+    assert_eq!(cut(Some(8)), ("consumers run normalize, cast".to_owned(), [8e-9; 2]));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
     let reason = "3 workers to begin with: with these samples a trainer took 4.03 batches/s when it never waited, and one worker \
                   made 1.56";
     assert_eq!(two.decisions[0].reason, reason, "a batch has 8 rows");
-    assert!(two.decisions[0].cut.starts_with("readers run normalize, cast: 12 KiB"), "{two:?}");
+    assert!(two.decisions[0].cut.starts_with("consumers run normalize, cast: 12 KiB"), "{two:?}");
     // The next dispatcher knows it, too, once a worker is there.
     world.pass(crate::state::load::dataset_profile::WRITE_EVERY, None);
     world.flush();

@@ -155,5 +155,5 @@ fn a_job_that_is_read_to_its_end_is_forgotten_once_its_consumers_have_left() {
     world.consume(at);
     let refused = world.state.forget_job(world.now, "", "job", &mut Vec::new()).expect_err("it is read");
     assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert!(refused.to_string().contains("wait until its readers have ended"), "{refused}");
+    assert!(refused.to_string().contains("wait until its consumers have ended"), "{refused}");
 }

@@ -1,6 +1,8 @@
 //! A blob that is being uploaded: written to a temporary file, verified, flushed, copied to etcd if blobs are there,
 //! and renamed.
 
+#![expect(clippy::disallowed_methods, reason = "the name of a temporary file")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@
 //! `store::blobs`). The blobs of each tenant lie under its name. If etcd does not answer for a moment, the call is
 //! repeated: otherwise opening a job would fail.
 
+#![expect(clippy::disallowed_methods, reason = "etcd is asked again within a bound")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

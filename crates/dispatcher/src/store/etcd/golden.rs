@@ -4,6 +4,8 @@
 //! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one,
 //! name it in [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
 
+#![expect(clippy::disallowed_methods, reason = "a variable rewrites golden files")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

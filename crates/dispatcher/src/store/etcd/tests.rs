@@ -1,5 +1,7 @@
 //! The ledger and the blobs in a real etcd. Where there is none on this machine, these tests say so and pass.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll an etcd")]
+
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Hand-made workers and readers over a real socket, and a dispatcher that can be dropped as a crash drops it.
+
+#![expect(clippy::disallowed_methods, reason = "tests poll services")]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::Path;

@@ -15,12 +15,13 @@ mod region;
 mod scan;
 
 use forebay_core::{Error, Result};
+use forebay_plan::ImageMode;
 // libjpeg-turbo itself, which shim.c calls.
 use turbojpeg_sys as _;
 
 use self::region::{Info, Opened, Outcome};
 use self::scan::Entropy;
-use super::decode::{Colour, Mode, Raw};
+use super::decode::{Colour, Raw};
 use super::header;
 use super::view::{Region, room};
 
@@ -32,7 +33,7 @@ pub(super) struct Jpeg {
 
 impl Jpeg {
     /// Decodes at least the region into `out`; the caller has checked that it lies inside the image.
-    pub(super) fn decode(&mut self, bytes: &[u8], mode: Mode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
+    pub(super) fn decode(&mut self, bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
         let size = header::jpeg(bytes)?;
         let opened = Opened::new(bytes)?;
         if (opened.info.width, opened.info.height) != size {
@@ -45,7 +46,13 @@ impl Jpeg {
     }
 
     /// Decodes little more than the region; `None` when only the whole image tells its pixels.
-    fn decode_part(&mut self, mut opened: Opened<'_>, mode: Mode, region: Region, out: &mut Vec<u8>) -> Option<Raw> {
+    fn decode_part(
+        &mut self,
+        mut opened: Opened<'_>,
+        mode: ImageMode,
+        region: Region,
+        out: &mut Vec<u8>,
+    ) -> Option<Raw> {
         let info = opened.info;
         let part = around(region, &info);
         let colour = colour(&info, mode);
@@ -63,7 +70,7 @@ impl Jpeg {
 }
 
 /// Decodes all of an image as far as it goes, and says what is wrong with it.
-fn decode_whole(bytes: &[u8], mode: Mode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
+fn decode_whole(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
     let mut opened = Opened::new(bytes)?;
     let (width, height) = (opened.info.width as usize, opened.info.height as usize);
     let colour = colour(&opened.info, mode);
@@ -74,10 +81,10 @@ fn decode_whole(bytes: &[u8], mode: Mode, region: Region, out: &mut Vec<u8>) -> 
     }
 }
 
-fn colour(info: &Info, mode: Mode) -> Colour {
+fn colour(info: &Info, mode: ImageMode) -> Colour {
     match (info.channels, mode) {
         (4, _) => Colour::Cmyk,
-        (1, Mode::Grey) => Colour::Grey,
+        (1, ImageMode::Grey) => Colour::Grey,
         _ => Colour::Rgb,
     }
 }

@@ -11,7 +11,7 @@ fn cut(raw: &Raw, pixels: &[u8]) -> Vec<u8> {
 }
 
 /// Both ways of decoding a region: a part of the image, and all of it.
-fn both(jpeg: &mut Jpeg, bytes: &[u8], mode: Mode, region: Region) -> (Option<Vec<u8>>, Result<Vec<u8>>) {
+fn both(jpeg: &mut Jpeg, bytes: &[u8], mode: ImageMode, region: Region) -> (Option<Vec<u8>>, Result<Vec<u8>>) {
     let (mut part, mut whole) = (Vec::new(), Vec::new());
     let opened = Opened::new(bytes).expect("a header");
     let raw = jpeg.decode_part(opened, mode, region, &mut part);
@@ -29,7 +29,7 @@ fn a_part_has_the_same_bits_and_good_files_never_need_the_whole() {
         let (x, y) = (draw(&mut rng, 0, width - 1), draw(&mut rng, 0, height - 1));
         let (w, h) = (draw(&mut rng, 1, width - x), draw(&mut rng, 1, height - y));
         for region in [Region { x, y, width: w, height: h }, Region::whole(width, height)] {
-            for mode in [Mode::Rgb, Mode::Grey] {
+            for mode in [ImageMode::Rgb, ImageMode::Grey] {
                 let (part, whole) = both(&mut jpeg, &bytes, mode, region);
                 assert!(part == whole.ok(), "case {case}: {region:?} of {width}x{height} {mode:?}");
             }
@@ -50,7 +50,7 @@ fn damage_is_never_decoded_differently() {
         let (x, y) = (draw(&mut rng, 0, width - 1), draw(&mut rng, 0, height - 1));
         let (w, h) = (draw(&mut rng, 1, width - x), draw(&mut rng, 1, height - y));
         for region in [Region { x, y, width: w, height: h }, Region::whole(width, height)] {
-            match both(&mut jpeg, &bytes, Mode::Rgb, region) {
+            match both(&mut jpeg, &bytes, ImageMode::Rgb, region) {
                 (None, _) => left += 1,
                 (Some(part), whole) => {
                     parts += 1;

@@ -2,12 +2,13 @@
 
 use forebay_core::SampleId;
 use forebay_core::rng::SampleRng;
+use forebay_plan::{Interpolation, Op, ops};
 
 use super::golden::file;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
 use crate::image::warp::Warp;
-use crate::image::{Augment, Chain, Image, Interpolation, Limits, Region, Scratch, Step};
+use crate::image::{Augment, Image, Limits, Region, Scratch};
 
 /// Runs one edit on pixels of a shape.
 fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
@@ -85,14 +86,14 @@ fn edits_are_torchvisions() {
     assert!(rest.is_empty(), "{} bytes are of no case", rest.len());
 }
 
-fn drawn(augment: &Augment, sample: u64) -> Vec<Edit> {
+fn drawn(op: &Op, sample: u64) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut rng = SampleRng::new(11, SampleId(sample));
-    let keep = |edit| {
+    let mut keep = |edit| {
         edits.push(edit);
         Ok(())
     };
-    augment.draw((331, 662), &mut rng, keep).expect("never refused");
+    Augment::of(op).expect("an augmentation").draw((331, 662), &mut rng, &mut keep).expect("never refused");
     edits
 }
 
@@ -100,7 +101,9 @@ fn drawn(augment: &Augment, sample: u64) -> Vec<Edit> {
 fn jitter_draws_uniform_factors_in_any_order() {
     let intervals = [(0.2, 1.8), (0.5, 1.5), (0.0, 3.0), (-0.1, 0.1)];
     let [brightness, contrast, saturation, hue] = intervals.map(Some);
-    let augment = Augment::ColorJitter { brightness, contrast, saturation, hue, p: 0.8 };
+    let column = || "image".to_owned();
+    let jitter = ops::ColorJitter { column: column(), brightness, contrast, saturation, hue, probability: 0.8 };
+    let augment = Op::ColorJitter(jitter);
     let (mut applied, mut first, mut sums) = (0, [0; 4], [0.0; 4]);
     for edits in (0..20_000).map(|sample| drawn(&augment, sample)).filter(|edits| !edits.is_empty()) {
         applied += 1;
@@ -123,14 +126,26 @@ fn jitter_draws_uniform_factors_in_any_order() {
     assert!((15_700..16_300).contains(&applied), "{applied}");
     assert!(first.iter().all(|n| (3_700..4_300).contains(n)), "{first:?}");
     assert!(sums.iter().all(|sum| (sum / f64::from(applied) - 0.5).abs() < 0.01), "{sums:?}");
-    let alone = Augment::ColorJitter { brightness: None, contrast: None, saturation: None, hue, p: 1.0 };
+    let (column, probability) = (column(), 1.0);
+    let alone = Op::ColorJitter(ops::ColorJitter {
+        column,
+        brightness: None,
+        contrast: None,
+        saturation: None,
+        hue,
+        probability,
+    });
     assert!(matches!(drawn(&alone, 3)[..], [Edit::Recolour(Recolour::Hue(_))]));
 }
 
 #[test]
 fn rand_augment_draws_each_operation_alike_both_ways() {
     let (interpolation, fill) = (Interpolation::Nearest, None);
-    let augment = Augment::RandAugment { num_ops: 1, magnitude: 9, bins: 31, interpolation, fill };
+    let times = |num_ops| {
+        let (column, magnitude, num_magnitude_bins) = ("image".to_owned(), 9, 31);
+        Op::RandAugment(ops::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill: None })
+    };
+    let augment = times(1);
     let mut seen = std::collections::BTreeMap::<String, u32>::new();
     for sample in 0..28_000 {
         *seen.entry(format!("{:?}", drawn(&augment, sample))).or_default() += 1;
@@ -152,17 +167,6 @@ fn rand_augment_draws_each_operation_alike_both_ways() {
         let got = seen.get(&format!("{edits:?}")).copied().unwrap_or(0);
         assert!((most * 9 / 10..most * 11 / 10).contains(&got), "{edits:?}: {got} of {seen:?}");
     }
-    let two = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
+    let two = times(2);
     assert!((0..100).map(|sample| drawn(&two, sample).len()).sum::<usize>() > 170);
-}
-
-#[test]
-fn an_augmentation_that_cannot_work_is_refused() {
-    let message = |augment| {
-        Chain::new(None, vec![Step::Augment { augment, key_op: 0 }]).expect_err("refused").message().to_owned()
-    };
-    assert_eq!(message(Augment::Grayscale { p: 1.5 }), "grayscale with p 1.5 to 1.5, not within 0 and 1");
-    let hue =
-        Augment::ColorJitter { brightness: None, contrast: None, saturation: None, hue: Some((0.0, 0.6)), p: 1.0 };
-    assert_eq!(message(hue), "color jitter with hue 0 to 0.6, not within -0.5 and 0.5");
 }

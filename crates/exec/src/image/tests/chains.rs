@@ -3,37 +3,52 @@
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, ErrorKind, Seed};
 use forebay_data::DType;
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Augment, Axis, Chain, Input, Interpolation, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Chain, Input, Limits, Output, Scratch, Shape, Step};
 
 fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
-    Step::Flip { axis: [Axis::Horizontal, Axis::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
+    Step::Flip { direction: [Direction::Horizontal, Direction::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
 }
 
-fn erasing(value: Option<Vec<f32>>, p: f64) -> Augment {
-    Augment::Erasing { p, scale: (0.02, 0.8), ratio: (0.3, 3.3), value }
+fn column() -> String {
+    "image".to_owned()
 }
 
-fn any_augment(rng: &mut SampleRng) -> Augment {
-    let p = [0.5, 1.0][draw(rng, 0, 1)];
+fn augment(op: &Op, key_op: u64) -> Step {
+    Step::Augment { augment: Augment::of(op).expect("an augmentation"), key_op }
+}
+
+fn erasing(value: Option<Vec<f64>>, probability: f64) -> Op {
+    let (column, scale, ratio) = (column(), (0.02, 0.8), (0.3, 3.3));
+    Op::RandomErasing(ops::RandomErasing { column, probability, scale, ratio, value })
+}
+
+fn any_augment(rng: &mut SampleRng) -> Op {
+    let (column, probability) = (column(), [0.5, 1.0][draw(rng, 0, 1)]);
     let interpolation = [Interpolation::Nearest, Interpolation::Bilinear][draw(rng, 0, 1)];
-    let fill = [None, Some([3, 200, 90])][draw(rng, 0, 1)];
+    let fill = [None, Some(vec![3, 200, 90])][draw(rng, 0, 1)].clone();
     match draw(rng, 0, 6) {
-        6 => erasing(Some(vec![9.0, 0.0, 255.0]), p),
-        0 => Augment::ColorJitter {
+        6 => erasing(Some(vec![9.0, 0.0, 255.0]), probability),
+        0 => Op::ColorJitter(ops::ColorJitter {
+            column,
             brightness: Some((0.6, 1.4)),
             contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
             saturation: Some((0.0, 2.0)),
             hue: Some((-0.5, 0.5)),
-            p,
-        },
-        1 => Augment::Grayscale { p },
-        2 => Augment::Rotation { degrees: (-200.0, 200.0), interpolation, fill },
+            probability,
+        }),
+        1 => Op::RandomGrayscale(ops::RandomGrayscale { column, probability }),
+        2 => Op::RandomRotation(ops::RandomRotation { column, degrees: (-200.0, 200.0), interpolation, fill }),
         3 | 4 => {
-            Augment::RandAugment { num_ops: draw(rng, 0, 3), magnitude: draw(rng, 0, 9), bins: 10, interpolation, fill }
+            let (num_ops, magnitude, num_magnitude_bins) = (draw(rng, 0, 3), draw(rng, 0, 9), 10);
+            Op::RandAugment(ops::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill })
         }
-        _ => Augment::GaussianBlur { size: 2 * draw(rng, 0, 12) + 1, sigma: (0.1, 9.0), p },
+        _ => {
+            let (kernel_size, sigma) = (2 * draw(rng, 0, 12) + 1, (0.1, 9.0));
+            Op::GaussianBlur(ops::GaussianBlur { column, kernel_size, sigma, probability })
+        }
     }
 }
 
@@ -50,7 +65,7 @@ fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
         2 | 3 => Step::CenterCrop { height, width },
         4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), antialias, key_op },
         5 | 6 => any_flip(rng, key_op),
-        _ => Step::Augment { augment: any_augment(rng), key_op },
+        _ => augment(&any_augment(rng), key_op),
     }
 }
 
@@ -63,7 +78,7 @@ fn any_chain(rng: &mut SampleRng, channels: usize) -> Vec<Step> {
         (0..draw(rng, 0, 2)).for_each(|op| steps.push(any_flip(rng, 100 + op as u64)));
         let value = [None, Some(vec![0.5]), Some(vec![1.0, -2.0, 0.0])][draw(rng, 0, 2)].clone();
         (0..draw(rng, 0, 1)).for_each(|op| {
-            steps.push(Step::Augment { augment: erasing(value.clone(), 0.8), key_op: 200 + op as u64 });
+            steps.push(augment(&erasing(value.clone(), 0.8), 200 + op as u64));
         });
     }
     steps
@@ -86,7 +101,7 @@ fn fused_and_unfused_chains_give_the_same_bits() {
     let mut scratch = Scratch::new(Limits::default());
     for case in 0..500 {
         let (width, height) = (draw(&mut rng, 1, 120), draw(&mut rng, 1, 120));
-        let mode = [Mode::Rgb, Mode::Rgb, Mode::Grey][draw(&mut rng, 0, 2)];
+        let mode = [ImageMode::Rgb, ImageMode::Rgb, ImageMode::Grey][draw(&mut rng, 0, 2)];
         let encoded = draw(&mut rng, 0, 3) > 0;
         let bytes = match encoded {
             true => any_jpeg(&mut rng, width, height),
@@ -130,9 +145,9 @@ fn what_cannot_work_is_refused_when_it_is_built() {
     let crop = Step::CenterCrop { height: 2, width: 2 };
     let message = |decode, steps| Chain::new(decode, steps).expect_err("refused").message().to_owned();
     assert_eq!(message(None, vec![normalize(), crop]), "center crop after normalize");
-    assert_eq!(message(Some(Mode::Rgb), vec![normalize()]), "normalize has 1 channels, the decoded image has 3");
+    assert_eq!(message(Some(ImageMode::Rgb), vec![normalize()]), "normalize has 1 channels, the decoded image has 3");
     assert_eq!(
-        message(None, vec![Step::Flip { axis: Axis::Vertical, p: 1.5, key_op: 0 }]),
+        message(None, vec![Step::Flip { direction: Direction::Vertical, p: 1.5, key_op: 0 }]),
         "flip with probability 1.5, not within 0 and 1"
     );
     assert_eq!(

@@ -2,9 +2,10 @@
 
 use forebay_core::ErrorKind;
 use forebay_core::rng::SampleRng;
+use forebay_plan::ImageMode;
 
 use super::{any_jpeg, damage_coded, draw, rng};
-use crate::image::{Decoder, Image, Limits, Mode, Region, header};
+use crate::image::{Decoder, Image, Limits, Region, header};
 
 fn golden() -> Vec<(String, Vec<u8>)> {
     let folder = format!("{}/tests/golden/image", env!("CARGO_MANIFEST_DIR"));
@@ -26,7 +27,7 @@ fn an_image_cut_anywhere_is_an_error() {
         // What follows the pixels of a png (its last 16 bytes) may be missing; so may the padding of a webp.
         let end = bytes.len() - if name.ends_with("jpg") { 8 } else { 18 };
         for len in (0..end).step_by(7).chain([end]) {
-            let e = decoder.decode(&bytes[..len], Mode::Rgb, &Limits::default()).map(|_| ()).expect_err(&name);
+            let e = decoder.decode(&bytes[..len], ImageMode::Rgb, &Limits::default()).map(|_| ()).expect_err(&name);
             assert_eq!(e.kind(), ErrorKind::Data, "{name} cut to {len}: {e}");
         }
     }
@@ -37,7 +38,7 @@ fn a_jpeg_cut_short_is_an_error_even_below_the_region() {
     let bytes = any_jpeg(&mut rng(3), 64, 640);
     let region = Region { x: 0, y: 0, width: 16, height: 16 };
     let e = Decoder::default()
-        .decode_region(&bytes[..bytes.len() / 2], Mode::Rgb, &Limits::default(), region)
+        .decode_region(&bytes[..bytes.len() / 2], ImageMode::Rgb, &Limits::default(), region)
         .map(|_| ())
         .expect_err("truncated");
     assert_eq!(e.to_string(), "truncated jpeg: its data ends before its pixels do");
@@ -47,8 +48,8 @@ fn a_jpeg_cut_short_is_an_error_even_below_the_region() {
 fn decode(decoder: &mut Decoder, bytes: &[u8], region: Option<Region>) -> Result<Vec<u8>, String> {
     let limits = Limits { pixels_max: 1 << 22 };
     let image = match region {
-        Some(region) => decoder.decode_region(bytes, Mode::Rgb, &limits, region),
-        None => decoder.decode(bytes, Mode::Rgb, &limits),
+        Some(region) => decoder.decode_region(bytes, ImageMode::Rgb, &limits, region),
+        None => decoder.decode(bytes, ImageMode::Rgb, &limits),
     };
     image.map(|image| image.rows().flatten().copied().collect()).map_err(|e| e.to_string())
 }
@@ -154,9 +155,9 @@ fn a_bomb_is_refused_by_its_header() {
     let bytes = any_jpeg(&mut rng(3), 64, 640);
     let mut decoder = Decoder::default();
     let limits = Limits { pixels_max: 64 * 640 - 1 };
-    let e = decoder.decode(&bytes, Mode::Rgb, &limits).map(|_| ()).expect_err("too large");
+    let e = decoder.decode(&bytes, ImageMode::Rgb, &limits).map(|_| ()).expect_err("too large");
     assert_eq!(e.kind(), ErrorKind::Exhausted);
     assert_eq!(e.to_string(), "an image of 64x640 has 40960 pixels, more than 40959");
-    let e = decoder.decode(b"GIF89a", Mode::Rgb, &limits).map(|_| ()).expect_err("unknown");
+    let e = decoder.decode(b"GIF89a", ImageMode::Rgb, &limits).map(|_| ()).expect_err("unknown");
     assert_eq!(e.to_string(), "not a jpeg, png or webp image: it starts with [47, 49, 46, 38, 39, 61]");
 }

@@ -1,6 +1,8 @@
 //! Pixels against Pillow's, as `tests/golden/image/make_golden.py` wrote them.
 
-use crate::image::{Decoder, Image, Limits, Mode, Region, Resizer};
+use forebay_plan::ImageMode;
+
+use crate::image::{Decoder, Image, Limits, Region, Resizer};
 
 pub(super) fn file(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -33,7 +35,7 @@ fn every_format_decodes_to_pillows_bits() {
     let mut wrong = Vec::new();
     let lines = expected("decode");
     for line in &lines {
-        let mode = if line[2] == "RGB" { Mode::Rgb } else { Mode::Grey };
+        let mode = if line[2] == "RGB" { ImageMode::Rgb } else { ImageMode::Grey };
         let want = numbers(&line[3..]);
         let image = decoder.decode(&bytes_of(&line[1]), mode, &Limits::default()).expect("a good image");
         let crc = crc32(image.as_packed().expect("no gaps")) as usize;
@@ -52,7 +54,7 @@ fn antialiased_resize_gives_pillows_bits() {
     let lines = expected("resize");
     for line in &lines {
         let [x, y, w, h, width, height, crc] = numbers(&line[2..])[..] else { panic!("{line:?}") };
-        let image = decoder.decode(&bytes_of(&line[1]), Mode::Rgb, &Limits::default()).expect("a good image");
+        let image = decoder.decode(&bytes_of(&line[1]), ImageMode::Rgb, &Limits::default()).expect("a good image");
         let view = image.crop(Region { x, y, width: w, height: h }).expect("inside");
         let mut out = vec![0; width * height * 3];
         resizer.resize(view, width, height, true, &mut out).expect("valid");
@@ -67,7 +69,7 @@ fn two_pixel_resize_is_the_real_number_rounded() {
     for line in expected("linear") {
         let [width, height] = numbers(&line[2..4])[..] else { panic!("{line:?}") };
         let bytes = bytes_of(&line[1]);
-        let image: Image<'_> = decoder.decode(&bytes, Mode::Rgb, &Limits::default()).expect("a good image");
+        let image: Image<'_> = decoder.decode(&bytes, ImageMode::Rgb, &Limits::default()).expect("a good image");
         let mut out = vec![0; width * height * 3];
         Resizer::new().resize(image, width, height, false, &mut out).expect("valid");
         let real = bytes_of(&line[4]);

@@ -1,7 +1,9 @@
 //! Resizing and normalising against the plain way to write them.
 
+use forebay_plan::Layout;
+
 use super::{draw, picture, rng};
-use crate::image::{Image, Layout, Mirror, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
+use crate::image::{Image, Mirror, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
 
 #[test]
 fn vector_and_portable_resizes_agree_and_views_are_copies() {

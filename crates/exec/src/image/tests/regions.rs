@@ -1,7 +1,9 @@
 //! A region's pixels are those of the whole image, cropped.
 
+use forebay_plan::ImageMode;
+
 use super::{any_jpeg, draw, rng};
-use crate::image::{Decoder, Image, Limits, Mode, Region};
+use crate::image::{Decoder, Image, Limits, Region};
 
 fn pixels(image: Image<'_>) -> Vec<u8> {
     image.rows().flatten().copied().collect()
@@ -15,7 +17,7 @@ fn any_region_of_any_jpeg_is_exact() {
     for case in 0..400 {
         let (width, height) = (draw(&mut rng, 1, 150), draw(&mut rng, 1, 150));
         let bytes = any_jpeg(&mut rng, width, height);
-        for mode in [Mode::Rgb, Mode::Grey] {
+        for mode in [ImageMode::Rgb, ImageMode::Grey] {
             let whole = pixels(decoder.decode(&bytes, mode, &limits).expect("good"));
             let whole = Image::packed(&whole, width, height, mode.channels()).expect("its size");
             for _ in 0..8 {
@@ -37,6 +39,6 @@ fn a_region_outside_is_refused() {
     for region in [(0, 0, 21, 1), (20, 0, 1, 1), (0, 0, 0, 1), (usize::MAX, 0, 2, 1)] {
         let (x, y, width, height) = region;
         let region = Region { x, y, width, height };
-        assert!(decoder.decode_region(&bytes, Mode::Rgb, &Limits::default(), region).is_err(), "{region:?}");
+        assert!(decoder.decode_region(&bytes, ImageMode::Rgb, &Limits::default(), region).is_err(), "{region:?}");
     }
 }

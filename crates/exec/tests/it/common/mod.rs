@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod random;
+pub(crate) mod samples;
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use arrow_array::{Array, ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::{Chunk, DType, Field, Kind};
-use forebay_plan::{BlobId, Op};
+use forebay_plan::{BlobId, Op, ops};
 
 /// Every pickle is empty: who runs functions knows them by name.
 pub(crate) struct Empty;
@@ -25,11 +26,11 @@ impl forebay_io::Blobs for Empty {
 pub(crate) fn triple(batched: bool) -> Op {
     let function =
         serde_json::json!({"blob": "", "name": "triple", "batched": batched, "with_rng": false, "timeout_s": 1.0});
-    Op::Map {
+    Op::Map(ops::Map {
         function: serde_json::from_value(function).expect("a function"),
         output: vec![Field::new("tripled", Kind::scalar(DType::Int64))],
         keep_others: true,
-    }
+    })
 }
 
 /// Returns the ids of rows.

@@ -11,7 +11,7 @@ use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
 use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
 use forebay_plan::{
     Binary, BlobId, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node, Op, Source,
-    Stages,
+    Stages, ops,
 };
 
 use super::Empty;
@@ -151,29 +151,33 @@ pub(crate) fn table_op(draw: &mut Draw) -> Op {
     let columns = ["a", "b", "c", "d"];
     let name = |draw: &mut Draw| draw.one(&columns).to_owned();
     match draw.below(12) {
-        0..3 => Op::WithColumn { column: name(draw), value: expression(draw, &columns) },
+        0..3 => Op::WithColumn(ops::WithColumn { column: name(draw), value: expression(draw, &columns) }),
         3..6 => {
             let right = Box::new(Expr::Int { value: draw.below(5) as i64 });
             let left = Box::new(expression(draw, &columns));
-            Op::FilterExpr { predicate: Expr::Binary { op: Binary::Ne, left, right } }
+            Op::FilterExpr(ops::FilterExpr { predicate: Expr::Binary { op: Binary::Ne, left, right } })
         }
         6..8 => {
             let function = Function { with_rng: draw.coin(), ..function(draw, &columns) };
             let function = Function { batched: function.batched && !function.with_rng, ..function };
             let output = vec![Field::new(name(draw), Kind::scalar(DType::Int64))];
-            Op::Map { function, output, keep_others: draw.below(8) > 0 }
+            Op::Map(ops::Map { function, output, keep_others: draw.below(8) > 0 })
         }
-        8 => Op::FilterFunction { function: function(draw, &columns) },
-        9 => {
-            Op::Cast { columns: vec![(name(draw), [DType::Float32, DType::Int16, DType::Int64][draw.below(3)].into())] }
-        }
+        8 => Op::FilterFunction(ops::FilterFunction { function: function(draw, &columns) }),
+        9 => Op::Cast(ops::Cast {
+            columns: vec![(name(draw), [DType::Float32, DType::Int16, DType::Int64][draw.below(3)].into())],
+        }),
         10 => match draw.below(3) {
-            0 => Op::Rename { columns: vec![(name(draw), name(draw))] },
-            1 => Op::Drop { columns: vec![name(draw)] },
-            _ => Op::Select { columns: ["png", "sized", "b", "a"].map(str::to_owned).to_vec() },
+            0 => Op::Rename(ops::Rename { columns: vec![(name(draw), name(draw))] }),
+            1 => Op::Drop(ops::Drop { columns: vec![name(draw)] }),
+            _ => Op::Select(ops::Select { columns: ["png", "sized", "b", "a"].map(str::to_owned).to_vec() }),
         },
-        _ => [Op::SHUFFLE, Op::Cache { freeze: true }, Op::CheckFinite { columns: vec![name(draw)] }][draw.below(3)]
-            .clone(),
+        _ => [
+            Op::SHUFFLE,
+            Op::Cache(ops::Cache { freeze: true }),
+            Op::CheckFinite(ops::CheckFinite { columns: vec![name(draw)] }),
+        ][draw.below(3)]
+        .clone(),
     }
 }
 
@@ -182,39 +186,49 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
     let (side, factor) = (4 + draw.below(14), Some((0.4, 1.6)));
     let (scale, ratio, antialias, probability) = ((0.2, 0.9), (0.5, 2.0), draw.coin(), 0.5);
     match draw.below(13) {
-        0 => Op::Resize { column, height: side, width: side + 1, antialias },
-        1 => Op::ResizeShorter { column, size: side, max_size: None, antialias },
-        2 | 3 => Op::CenterCrop { column, height: side + draw.below(3), width: side + draw.below(3) },
-        4 => Op::RandomResizedCrop { column, height: side, width: side, scale, ratio, antialias },
+        0 => Op::Resize(ops::Resize { column, height: side, width: side + 1, antialias }),
+        1 => Op::ResizeShorter(ops::ResizeShorter { column, size: side, max_size: None, antialias }),
+        2 | 3 => Op::CenterCrop(ops::CenterCrop { column, height: side + draw.below(3), width: side + draw.below(3) }),
+        4 => {
+            Op::RandomResizedCrop(ops::RandomResizedCrop { column, height: side, width: side, scale, ratio, antialias })
+        }
         5 | 6 => {
             let direction = serde_json::from_value(draw.one(&["horizontal", "vertical"]).into()).expect("a direction");
-            Op::RandomFlip { column, probability, direction }
+            Op::RandomFlip(ops::RandomFlip { column, probability, direction })
         }
-        7 | 8 => Op::ColorJitter {
+        7 | 8 => Op::ColorJitter(ops::ColorJitter {
             column,
             brightness: factor,
             contrast: factor.filter(|_| draw.coin()),
             saturation: factor,
             hue: Some((-0.4, 0.4)),
             probability: 0.8,
-        },
-        9 => Op::RandomGrayscale { column, probability },
-        10 => Op::GaussianBlur { column, kernel_size: 3, sigma: (0.5, 1.5), probability },
+        }),
+        9 if antialias => Op::RandomGrayscale(ops::RandomGrayscale { column, probability }),
+        9 => Op::RandomSolarize(ops::RandomSolarize { column, threshold: 100.0, probability }),
+        10 => Op::GaussianBlur(ops::GaussianBlur { column, kernel_size: 3, sigma: (0.5, 1.5), probability }),
         11 => match draw.below(3) {
             0 => {
                 let interpolation = Interpolation::Bilinear;
-                Op::RandomRotation { column, degrees: (-40.0, 40.0), interpolation, fill: None }
+                Op::RandomRotation(ops::RandomRotation { column, degrees: (-40.0, 40.0), interpolation, fill: None })
             }
             1 => {
                 let (num_ops, magnitude, num_magnitude_bins) = (2, 9, 31);
                 let interpolation = Interpolation::Nearest;
-                Op::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill: None }
+                Op::RandAugment(ops::RandAugment {
+                    column,
+                    num_ops,
+                    magnitude,
+                    num_magnitude_bins,
+                    interpolation,
+                    fill: None,
+                })
             }
-            _ => Op::RandomErasing { column, probability, scale, ratio, value: Some(vec![7.0]) },
+            _ => Op::RandomErasing(ops::RandomErasing { column, probability, scale, ratio, value: Some(vec![7.0]) }),
         },
         _ => {
             let layout = if draw.coin() { Layout::Chw } else { Layout::Hwc };
-            Op::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout }
+            Op::Normalize(ops::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout })
         }
     }
 }
@@ -223,7 +237,7 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
 pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
     let mut graph = Graph::new(source, None).expect("a source");
-    let decode = Op::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb };
+    let decode = Op::DecodeImage(ops::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb });
     let (ops, decoded) = (3 + draw.below(8), draw.below(5));
     for at in 0..ops {
         let op = match draw.coin() {

@@ -6,6 +6,8 @@
 //!
 //! Bounds: [`ALL_MAX`] in all; of one address, [`PEER_MAX`] besides those that came in the last [`SILENT_MIN`].
 
+#![expect(clippy::disallowed_methods, reason = "greetings have to arrive in time")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::pin::Pin;

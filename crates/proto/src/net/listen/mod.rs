@@ -11,6 +11,8 @@
 //! HTTP/2 notices a silent peer by pings, but only after its first request. Without this bound, a peer that sends
 //! nothing (or one byte a minute) would hold a descriptor for ever.
 
+#![expect(clippy::disallowed_methods, reason = "greetings have to arrive in time")]
+
 mod first_request;
 mod greeting_slots;
 

@@ -135,14 +135,14 @@ pub(crate) fn snapshots(cache: &CacheState, state: &PrefixState) -> Vec<Arc<Snap
 }
 
 fn make_all(cache: &CacheState, state: &PrefixState) {
-    let now = cache.peers().get().map(|peers| peers.now());
+    let now = cache.exports_watch().map(|watch| watch.nanos());
     let is_due = |made: Option<u64>| {
         let since = now.zip(made).map(|(now, made)| Duration::from_nanos(now.saturating_sub(made)));
         since.is_none_or(|since| since >= MAKE_EVERY)
     };
     let is_due = is_due(read(&state.index).exports.made);
     let mut made = 0;
-    while made < MAKE_BYTES_MAX && cache.has_index_room() {
+    while made < MAKE_BYTES_MAX && cache.memory().has_index_room() {
         let batch = write(&state.index).next_batch(is_due);
         let Some((batch, bytes)) = batch else { break };
         let snapshot = make(cache, state, &batch);

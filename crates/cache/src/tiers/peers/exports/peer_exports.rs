@@ -18,8 +18,8 @@ use crate::state::{CacheState, PrefixState};
 use crate::tiers::block::name::Name;
 use crate::tiers::peers::exports::export_index::snapshots;
 use crate::tiers::peers::server::{PeerReply, PeerRequest};
-use crate::tiers::store::names::{object_of, parse_name};
-use crate::tiers::store::{Object, Part};
+use crate::tiers::remote::blocks::{Object, Part};
+use crate::tiers::remote::names::{object_of, parse_name};
 
 /// The most bytes of a block in one read.
 pub const PART_BYTES_MAX: u64 = 8 << 20;
@@ -45,7 +45,7 @@ impl PeerExports {
         folder.map_or_else(String::new, |folder| format!("{}:{}:{}", boot.trim(), folder.dev(), folder.ino()))
     }
 
-    /// Lists the blocks of a prefix, as [`Store::list`](crate::Store::list) does. Makes snapshots, which takes some
+    /// Lists the blocks of a prefix, as [`RemoteBlocks::list`](crate::RemoteBlocks::list) does. Makes snapshots, which takes some
     /// tenths of a second at most on an idle processor.
     pub fn blocks(&self, prefix: PrefixKey) -> Vec<Object> {
         let on_disk = self.0.disk().map(|disk| disk.blocks(prefix)).unwrap_or_default();

@@ -17,10 +17,10 @@ use crate::key::RowKey;
 use crate::lock::read;
 use crate::rows::index::{Number, Segment};
 use crate::rows::table::{Place, Table};
-use crate::state::memory::IndexRoom;
 use crate::state::{CacheState, PrefixState};
 use crate::tiers::block::format::{StoredColumn, encode, open};
 use crate::tiers::block::name::Name;
+use crate::tiers::memory::IndexRoom;
 
 /// What a row costs in a snapshot besides its bytes: its key and its sum.
 pub(crate) const ROW_BYTES: u64 = 32;
@@ -124,7 +124,7 @@ impl Snapshot {
         }
         let len = encoded.len() as u64;
         hold(&mut pieces, end..len);
-        let room = cache.index_room(held + (pieces.len() * size_of::<Piece>()) as u64)?;
+        let room = cache.memory().index_room(held + (pieces.len() * size_of::<Piece>()) as u64)?;
         Some(Self { name: Name::new_of(state.key), len, segments, pieces, _room: room })
     }
 

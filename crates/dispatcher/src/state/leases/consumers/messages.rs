@@ -58,12 +58,12 @@ impl Leases {
         let position = consumer.begins(consumer.check(position)?);
         if let Some(other) = consumer.attached {
             if now - other.heard <= silence_max {
-                let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);
+                let message = format!("consumer {} of job {name:?} is being read by another process", key.1);
                 return Err(Error::new(ErrorKind::Conflict, message)
-                    .hint("give each reader its own consumers=(index, count), or end the other reader"));
+                    .hint("give each process its own consumers=(index, count), or end the other process"));
             }
             self.consumer_sessions.remove(&other.session);
-            out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
+            out.push(Effect::End(other.session, Error::unavailable("another process took this consumer over")));
         }
         job.epoch_ends.detach(key.1);
         self.consumer_sessions.insert(session, key);

@@ -80,7 +80,7 @@ impl Leases {
         let job = self.jobs.get(&id).ok_or_else(|| no_job_named(name))?;
         let (why, hint) = match (job.is_over(), job.unread_since()) {
             (false, _) => ("goes on", format!("cancel it first: `forebay jobs cancel {name}`")),
-            (true, None) => ("is being read", "wait until its readers have ended".to_owned()),
+            (true, None) => ("is being read", "wait until its consumers have ended".to_owned()),
             (true, Some(_)) => {
                 self.remove_job(id, out);
                 return Ok(());

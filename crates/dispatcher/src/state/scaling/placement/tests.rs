@@ -2,7 +2,7 @@
 
 use forebay_core::Ticks;
 use forebay_data::{DType, Field, Kind};
-use forebay_plan::{BlobId, Layout, Node, Op, Source};
+use forebay_plan::{BlobId, Layout, Node, Op, Source, ops};
 use forebay_proto::OpSpent;
 
 use super::*;
@@ -15,10 +15,11 @@ pub(in crate::state) fn graph() -> Graph {
     let fields = vec![Field::new("x", Kind::fixed(DType::Uint8, &[80, 80, 3]))];
     let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 1000, fields };
     let column = || "x".to_owned();
-    let crop = Op::CenterCrop { column: column(), height: 64, width: 64 };
-    let normalize = Op::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw };
-    let half = Op::Cast { columns: vec![(column(), DType::Float16.into())] };
-    let batch = Op::Batch { size: 8, drop_remainder: false };
+    let crop = Op::CenterCrop(ops::CenterCrop { column: column(), height: 64, width: 64 });
+    let normalize =
+        Op::Normalize(ops::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw });
+    let half = Op::Cast(ops::Cast { columns: vec![(column(), DType::Float16.into())] });
+    let batch = Op::Batch(ops::Batch { size: 8, drop_remainder: false });
     let start = Graph::new(source, None).expect("a source");
     [crop, normalize, half, batch].into_iter().fold(start, |graph, op| graph.then(Node::new(op)).expect("an op"))
 }
@@ -47,7 +48,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
     assert_eq!((placement.ops_on_worker(), placement.batch), (Some(1), Some(8)));
     assert_eq!(
         placement.describe(&placement.costs(&[])),
-        "readers run normalize, cast: 12 KiB a row travel, not 24 KiB"
+        "consumers run normalize, cast: 12 KiB a row travel, not 24 KiB"
     );
     let copied = |rows: f64| rows * ROW * COPY_BYTE_SECONDS * 8.0;
     // A second was measured at the current boundary; normalising takes 5 bytes in or out, and casting 6.
@@ -63,7 +64,7 @@ fn before_anything_is_known_the_columns_set_the_boundary_and_moved_ops_cost_as_m
     assert_eq!((placement.ops_on_worker(), placement.ops_before(2)), (Some(3), Some(2)));
     assert_eq!(
         placement.describe(&placement.costs(&[])),
-        "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
+        "consumers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
     );
     // The measured time now includes both ops.
     assert!(close(batch_of(&placement.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));

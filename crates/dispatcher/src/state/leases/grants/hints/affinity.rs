@@ -51,7 +51,7 @@ enum AffinityKey {
 impl AffinityKey {
     fn of(record: &JobRecord) -> Self {
         let Ok(graph) = Graph::from_json(&record.graph) else { return AffinityKey::None };
-        if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })) {
+        if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle(_))) {
             // Caches help from the second epoch on; a job of one epoch has none.
             return if record.epochs == 1 { AffinityKey::None } else { AffinityKey::Ordinal };
         }

@@ -1,0 +1,380 @@
+//! Merges the ordered chunks of splits into deliveries: runs the tail's ops, makes exact batches, and names the
+//! position of each.
+//!
+//! | module | |
+//! |---|---|
+//! | `batches` | makes batches of pending rows, and delivers them |
+//! | `pending` | the rows that wait for their batch to be full |
+//!
+//! The same code merges the splits of this process and those of a service, so both give the same batches.
+//!
+//! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
+//! counters before that chunk; replaying from there gives exactly the rest. Where rows are packed, it names the first
+//! token that is held back instead, and the number of packed rows from there on that were delivered. Where rows are put
+//! into buckets, it names the first row that is held, and the number of rows of each bucket from there on that were
+//! delivered.
+
+mod batches;
+mod pending;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result};
+use forebay_data::Chunk;
+use forebay_plan::{Batching, OnError, Op, TailStep};
+
+use crate::executable::Executable;
+use crate::ops::compiled_op::CompiledOp;
+use crate::ops::scratch::Scratch;
+use crate::profile::op_meter::OpSlot;
+use crate::skip::isolation::Isolation;
+use crate::skip::known_skips::KnownSkips;
+use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
+use crate::tail::bucket::Bucketer;
+use crate::tail::delivery::Delivery;
+use crate::tail::merge::pending::PendingRows;
+use crate::tail::pack::{Packer, Unpacked};
+use crate::tail::position::Position;
+use crate::tail::replay::Replay;
+use crate::tail::stream_ops::{StreamChain, StreamOp};
+
+/// Merges the chunks of one consumer. See the module's documentation.
+pub struct Merge {
+    executable: Arc<Executable>,
+    consumer: ConsumerIndex,
+    /// The number of units after which the epoch ends, where that is before its last unit.
+    share: Option<u64>,
+    /// The ops on rows as they come out of splits.
+    before: StreamChain,
+    packer: Option<Packer>,
+    /// The ops on rows as they come out of packing.
+    between: StreamChain,
+    after: Vec<CompiledOp>,
+    batching: Option<Batching>,
+    bucketer: Option<Bucketer>,
+    /// The rows that wait for their batch to be full.
+    pending: PendingRows,
+    ready: VecDeque<Delivery>,
+    skips: SkipLog,
+    /// The position after the last chunk that was pushed.
+    next: Position,
+    /// The number of next rows to drop, because they were delivered before this merge began.
+    discard: u64,
+    /// Checks the rows that are computed again.
+    replay: Replay,
+    /// The number of next steps to drop, because they were delivered before this merge began.
+    given: u64,
+    satisfied: bool,
+    scratch: Scratch,
+    /// Counts the cost of packing, and of making batches.
+    packing: Option<OpSlot>,
+    grouping: Option<OpSlot>,
+}
+
+impl Merge {
+    /// Starts merging for a consumer at `from`. Chunks that were delivered before must not be pushed.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], for the tail's ops.
+    pub fn new(executable: Arc<Executable>, consumer: ConsumerIndex, from: &Position) -> Result<Self> {
+        let stages = executable.stages().clone();
+        let (mut before, mut between, mut after) = (StreamChain::default(), StreamChain::default(), Vec::new());
+        let mut packer: Option<Packer> = None;
+        let mut batching = stages.aligned;
+        let mut bucketer: Option<Bucketer> = None;
+        let (mut packing, mut grouping) = (None, None);
+        let mut schema = executable.schema().clone();
+        for step in &stages.tail {
+            let chain = if packer.is_some() { &mut between } else { &mut before };
+            match step {
+                TailStep::RowOps(fused) => {
+                    let seed = executable.plan().seed();
+                    let compiled = CompiledOp::new(fused, &schema, seed, executable.environment(), executable.meter())?;
+                    schema = compiled.schema().clone();
+                    match batching.is_some() || bucketer.is_some() {
+                        true => after.push(compiled),
+                        false => chain.steps.push(StreamOp::Row(Box::new(compiled))),
+                    }
+                }
+                TailStep::Take(n) => chain.steps.push(StreamOp::Take(*n)),
+                TailStep::Skip(n) => chain.steps.push(StreamOp::Skip(*n)),
+                TailStep::Shard { count, index } => {
+                    chain.steps.push(StreamOp::Shard { count: *count, index: *index });
+                }
+                TailStep::Pack(step) => {
+                    packing = Some(executable.meter().slot(&[step.place]));
+                    let made = packer.insert(Packer::new(step, from.unpacked)?);
+                    schema = made.schema().clone();
+                }
+                TailStep::Bucket(step) => {
+                    grouping = Some(executable.meter().slot(&[step.place]));
+                    bucketer = Some(Bucketer::new(step, executable.plan().sharding(), consumer, &from.bucketed)?);
+                    schema = step.schema.clone();
+                }
+                TailStep::Batch(b) => {
+                    let place = stages.graph.nodes().iter().position(|node| matches!(node.op, Op::Batch(_)));
+                    grouping = place.map(|place| executable.meter().slot(&[place]));
+                    batching = Some(*b);
+                }
+            }
+        }
+        let (first, rest) = from.counters.split_at(before.steps.len().min(from.counters.len()));
+        before.count_from(first);
+        between.count_from(rest);
+        let mut merge = Self {
+            share: executable.plan().share(consumer, from.phase),
+            executable,
+            consumer,
+            before,
+            packer,
+            between,
+            after,
+            batching,
+            bucketer,
+            pending: PendingRows::default(),
+            ready: VecDeque::new(),
+            skips: SkipLog::new(from.tally),
+            next: Position {
+                epoch: from.epoch,
+                split: from.split,
+                chunk: from.chunk,
+                rows: from.rows,
+                inside: from.inside,
+                passed: from.passed.clone(),
+                phase: from.phase,
+                ..Position::default()
+            }
+            .with_rows_as_part(),
+            discard: 0,
+            replay: Replay::new(from),
+            given: from.given,
+            satisfied: false,
+            scratch: Scratch::default(),
+            packing,
+            grouping,
+        };
+        merge.satisfied = merge.is_full();
+        Ok(merge)
+    }
+
+    /// Delivers again the steps that the position counts as delivered.
+    pub fn keep_given(&mut self) {
+        self.given = 0;
+    }
+
+    /// Sets how many samples may be skipped.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.skips.budget = budget;
+    }
+
+    /// Sets the samples that the saved run skipped by accident.
+    pub fn set_known_skips(&mut self, known_skips: KnownSkips) {
+        self.replay.set_known_skips(known_skips);
+    }
+
+    /// Returns the samples that were skipped since the last call.
+    pub fn take_skipped(&mut self) -> Vec<SkippedSample> {
+        self.skips.take()
+    }
+
+    /// Says whether a chunk of the epoch is still to come.
+    pub fn wants(&self, split: u64, index: u64) -> bool {
+        !self.next.has_passed(split, index)
+    }
+
+    /// Takes the next chunk of the stream: chunk `index` of split `split`. Chunks come in order, unless the tail allows
+    /// any order ([`forebay_plan::Stages::check_any_order`]).
+    ///
+    /// # Errors
+    /// Any error of the tail's ops; Data when more samples were skipped than the budget allows.
+    pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
+        let (counters, tally) = (self.counters_out(), self.skips.tally);
+        let part = self.next.take_part(split, index);
+        self.discard += part;
+        let inside = Some((split, index)).filter(|at| *at != (self.next.split, self.next.chunk));
+        let at = Position { inside, counters, tally, ..self.next.clone() };
+        let chunk = self.within_share(split, index, chunk);
+        self.begin_metering();
+        self.next.pass(split, index);
+        let chunks = self.executable.plan().num_chunks(self.consumer, Ordinal(split));
+        if let Some(chunks) = chunks.filter(|chunks| self.next.has_passed_first(split, *chunks)) {
+            self.next.end_split(split, chunks);
+        }
+        let comes_again = part > 0 || self.given > 0 || self.packer.is_some() || self.bucketer.is_some();
+        let chunk = self.pass(chunk, (Epoch(self.next.epoch), split), comes_again)?;
+        self.satisfied = self.is_full();
+        match &mut self.packer {
+            None => self.accept(chunk, at)?,
+            Some(packer) => {
+                let span = self.scratch.tally.start();
+                packer.hold(&chunk, at)?;
+                self.packing.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &chunk));
+                self.pack(false)?;
+            }
+        }
+        self.make_ready(false)?;
+        let is_behind = self.bucketer.as_ref().is_some_and(Bucketer::is_behind);
+        self.replay.end_chunk(self.discard > 0 || self.given > 0 || is_behind || self.next.passed.has_parts());
+        self.end_metering();
+        Ok(())
+    }
+
+    /// Records that all chunks of a split were pushed.
+    pub fn end_split(&mut self, split: u64, chunks: u64) {
+        self.next.end_split(split, chunks);
+    }
+
+    fn begin_metering(&mut self) {
+        if !self.executable.stages().tail.is_empty() {
+            self.executable.meter().begin(&mut self.scratch.tally);
+        }
+    }
+
+    fn end_metering(&mut self) {
+        if !self.executable.stages().tail.is_empty() {
+            self.executable.meter().end(&mut self.scratch.tally);
+        }
+    }
+
+    /// Runs the ops on rows as they come. Counts the samples that these ops skip, and those that the chunk names as
+    /// skipped. `comes_again` says that the saved run may have delivered rows of this chunk.
+    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64), comes_again: bool) -> Result<Chunk> {
+        let executable = self.executable.clone();
+        let locate = |e| executable.locate(e);
+        let mut isolation = Isolation::new(executable.on_error(), &locate);
+        let (rows, mut losses) = (chunk.num_rows(), chunk.losses().to_vec());
+        let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
+        losses.extend(isolation.into_losses());
+        if comes_again {
+            self.replay.check(at.0, &losses)?;
+        }
+        let plan = executable.plan();
+        let expected = plan.rows().map(|rows| rows.div_ceil(plan.sharding().parts()));
+        // Positions of pipelines that skip no sample stay short.
+        let rows = if executable.on_error().is_tolerant() { rows } else { 0 };
+        self.skips.count(at, rows, losses, expected)?;
+        Ok(chunk)
+    }
+
+    /// Cuts off the rows behind the share that all consumers get.
+    fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
+        let Some(share) = self.share else { return chunk };
+        let sizing = self.executable.plan().sizing();
+        let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
+        let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
+        // All losses stay: it is not known on which side of the cut their rows would be.
+        let losses = chunk.losses().to_vec();
+        chunk.slice(0, rows).with_losses(losses)
+    }
+
+    /// Takes the rows that are packed by now.
+    fn pack(&mut self, last: bool) -> Result<()> {
+        let start = self.held_from();
+        let Some(packer) = &mut self.packer else { return Ok(()) };
+        let span = self.scratch.tally.start();
+        let packed = packer.pack(last)?;
+        self.packing.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, packed.as_ref()));
+        match (packed, start) {
+            (Some(packed), Some(start)) => self.accept(packed, start),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the next rows; replaying from `start` gives them first.
+    fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
+        // A packed row holds many samples, so it is never skipped.
+        let locate = |e| e;
+        let mut isolation = Isolation::new(OnError::Raise, &locate);
+        let mut chunk = self.between.run(chunk, &self.executable, &mut isolation, &mut self.scratch)?;
+        self.satisfied = self.is_full();
+        let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
+        if discard > 0 {
+            chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
+            start.rows = discard;
+        }
+        if let Some(bucketer) = &mut self.bucketer {
+            let (span, rows) = (self.scratch.tally.start(), chunk.clone());
+            bucketer.hold(chunk, start)?;
+            self.grouping.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &rows));
+            return Ok(());
+        }
+        self.pending.push(chunk, start);
+        Ok(())
+    }
+
+    /// Ends the epoch after its last split was pushed, or when no more is needed: makes a short last batch, and begins
+    /// the next epoch.
+    ///
+    /// # Errors
+    /// As [`Merge::push`].
+    pub fn end_epoch(&mut self) -> Result<()> {
+        self.begin_metering();
+        self.pack(true)?;
+        self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.share = self.executable.plan().share(self.consumer, 0);
+        self.make_ready(true)?;
+        self.end_metering();
+        self.pending.clear();
+        self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
+        self.before.counters.fill(0);
+        self.between.counters.fill(0);
+        self.skips.end_epoch();
+        (self.discard, self.given) = (0, 0);
+        self.satisfied = self.is_full();
+        Ok(())
+    }
+
+    /// Abandons the epoch: drops the rows that are held, and begins the next epoch.
+    pub fn leave_epoch(&mut self) {
+        let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.packer.iter_mut().for_each(Packer::clear);
+        self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
+        self.next = next;
+        self.share = self.executable.plan().share(self.consumer, 0);
+        self.pending.clear();
+        self.ready.clear();
+        self.before.counters.fill(0);
+        self.between.counters.fill(0);
+        self.skips.end_epoch();
+        (self.discard, self.given) = (0, 0);
+        self.satisfied = self.is_full();
+    }
+
+    /// Returns the next delivery that is ready.
+    pub fn pop(&mut self) -> Option<Delivery> {
+        self.ready.pop_front()
+    }
+
+    /// Says whether a `take` has all its rows, or the consumer its share, so that nothing more of this epoch is needed.
+    pub fn is_satisfied(&self) -> bool {
+        self.satisfied
+    }
+
+    fn is_full(&self) -> bool {
+        let sizing = self.executable.plan().sizing();
+        let passed = || sizing.first_unit(self.next.split, self.next.chunk);
+        self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
+    }
+
+    /// Returns the counters of the ops; none where no op counts.
+    fn counters_out(&self) -> Vec<u64> {
+        if !self.before.counts() && !self.between.counts() {
+            return Vec::new();
+        }
+        self.before.counters.iter().chain(&self.between.counters).copied().collect()
+    }
+
+    /// Returns the position of the first token that the packer holds. Ops before packing counted up to its chunk; ops
+    /// after packing continue from their current counters.
+    fn held_from(&self) -> Option<Position> {
+        let (at, unpacked) = self.packer.as_ref()?.start()?;
+        let mut start = Position { unpacked: (unpacked != Unpacked::default()).then_some(unpacked), ..at.clone() };
+        // There are none where no op counts.
+        if !start.counters.is_empty() {
+            start.counters.truncate(self.before.counters.len());
+            start.counters.extend(&self.between.counters);
+        }
+        Some(start)
+    }
+}

@@ -1,0 +1,250 @@
+//! A sample of each op, for the suite `check_op`: its arguments, the ops that come before it, and arguments that it
+//! refuses. A new op goes in here once; the suite fails for an op without a sample.
+
+use bytes::Bytes;
+use forebay_core::Result;
+use forebay_data::{DType, Field, Kind};
+use forebay_plan::{
+    Binary, BlobId, CastType, Direction, Expr, Function, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo,
+    ShuffleWindow, ops,
+};
+
+use super::random::col;
+
+/// An op, and what the suite needs to run it over the rows of [`super::random::rows`].
+pub(crate) struct Sample {
+    pub(crate) op: Op,
+    /// The ops that make the columns that it takes.
+    pub(crate) before: Vec<Op>,
+    /// The op with arguments that it refuses over the same rows.
+    pub(crate) refused: Vec<Op>,
+}
+
+/// Blobs of samples: a tokenizer, and empty pickles.
+pub(crate) struct SampleBlobs;
+
+impl forebay_io::Blobs for SampleBlobs {
+    fn get(&self, id: &BlobId) -> Result<Bytes> {
+        Ok(if id.0 == TOKENIZER { Bytes::from_static(TOKENIZER_JSON.as_bytes()) } else { Bytes::new() })
+    }
+}
+
+const TOKENIZER: &str = "tokenizer";
+
+/// Digits to their numbers.
+const TOKENIZER_JSON: &str = r#"{
+    "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+    "model": {"type": "WordLevel", "unk_token": "?", "vocab": {
+        "?": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "10": 10
+    }}
+}"#;
+
+fn sample(op: Op, before: Vec<Op>, refused: Vec<Op>) -> Sample {
+    Sample { op, before, refused }
+}
+
+/// Returns a sample of each op.
+pub(crate) fn samples() -> Vec<Sample> {
+    [columns(), functions(), images(), augmentations(), text(), batches(), orders()].into_iter().flatten().collect()
+}
+
+fn name(of: &str) -> String {
+    of.to_owned()
+}
+
+fn cast(column: &str, to: CastType) -> Op {
+    Op::Cast(ops::Cast { columns: vec![(name(column), to)] })
+}
+
+fn less(column: &str, value: i64) -> Expr {
+    Expr::Binary { op: Binary::Lt, left: col(column), right: Box::new(Expr::Int { value }) }
+}
+
+fn columns() -> Vec<Sample> {
+    let select = |columns: &[&str]| Op::Select(ops::Select { columns: columns.iter().map(|c| name(c)).collect() });
+    let leave = |column| Op::Drop(ops::Drop { columns: vec![name(column)] });
+    let rename = |from, to| Op::Rename(ops::Rename { columns: vec![(name(from), name(to))] });
+    let keep = |predicate| Op::FilterExpr(ops::FilterExpr { predicate });
+    let add = |value| Op::WithColumn(ops::WithColumn { column: name("c"), value });
+    let finite = |column| Op::CheckFinite(ops::CheckFinite { columns: vec![name(column)] });
+    vec![
+        sample(select(&["b", "sized"]), vec![], vec![select(&["nowhere"])]),
+        sample(leave("a"), vec![], vec![leave("nowhere")]),
+        sample(rename("a", "c"), vec![], vec![rename("nowhere", "c")]),
+        sample(
+            cast("a", DType::Float32.into()),
+            vec![],
+            vec![cast("sized", CastType::String), cast("nowhere", CastType::Bytes)],
+        ),
+        sample(keep(less("a", 5)), vec![], vec![keep(*col("a")), keep(*col("nowhere"))]),
+        sample(
+            add(Expr::Binary { op: Binary::Add, left: col("a"), right: col("b") }),
+            vec![],
+            vec![add(Expr::HashMod { arg: col("a"), buckets: 0 }), add(*col("nowhere"))],
+        ),
+        sample(finite("a"), vec![cast("a", DType::Float32.into())], vec![finite("b"), finite("nowhere")]),
+    ]
+}
+
+fn functions() -> Vec<Sample> {
+    let function = |reads: &str, with_rng| Function {
+        blob: BlobId(name("f")),
+        code: String::new(),
+        name: name("f"),
+        batched: false,
+        with_rng,
+        reads: Some(vec![name(reads)]),
+        timeout_s: 1.0,
+    };
+    let map = |reads, with_rng| {
+        let output = vec![Field::new("c", Kind::scalar(DType::Int64))];
+        Op::Map(ops::Map { function: function(reads, with_rng), output, keep_others: true })
+    };
+    let filter = |reads| Op::FilterFunction(ops::FilterFunction { function: function(reads, false) });
+    vec![
+        sample(map("a", false), vec![], vec![map("nowhere", false)]),
+        sample(map("a", true), vec![], vec![]),
+        sample(filter("b"), vec![], vec![filter("nowhere")]),
+    ]
+}
+
+const COLUMN: &str = "sized";
+
+fn images() -> Vec<Sample> {
+    let column = || name(COLUMN);
+    let decode = |column| Op::DecodeImage(ops::DecodeImage { column: name(column), mode: ImageMode::Rgb });
+    let resize = |height| Op::Resize(ops::Resize { column: column(), height, width: 9, antialias: true });
+    let shorter =
+        |size, max_size| Op::ResizeShorter(ops::ResizeShorter { column: column(), size, max_size, antialias: false });
+    let crop = |width| Op::CenterCrop(ops::CenterCrop { column: column(), height: 20, width });
+    let part = |scale| {
+        let (column, height, width) = (column(), 8, 7);
+        let ratio = (0.5, 2.0);
+        Op::RandomResizedCrop(ops::RandomResizedCrop { column, height, width, scale, ratio, antialias: true })
+    };
+    let flip = |probability, direction| Op::RandomFlip(ops::RandomFlip { column: column(), probability, direction });
+    let normalize = |std: f64| {
+        let (mean, layout) = (vec![0.5; 3], Layout::Chw);
+        Op::Normalize(ops::Normalize { column: column(), mean, std: vec![std; 3], layout })
+    };
+    vec![
+        sample(decode("png"), vec![], vec![decode("a"), decode("nowhere")]),
+        sample(resize(11), vec![], vec![resize(0), resize(100_000)]),
+        sample(shorter(9, Some(12)), vec![], vec![shorter(0, None), shorter(9, Some(9))]),
+        sample(shorter(9, None), vec![decode("png")], vec![]),
+        sample(crop(10), vec![], vec![crop(0)]),
+        sample(part((0.2, 0.9)), vec![], vec![part((0.9, 0.2)), part((0.0, 1.0)), part((f64::NAN, 1.0))]),
+        sample(flip(0.5, Direction::Horizontal), vec![], vec![flip(1.5, Direction::Horizontal)]),
+        sample(flip(0.5, Direction::Vertical), vec![], vec![flip(f64::NAN, Direction::Vertical)]),
+        sample(normalize(0.5), vec![], vec![normalize(0.0), normalize(f64::INFINITY)]),
+    ]
+}
+
+fn augmentations() -> Vec<Sample> {
+    let column = || name(COLUMN);
+    let jitter = |contrast, hue| {
+        let (brightness, saturation) = (Some((0.4, 1.6)), Some((0.0, 2.0)));
+        let column = column();
+        Op::ColorJitter(ops::ColorJitter { column, brightness, contrast, saturation, hue, probability: 0.8 })
+    };
+    let grey = |column, probability| Op::RandomGrayscale(ops::RandomGrayscale { column: name(column), probability });
+    let solarize =
+        |threshold, probability| Op::RandomSolarize(ops::RandomSolarize { column: column(), threshold, probability });
+    let blur = |kernel_size, sigma| {
+        Op::GaussianBlur(ops::GaussianBlur { column: column(), kernel_size, sigma, probability: 0.5 })
+    };
+    let rotation = |degrees, fill| {
+        let interpolation = Interpolation::Bilinear;
+        Op::RandomRotation(ops::RandomRotation { column: column(), degrees, interpolation, fill })
+    };
+    let policy = |num_ops, magnitude, num_magnitude_bins| {
+        let (column, interpolation, fill) = (column(), Interpolation::Nearest, None);
+        Op::RandAugment(ops::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill })
+    };
+    let erasing = |scale, value| {
+        let (column, probability, ratio) = (column(), 0.5, (0.3, 3.3));
+        Op::RandomErasing(ops::RandomErasing { column, probability, scale, ratio, value })
+    };
+    let (none, half) = (None, Some((0.5, 1.5)));
+    vec![
+        sample(jitter(none, Some((-0.4, 0.4))), vec![], vec![jitter(Some((2.0, 1.0)), none), jitter(none, half)]),
+        sample(jitter(half, none), vec![], vec![]),
+        sample(grey(COLUMN, 0.5), vec![], vec![grey(COLUMN, -0.1), grey("png", 0.5), grey("a", 0.5)]),
+        sample(solarize(100.5, 0.5), vec![], vec![solarize(256.0, 0.5), solarize(f64::NAN, 0.5), solarize(0.0, 2.0)]),
+        sample(blur(3, (0.5, 1.5)), vec![], vec![blur(4, (0.5, 1.5)), blur(2001, (0.5, 1.5)), blur(3, (0.0, 1.0))]),
+        sample(
+            rotation((-40.0, 40.0), Some(vec![9, 0, 255])),
+            vec![],
+            vec![rotation((3.0, -3.0), None), rotation((0.0, 1.0), Some(vec![1, 2]))],
+        ),
+        sample(policy(2, 9, 31), vec![], vec![policy(101, 9, 31), policy(2, 31, 31), policy(2, 0, 1)]),
+        sample(
+            erasing((0.1, 0.5), Some(vec![7.0])),
+            vec![],
+            vec![erasing((0.1, 0.5), None), erasing((0.1, 0.5), Some(vec![])), erasing((0.5, 1.5), Some(vec![7.0]))],
+        ),
+    ]
+}
+
+fn text() -> Vec<Sample> {
+    let tokenize = |column, max_length| {
+        let (output, tokenizer) = (name("ids"), BlobId(name(TOKENIZER)));
+        let column = name(column);
+        Op::Tokenize(ops::Tokenize { column, output, tokenizer, add_special_tokens: false, max_length })
+    };
+    let pack = |column, length| {
+        let packing = Packing::Concat { segments: false, drop_remainder: false };
+        Op::Pack(ops::Pack { column: name(column), length, packing, eos_id: None, pad_id: 0 })
+    };
+    let bucket = |column, boundaries: &[usize]| {
+        Op::BucketByLength(ops::Bucket {
+            column: name(column),
+            boundaries: boundaries.to_vec(),
+            batch_sizes: vec![2; boundaries.len() + 1],
+            pad_to: PadTo::Longest,
+            padding: vec![],
+            drop_remainder: false,
+        })
+    };
+    let words = || vec![cast("a", CastType::String)];
+    let ids = || vec![cast("a", CastType::String), tokenize("a", None)];
+    vec![
+        sample(tokenize("a", Some(3)), words(), vec![tokenize("b", None), tokenize("a", Some(0))]),
+        sample(pack("ids", 8), ids(), vec![pack("a", 8), pack("ids", 0)]),
+        sample(bucket("ids", &[2, 4]), ids(), vec![bucket("b", &[2]), bucket("ids", &[4, 2]), bucket("ids", &[])]),
+    ]
+}
+
+fn batches() -> Vec<Sample> {
+    let batch = |size| Op::Batch(ops::Batch { size, drop_remainder: false });
+    let prefetch = |count| Op::Prefetch(ops::Prefetch { count });
+    let mix = |how, classes, alpha| {
+        let (column, label) = (name(COLUMN), name("a"));
+        Op::Mix(ops::Mix { how, column, label, classes, alpha, probability: 0.8 })
+    };
+    let float = || vec![cast(COLUMN, DType::Float32.into()), batch(3)];
+    let (mixup, cutmix) = (Mixing::Mixup, Mixing::Cutmix);
+    vec![
+        sample(batch(3), vec![], vec![batch(0)]),
+        sample(prefetch(3), vec![], vec![prefetch(0), prefetch(5000)]),
+        sample(mix(mixup, 11, 0.4), float(), vec![mix(mixup, 0, 0.4), mix(mixup, 11, 0.0)]),
+        sample(mix(cutmix, 11, 1.0), vec![batch(2)], vec![mix(mixup, 11, 0.4)]),
+    ]
+}
+
+fn orders() -> Vec<Sample> {
+    let repeat = |count| Op::Repeat(ops::Repeat { count });
+    let shard = |count, index| Op::Shard(ops::Shard { count, index });
+    let shuffle = |window| Op::Shuffle(ops::Shuffle { window });
+    vec![
+        sample(Op::SHUFFLE, vec![], vec![]),
+        sample(shuffle(ShuffleWindow::Rows(3)), vec![], vec![]),
+        sample(repeat(Some(2)), vec![], vec![repeat(Some(0))]),
+        sample(Op::Take(ops::Take { count: 3 }), vec![], vec![]),
+        sample(Op::Skip(ops::Skip { count: 3 }), vec![], vec![]),
+        sample(shard(3, 1), vec![], vec![shard(3, 3), shard(0, 0)]),
+        sample(Op::Cache(ops::Cache { freeze: false }), vec![], vec![]),
+        sample(Op::Autocache(ops::Autocache {}), vec![], vec![]),
+    ]
+}

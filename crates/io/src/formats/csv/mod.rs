@@ -1,0 +1,133 @@
+//! CSV and its relatives (RFC 4180): records of fields between delimiters, some of them in quotes.
+//!
+//! - `record`: where a record ends, and what its fields are.
+//! - `inference`: which types columns have, as the first records show.
+//! - `parser`: records as the rows of columns.
+//!
+//! A quote opens a quoted field only where a field begins; elsewhere it is a letter. A quote in a quoted field is written
+//! twice. Text between a closing quote and the next delimiter belongs to the field. Invariant: where a record ends does not
+//! depend on how the bytes before it were read.
+
+mod inference;
+mod parser;
+mod record;
+
+use std::sync::atomic::AtomicBool;
+
+use forebay_core::{Error, Result};
+
+use crate::formats::lines;
+use crate::limits;
+use crate::store::Forward;
+
+pub(crate) use inference::TypeInference;
+pub(crate) use parser::{Parser, check};
+pub(crate) use record::{Fields, Scanner};
+
+/// How much is looked at in one go.
+const WINDOW: usize = 64 << 10;
+
+/// How files are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    /// The quote; `None` if quotes are letters.
+    pub(crate) quote: Option<u8>,
+    /// Whether a quoted field may have line breaks.
+    pub(crate) multiline: bool,
+}
+
+impl Dialect {
+    /// Returns the length of the record at `offset` with its end, or `None` at the end of the file. `row` is its number, if
+    /// that is known.
+    ///
+    /// # Errors
+    /// Data for a record that is too long.
+    pub(crate) fn next(&self, forward: &mut Forward, offset: u64, row: Option<u64>) -> Result<Option<u64>> {
+        if !self.multiline {
+            return lines::next(forward, offset, row);
+        }
+        let (mut scanner, mut seen, mut window) = (Scanner::new(self), 0, 256);
+        loop {
+            let bytes = forward.at(offset, window)?;
+            if let Some(end) = scanner.feed(&bytes[seen..]) {
+                return Ok(Some((seen + end) as u64));
+            }
+            seen = bytes.len();
+            if seen < window {
+                return Ok((seen > 0).then_some(seen as u64));
+            }
+            limits::record(forward.object().uri(), offset, "a record", seen as u64)?;
+            window = (window * 4).min(limits::record_bytes_max().saturating_add(1) as usize);
+        }
+    }
+
+    /// Returns where the first record of rows begins: behind the byte order mark and, if `names` are given, behind a header
+    /// that has these names.
+    ///
+    /// # Errors
+    /// Data for a file with another header.
+    pub(crate) fn begin(&self, forward: &mut Forward, names: Option<&[String]>) -> Result<u64> {
+        let at = lines::begin(forward)?;
+        let Some(names) = names else { return Ok(at) };
+        let found = self.header(forward, at)?;
+        if found.as_ref().is_none_or(|(_, found)| found != names) {
+            let found = found.map_or_else(String::new, |(_, names)| names.join(", "));
+            return Err(Error::data(format!("the header of this file is {found:?}, that of the first file is {:?}", names.join(", ")))
+                .with("fault", "file")
+                .with("file", forward.object().uri())
+                .hint("read files with the same columns in the same order together; say header=False if the first line is a row"));
+        }
+        Ok(found.map_or(at, |(end, _)| end))
+    }
+
+    /// Reads the record at `at` as names; also returns where it ends. `None` for a file that ends there.
+    pub(crate) fn header(&self, forward: &mut Forward, at: u64) -> Result<Option<(u64, Vec<String>)>> {
+        let Some(len) = self.next(forward, at, None)? else { return Ok(None) };
+        let record = forward.at(at, len as usize)?;
+        let mut names = Vec::new();
+        let mut fields = Fields::new(self, record);
+        while let Some(field) = fields.next()? {
+            let name = std::str::from_utf8(field.text)
+                .map_err(|_| Error::data("the header is not utf-8").hint("convert the file to utf-8"))?;
+            names.push(name.to_owned());
+            limits::columns("columns of a header", names.len())?;
+        }
+        Ok(Some((at + len, names)))
+    }
+
+    /// Finds where every record from `at` on begins, and where the last ends; without the blank ones at the end.
+    ///
+    /// # Errors
+    /// As [`Dialect::next`]; Internal when `stop` is set.
+    pub(crate) fn starts(&self, forward: &mut Forward, mut at: u64, stop: &AtomicBool) -> Result<Vec<u64>> {
+        let object = forward.object();
+        let mut starts = vec![at];
+        let mut scanner = Scanner::new(self);
+        // Behind this offset there is nothing to see.
+        let mut solid = at;
+        loop {
+            crate::index::check(stop)?;
+            let bytes = forward.at(at, WINDOW)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let mut seen = 0;
+            while let Some(end) = scanner.feed(&bytes[seen..]) {
+                seen += end;
+                starts.push(at + seen as u64);
+            }
+            solid = bytes.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(solid, |i| at + i as u64 + 1);
+            at += bytes.len() as u64;
+            let begun = starts.last().copied().unwrap_or(0);
+            limits::record(object.uri(), begun, "a record", at - begun)?;
+        }
+        if starts.last() != Some(&at) {
+            starts.push(at);
+        }
+        while starts.len() > 1 && starts[starts.len() - 2] >= solid {
+            starts.pop();
+        }
+        Ok(starts)
+    }
+}

@@ -1,0 +1,46 @@
+//! Grey, at random: `random_grayscale`.
+
+use forebay_core::Result;
+use forebay_data::{Field, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::ops::checks::coin;
+use crate::ops::images::checks::changed;
+use crate::ops::images::{AboutImage, Effect, ImageSpec};
+
+/// Grey in as many channels as before, at random.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomGrayscale {
+    /// The column.
+    pub column: String,
+    /// How likely.
+    pub probability: f64,
+}
+
+impl ImageSpec for RandomGrayscale {
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_grayscale", column: &self.column, is_random: true }
+    }
+
+    fn kind(&self, field: &Field) -> Result<Kind> {
+        coin(self.name(), self.probability)?;
+        changed(self.name(), field)
+    }
+
+    fn arguments(&self) -> String {
+        format!("{}, p={}", self.column, self.probability)
+    }
+
+    fn ns(&self, from: f64, _to: f64) -> f64 {
+        0.7 * self.probability * from
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Recolours { by_pixel: true, keeps_means: true }
+    }
+
+    fn may_fail(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,11 @@
+//! Batches, and what happens inside them.
+
+mod batch;
+mod bucket_by_length;
+mod mix;
+mod prefetch;
+
+pub use batch::Batch;
+pub use bucket_by_length::{Bucket, PadTo};
+pub use mix::{Mix, Mixing};
+pub use prefetch::Prefetch;

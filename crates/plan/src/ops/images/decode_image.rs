@@ -1,0 +1,75 @@
+//! Encoded bytes to an image: `decode_image`.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind};
+use serde::{Deserialize, Serialize};
+
+use super::spec::{AboutImage, ImageSpec};
+
+/// Which colours an image is decoded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageMode {
+    /// One channel: ITU-R 601 luma, as Pillow's `convert("L")`.
+    #[serde(rename = "L")]
+    Grey,
+    /// Three channels.
+    #[serde(rename = "RGB")]
+    Rgb,
+    /// One channel: the numbers of a PNG's palette, as they are.
+    #[serde(rename = "P")]
+    Palette,
+}
+
+impl ImageMode {
+    /// Returns the number of channels.
+    pub fn channels(self) -> usize {
+        match self {
+            ImageMode::Grey | ImageMode::Palette => 1,
+            ImageMode::Rgb => 3,
+        }
+    }
+
+    /// Returns its name, as a user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageMode::Grey => "L",
+            ImageMode::Rgb => "RGB",
+            ImageMode::Palette => "P",
+        }
+    }
+}
+
+/// Encoded bytes to an uint8 image of height, width, channels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecodeImage {
+    /// The column, decoded in place.
+    pub column: String,
+    /// To which colours.
+    pub mode: ImageMode,
+}
+
+impl ImageSpec for DecodeImage {
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "decode_image", column: &self.column, is_random: false }
+    }
+
+    fn kind(&self, field: &Field) -> Result<Kind> {
+        let column = &self.column;
+        match field.kind {
+            Kind::Bytes => {
+                Ok(Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(self.mode.channels())] })
+            }
+            ref other => Err(Error::invalid(format!("decode_image: column {column:?} is {other}, not bytes"))
+                .hint("name the column that holds the encoded image")),
+        }
+    }
+
+    fn arguments(&self) -> String {
+        format!("{}, mode={}", self.column, self.mode.name())
+    }
+
+    fn ns(&self, from: f64, _to: f64) -> f64 {
+        6.0 * from
+    }
+}

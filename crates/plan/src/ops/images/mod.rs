@@ -1,0 +1,21 @@
+//! Ops on one image column: decode, resize, crop, mirror, normalise. `augment/` has those that change pixels at random.
+
+mod center_crop;
+pub(super) mod checks;
+mod decode_image;
+mod layout;
+mod normalize;
+mod random_flip;
+mod random_resized_crop;
+mod resize;
+mod spec;
+
+pub use center_crop::CenterCrop;
+pub use decode_image::{DecodeImage, ImageMode};
+pub use layout::{Layout, image_layout};
+pub use normalize::Normalize;
+pub use random_flip::{Direction, RandomFlip};
+pub use random_resized_crop::RandomResizedCrop;
+pub use resize::{Resize, ResizeShorter};
+
+pub(crate) use spec::{AboutImage, Effect, ImageSpec};

@@ -1,0 +1,73 @@
+//! Mirrored, at random: `random_flip`.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind};
+use serde::{Deserialize, Serialize};
+
+use super::checks::image;
+use super::spec::{AboutImage, Effect, ImageSpec};
+use crate::ops::checks::coin;
+
+/// Which way a flip mirrors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Left to right.
+    #[default]
+    Horizontal,
+    /// Upside down.
+    Vertical,
+}
+
+impl Direction {
+    fn is_horizontal(&self) -> bool {
+        *self == Self::Horizontal
+    }
+}
+
+/// Mirrored, at random.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomFlip {
+    /// The column.
+    pub column: String,
+    /// How likely.
+    pub probability: f64,
+    /// Which way; not written down when left to right, so that such a pipeline keeps its dataset id.
+    #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
+    pub direction: Direction,
+}
+
+impl ImageSpec for RandomFlip {
+    fn about(&self) -> AboutImage<'_> {
+        AboutImage { name: "random_flip", column: &self.column, is_random: true }
+    }
+
+    fn kind(&self, field: &Field) -> Result<Kind> {
+        coin(self.name(), self.probability)?;
+        let (dtype, _) = image(self.name(), field)?;
+        if dtype != DType::Uint8 {
+            return Err(Error::invalid(format!("random_flip: column {:?} is {}", self.column, field.kind))
+                .hint("put it before normalize: a flip of the pixels costs nothing there"));
+        }
+        Ok(field.kind.clone())
+    }
+
+    fn arguments(&self) -> String {
+        let vertical = if self.direction == Direction::Vertical { ", direction=vertical" } else { "" };
+        format!("{}, p={}{vertical}", self.column, self.probability)
+    }
+
+    /// Mostly noted, and done by whatever writes the pixels next.
+    fn ns(&self, from: f64, _to: f64) -> f64 {
+        0.02 * self.probability * from
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Mirrors(self.direction)
+    }
+
+    fn may_fail(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,146 @@
+//! What an op says of itself to the rest of the plan.
+//!
+//! An op is a struct of its arguments and an `impl OpSpec`, in one file; ops on one image column implement `ImageSpec`
+//! instead. Invariant: a method has a default only where the default is safe for every op. An op that declares nothing
+//! reads all columns, stays where it was written, and runs on the worker.
+
+use std::collections::BTreeSet;
+
+use forebay_core::Result;
+use forebay_data::Schema;
+
+use super::access::Access;
+use super::columns::Function;
+use super::images::ImageSpec;
+use crate::source::BlobId;
+
+/// Which rows an op may see, which decides where it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Each row gives one row.
+    RowWise,
+    /// Each row gives one row or none.
+    Filter,
+    /// Makes other rows of the ordered stream: a row may come of many, and of parts of them.
+    Global,
+    /// Decides which rows come in which order.
+    Order,
+    /// Puts rows together.
+    Group,
+    /// A hint; changes no row.
+    Hint,
+}
+
+/// Names of columns.
+pub(crate) type Names = BTreeSet<String>;
+
+/// Returns the names of all columns.
+pub(crate) fn names(schema: &Schema) -> Names {
+    schema.fields().iter().map(|field| field.name.clone()).collect()
+}
+
+/// The approximate cost of one vectorised op on a number.
+pub(super) const NUMBER_NS: f64 = 10.0;
+/// The approximate cost of a byte that is written and read again.
+pub(crate) const BYTE_NS: f64 = 0.15;
+
+/// What is known of an op without a schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About {
+    /// The name of the Python method that makes it.
+    pub(crate) name: &'static str,
+    /// Which rows it may see.
+    pub(crate) class: Class,
+    /// Whether it draws random numbers. A random op has a random stream of its own.
+    pub(crate) is_random: bool,
+}
+
+/// See the module's documentation.
+pub(crate) trait OpSpec {
+    /// Returns what is known of it without a schema.
+    fn about(&self) -> About;
+
+    /// Checks the arguments and returns the schema after this op over rows of `input`.
+    fn apply(&self, input: &Schema) -> Result<Schema>;
+
+    /// Returns its arguments as the user would write them.
+    fn arguments(&self) -> String;
+
+    /// Returns its effects on rows of `input`. `None`: it stays where it was written, and no op moves past it.
+    fn access(&self, _input: &Schema) -> Option<Access> {
+        None
+    }
+
+    /// Returns the columns of `input` that it needs so that the columns in `after` exist after it. Default: those of
+    /// `after` and those that it reads by its access; without an access, all.
+    fn needs(&self, input: &Schema, after: Names) -> Names {
+        self.access(input).map_or_else(|| names(input), |access| with_read(input, after, &access.reads))
+    }
+
+    /// Returns the columns that differ after it where the columns in `changed` differ before it. Default: by its access;
+    /// without an access, all columns as soon as one differs.
+    fn changed_after(&self, input: &Schema, mut changed: Names) -> Names {
+        match self.access(input) {
+            Some(Access { reads, writes, .. }) => {
+                let differs = reads.iter().any(|name| changed.contains(name));
+                changed.retain(|name| !writes.contains(name));
+                changed.extend(writes.into_iter().filter(|_| differs));
+                changed
+            }
+            None if changed.is_empty() => changed,
+            None => self.apply(input).map_or_else(|_| names(input), |output| names(&output)),
+        }
+    }
+
+    /// Takes columns out of its arguments that `input` does not have, as no later op needs them. Returns whether it
+    /// still changes rows of `input`. Default: it names no column that it does not read.
+    fn restrict(&mut self, _input: &Schema) -> bool {
+        true
+    }
+
+    /// Says whether it sees one row, draws nothing, fails on no row of `input` and costs about as much as a copy. Then
+    /// the consumer may run it.
+    fn may_run_on_consumer(&self, _input: &Schema) -> bool {
+        false
+    }
+
+    /// Says whether it is called once for each batch when it comes after `batch`.
+    fn runs_per_batch(&self) -> bool {
+        false
+    }
+
+    /// Says whether the number of rows after it is known only when it has run.
+    fn is_uncounted(&self) -> bool {
+        matches!(self.about().class, Class::Filter | Class::Global)
+    }
+
+    /// Returns the user's Python function, if it has one.
+    fn function(&self) -> Option<&Function> {
+        None
+    }
+
+    /// As [`OpSpec::function`].
+    fn function_mut(&mut self) -> Option<&mut Function> {
+        None
+    }
+
+    /// Returns the blob that it needs where it runs.
+    fn blob(&self) -> Option<&BlobId> {
+        self.function().map(|function| &function.blob)
+    }
+
+    /// Returns it as an op on one image column, if it is one. Such ops are fused.
+    fn image(&self) -> Option<&dyn ImageSpec> {
+        None
+    }
+
+    /// Returns its approximate cost for a row: nanoseconds of one core, where it reads and makes so many bytes.
+    fn ns(&self, _read: f64, _made: f64) -> f64 {
+        NUMBER_NS
+    }
+}
+
+/// Returns the columns in `after` that exist in `input`, and the columns that are read.
+pub(super) fn with_read(input: &Schema, after: Names, reads: &[String]) -> Names {
+    after.into_iter().filter(|name| input.position(name).is_some()).chain(reads.iter().cloned()).collect()
+}

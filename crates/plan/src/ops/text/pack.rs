@@ -1,0 +1,107 @@
+//! Token lists to rows of one length: `pack`.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::LENGTH_MAX;
+use crate::ops::checks::count;
+use crate::ops::spec::{About, Class, Names, OpSpec};
+
+/// The most documents that are packed together.
+const WINDOW_MAX: usize = 1 << 20;
+
+/// How documents go into rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Packing {
+    /// End to end: a row is the next `length` tokens of all documents, and no row but the last of an epoch is padded.
+    Concat {
+        /// Whether the columns of positions and segments are made.
+        segments: bool,
+        /// Whether the last row is left out when it would be padded.
+        drop_remainder: bool,
+    },
+    /// Each document, whole, into the first row of its window with room for it.
+    FirstFit {
+        /// Documents that are packed together.
+        window: usize,
+    },
+    /// The longest document of a window first, each whole into the row that it leaves the least room in
+    /// (Ding et al. 2024, "Fewer Truncations Improve Language Modeling").
+    BestFit {
+        /// Documents that are packed together.
+        window: usize,
+    },
+}
+
+/// Token lists of all lengths to rows of one length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pack {
+    /// The column of ids, which stays the name of the packed ones: `int32[length]`.
+    pub column: String,
+    /// Tokens of a row.
+    pub length: usize,
+    /// How.
+    #[serde(flatten)]
+    pub packing: Packing,
+    /// What ends each document, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eos_id: Option<i32>,
+    /// What fills a row that is not full.
+    pub pad_id: i32,
+}
+
+impl Pack {
+    /// The column of a token's place in its document's part of the row, from 0.
+    pub const POSITIONS: &'static str = "position_ids";
+    /// The column of a token's document, numbered from 1 in each row; 0 is padding.
+    pub const SEGMENTS: &'static str = "segment_ids";
+
+    /// Says whether the columns of positions and segments are made.
+    pub fn segments(&self) -> bool {
+        !matches!(self.packing, Packing::Concat { segments: false, .. })
+    }
+}
+
+impl OpSpec for Pack {
+    fn about(&self) -> About {
+        About { name: "pack", class: Class::Global, is_random: false }
+    }
+
+    fn apply(&self, input: &Schema) -> Result<Schema> {
+        let field = input.field(&self.column)?;
+        match &field.kind {
+            Kind::Tensor { dtype: DType::Int32, shape } if shape.len() == 1 => {}
+            other => {
+                let hint = match other {
+                    Kind::Utf8 => format!("put .tokenize({:?}, ...) before it", self.column),
+                    _ => "it packs lists of int32: int32[?]".to_owned(),
+                };
+                return Err(Error::invalid(format!("pack: column {:?} is {other}", self.column)).hint(hint));
+            }
+        }
+        count("pack", "length", self.length, LENGTH_MAX)?;
+        if let Packing::FirstFit { window } | Packing::BestFit { window } = self.packing {
+            count("pack", "window", window, WINDOW_MAX)?;
+        }
+        let row = |name: &str| Field::new(name, Kind::fixed(DType::Int32, &[self.length]));
+        let beside = [Self::POSITIONS, Self::SEGMENTS].into_iter().filter(|_| self.segments());
+        Schema::new(std::iter::once(self.column.as_str()).chain(beside).map(row).collect())
+    }
+
+    fn arguments(&self) -> String {
+        let how = match self.packing {
+            Packing::Concat { drop_remainder: false, .. } => "concat".to_owned(),
+            Packing::Concat { drop_remainder: true, .. } => "concat, drop_remainder=True".to_owned(),
+            Packing::FirstFit { window } => format!("first_fit, window={window}"),
+            Packing::BestFit { window } => format!("best_fit, window={window}"),
+        };
+        let eos = self.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
+        format!("{}, {}, {how}{eos}", self.column, self.length)
+    }
+
+    fn needs(&self, _input: &Schema, _after: Names) -> Names {
+        [self.column.clone()].into()
+    }
+}

@@ -1,0 +1,82 @@
+"""CSV files as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from forebay._src import arguments
+from forebay._src.arguments import Paths
+from forebay._src.dataset import Dataset
+from forebay._src.schema import to_fields
+from forebay._src.sources import _files
+from forebay.errors import InvalidPipelineError
+
+#: What means that a number is missing, if the user does not say it.
+NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
+
+
+def from_csv(
+    paths: Paths,
+    *,
+    schema: Mapping[str, Any] | None = None,
+    columns: str | Sequence[str] | None = None,
+    header: bool | Sequence[str] = True,
+    delimiter: str | None = None,
+    quote: str | None = '"',
+    null: Sequence[str] = NULL,
+    newlines_in_values: bool | None = None,
+) -> Dataset:
+    r"""Rows of CSV files (RFC 4180), or of files with another delimiter.
+
+    Files may be compressed with gzip, zstd, bzip2 or xz. Blank lines at the end are no rows. A row with more or fewer
+    fields than there are columns is an error of that row.
+
+    Args:
+        paths: The files.
+        schema: The columns to read and their types: `{"name": dtype}`; `"int64?"` may be missing. Default: all columns,
+            with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string`. A number that is missing in
+            one of them may be missing.
+        columns: The columns to read, with types as without `schema`.
+        header: Whether each file begins with the names of its columns; all must have the same. A list names the
+            columns of files that begin with a row; `False` names these `column_1`, `column_2`, ….
+        delimiter: One letter. Default: a tab for files with `.tsv` in their names, a comma for others.
+        quote: One letter, which is doubled within a quoted field; `None` if quotes are letters.
+        null: What means that a value is missing, where it is not in quotes. In a column of texts only if that is read
+            as `"string?"`.
+        newlines_in_values: Whether quoted fields may have line breaks. Such files are read from their start; without
+            it, a shuffled read begins anywhere. Default: whether a quoted field in the first MiB of the first file has
+            one.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.csv").write_text('n,name\n1,"Smith, J."\n,Ada\n')
+    ...     [dict(row) for row in from_csv(folder + "/*.csv")]
+    [{'n': np.int64(1), 'name': 'Smith, J.'}, {'n': None, 'name': 'Ada'}]
+    """
+    op = "from_csv"
+    if schema is not None and columns is not None:
+        raise InvalidPipelineError(
+            f"{op}: schema and columns both say what to read", {"hint": "leave columns out: schema names the columns"}
+        )
+    names = header if isinstance(header, (bool, np.bool_)) else arguments.columns(header, op, "header")
+    return _files(
+        op,
+        source="csv",
+        paths=arguments.paths(paths, op),
+        header=bool(names) if isinstance(names, (bool, np.bool_)) else names or [],
+        delimiter=_letter(delimiter, op, "delimiter"),
+        quote=_letter(quote, op, "quote"),
+        null=arguments.columns(null, op, "null") or [],
+        multiline=arguments.flag_or_none(newlines_in_values, op, "newlines_in_values"),
+        fields=None if schema is None else to_fields(op, schema),
+        columns=arguments.columns(columns, op, "columns"),
+    )
+
+
+def _letter(value: str | None, op: str, name: str) -> str | None:
+    if value is not None and len(arguments.text(value, op, name)) != 1:
+        hint = 'use one letter, for example "," or ";" or "\\t"'
+        raise InvalidPipelineError(f"{op}: {name}={arguments.shown(value)} is not one letter", {"hint": hint})
+    return value
