@@ -205,3 +205,11 @@ def test_numbers_are_read_as_python_reads_them(tmp_path):
     path.write_text("x\n" + "\n".join(texts) + "\n")
     got = [row["x"] for row in fb.from_csv(path, schema={"x": "float64"})]
     assert all(a == float(b) or (math.isnan(a) and b == "nan") for a, b in zip(got, texts, strict=True))
+
+
+def test_a_cast_that_fails_names_its_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n2\nx\n4\n")
+    with pytest.raises(DataError) as caught:
+        list(fb.from_csv(path, schema={"a": "string"}).cast(a="int64").batch(4))
+    assert caught.value.context["sample"] == f"{path}#2"

@@ -66,7 +66,7 @@ impl TierRead {
         memory: &Memory,
     ) -> (usize, Vec<(u32, Number)>) {
         self.blocks.iter_mut().for_each(|of| of.wants.sort_unstable_by_key(|want| want.row));
-        let tier = cache.tiers().get(self.tier).filter(|tier| tier.is_read(cache, state, &self.blocks));
+        let tier = cache.tiers().get(self.tier).filter(|tier| tier.admits_read(cache, state, &self.blocks));
         let Some(tier) = tier else { return (0, self.rows) };
         let (table, troubles) = self.read_blocks(&**tier, cache, state, answer.passes, memory);
         let mut unread = vec![false; self.rows.len()];

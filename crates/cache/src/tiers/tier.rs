@@ -57,7 +57,7 @@ pub(crate) trait BlockTier: Tier {
     /// Returns its place in the order of tiers.
     fn id(&self) -> TierId;
 
-    /// Says whether its blocks are those of this process. Rows of another place may be late.
+    /// Says whether its blocks are on this machine. Rows of another place may be late.
     fn is_local(&self) -> bool {
         false
     }
@@ -78,8 +78,8 @@ pub(crate) trait BlockTier: Tier {
     /// longer claimed.
     fn ask(&self, _prefix: &Prefix, _answer: &mut Answer, _claim: &mut Claim, _memory: &Memory) {}
 
-    /// Says whether the wanted rows are read now. If not, counts them.
-    fn is_read(&self, _cache: &CacheState, _state: &PrefixState, _blocks: &[WantedBlock]) -> bool {
+    /// Decides whether the wanted rows are read now. Counts them if not, and counts trials of a slow tier.
+    fn admits_read(&self, _cache: &CacheState, _state: &PrefixState, _blocks: &[WantedBlock]) -> bool {
         true
     }
 

@@ -36,7 +36,8 @@
 //! - `reports`: heartbeats; `policy`: runs the policies; `tick`: the clock.
 //! - `inspect`, `figures`: what people and metrics see.
 //!
-//! Below them: `input`, `effect`, `counts`, `limits`. `leases::views` is all that the other machines see of leases.
+//! Beside them, as plain data: `input`, `effect`, `counts`, `limits`. The other machines see `leases::views` of leases,
+//! and nothing else.
 //!
 //! Effects are ordered: nobody may see what follows an [`Effect::Persist`] before that update is durable.
 //!

@@ -69,13 +69,19 @@ impl State {
     /// Makes the first decision on a job when it is opened or first read. A job that nobody returns to after a restart
     /// wants no workers.
     pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
-        let Some((placement, job)) = self.scaling.undecided(id).zip(self.leases.job_view(id)) else { return };
+        let Some(placement) = self.scaling.undecided(id) else { return };
+        let Some(job) = self.leases.job_view(id) else { return };
+        // Consumers attach by the thousand: workers are looked at only for a dataset of which something is known.
+        let (profiles, options) = (self.load.profiles(), self.scaling.options());
+        let is_known =
+            profiles.steady_state(job.record, &options.objective).is_some() || profiles.ops(job.record).is_some();
+        if !is_known {
+            return;
+        }
         let workers: Vec<_> = self.leases.fleet_workers().collect();
         let mix = self.fleet.tenant_mixes(&workers).of(&job.record.tenant);
         let (workforce, unit) = self.fleet.workforce(&mix, 1.0, None);
-        let options = self.scaling.options();
         let objective = self.fleet.priced(options.objective, &job, &workers);
-        let profiles = self.load.profiles();
         let first = first_decision(options, job.record, placement, profiles, workforce, &objective);
         let Some((decision, policy)) = first else { return };
         self.scaling.begin(id, policy, unit);

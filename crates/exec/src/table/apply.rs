@@ -18,7 +18,8 @@ use super::{evaluate, filter};
 pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
     let columns: Vec<ArrayRef> = match op {
         Op::FilterExpr(op) => {
-            let (kept, proven) = (filter(&op.predicate, input)?, op.predicate.proven());
+            let kept = filter(&op.predicate, input).map_err(|e| of_row(e, input, |row| filter(&op.predicate, row)))?;
+            let proven = op.predicate.proven();
             if proven.is_empty() {
                 return Ok(kept);
             }
@@ -33,12 +34,12 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
         Op::Cast(op) => each(output_schema, |name| match op.columns.iter().rfind(|(column, _)| column == name) {
             Some((_, dtype)) => {
                 let arg = Box::new(Expr::Col { name: name.to_owned() });
-                evaluate(&Expr::Cast { arg, dtype: *dtype }, input)
+                computed(&Expr::Cast { arg, dtype: *dtype }, input)
             }
             None => input.column(name).cloned(),
         })?,
         Op::WithColumn(op) => {
-            let computed = evaluate(&op.value, input)?;
+            let computed = computed(&op.value, input)?;
             check_missing(output_schema.field(&op.column)?, &computed, input)?;
             each(
                 output_schema,
@@ -48,6 +49,23 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
         other => return Err(Error::internal(format!("{} is not a table op", other.name()))),
     };
     input.with_columns(output_schema.clone(), columns)
+}
+
+fn computed(expr: &Expr, input: &Chunk) -> Result<ArrayRef> {
+    evaluate(expr, input).map_err(|e| of_row(e, input, |row| evaluate(expr, row)))
+}
+
+/// Returns the error of the first row that fails by itself, with its name: rows are computed together, so the error of all
+/// of them does not say which.
+fn of_row<T>(error: Error, input: &Chunk, compute: impl Fn(&Chunk) -> Result<T>) -> Error {
+    if error.get("sample").is_some() {
+        return error;
+    }
+    let failed = input.ids().iter().enumerate().find_map(|(row, id)| {
+        let error = compute(&input.slice(row, 1)).err()?;
+        Some(error.with("sample", id.sample))
+    });
+    failed.unwrap_or(error)
 }
 
 /// Refuses a tensor in whose place nothing was computed, for a number that it is made of is missing.

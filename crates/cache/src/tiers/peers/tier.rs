@@ -92,7 +92,7 @@ impl BlockTier for PeersTier {
         prefix.ask_peers(self, answer, claim, memory);
     }
 
-    fn is_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
+    fn admits_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
         self.remote.is_worth_reading(cache, state, blocks)
     }
 

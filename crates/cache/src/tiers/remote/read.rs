@@ -45,7 +45,8 @@ impl Remote {
     /// less.
     pub(crate) fn is_worth_reading(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
         let (is_read, bytes) = (self.is_read(), blocks.iter().map(WantedBlock::bytes).sum());
-        let pays = is_read && lock(&self.cost).pays(bytes, compute_nanos(cache, state, bytes));
+        let compute = compute_nanos(cache, state, bytes);
+        let pays = is_read && lock(&self.cost).pays(bytes, compute);
         if !pays {
             let rows = blocks.iter().map(|of| of.wants.len()).sum();
             add(if is_read { &state.counters.cheaper } else { &state.counters.late }, rows);

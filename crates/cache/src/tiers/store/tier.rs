@@ -146,7 +146,7 @@ impl BlockTier for StoreTier {
         self.remote.missed(state);
     }
 
-    fn is_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
+    fn admits_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
         self.remote.is_worth_reading(cache, state, blocks)
     }
 

@@ -29,6 +29,7 @@ pub enum PadTo {
 
 /// Rows of about the same length together, padded to one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// The column whose length counts.
     pub column: String,

@@ -7,8 +7,7 @@
 //! decided here: a waiting consumer is told in heartbeats which others have no process.
 //!
 //! Bounds: of each consumer the epoch that it is in, and one question; [`MISSING_MAX`] missing consumers are named. A
-//! report that changes nothing for others costs the same however many consumers there
-//! are.
+//! report that changes nothing for others costs the same for any number of consumers.
 
 use forebay_core::Error;
 use forebay_plan::{Count, Ending, Floor};

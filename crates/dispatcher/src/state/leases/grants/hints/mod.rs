@@ -29,7 +29,7 @@ pub(in crate::state) enum HintEvent<'a> {
 
 /// Names workers for splits.
 pub(in crate::state) trait GrantHint: Debug + Send + Sync {
-    /// Notes an event. Each event is noted once, in order.
+    /// Notes an event. Events come in order; `Unread` comes again for as long as nobody reads the job.
     fn note(&mut self, event: &HintEvent<'_>);
 
     /// Returns the worker that should compute a split; `None` if any worker will do. The worker may be gone.

@@ -1,120 +1,36 @@
-//! `Text`, `Jsonl` and `Tfrecord`: files of frames that follow each other.
+//! `Text`, `Jsonl`, `Csv` and `Tfrecord`: files of frames that follow each other.
 //!
-//! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed.
+//! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed. `format` says
+//! what a frame is, `run` holds frames in memory, `walk` finds them one after another, `window` reads those of a lane.
+
+mod format;
+mod run;
+mod walk;
+mod window;
 
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, Fault, Result, SampleId};
-use forebay_data::{Chunk, Field, Kind, Loss, RowId, Schema};
+use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
 use forebay_plan::LaneWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
-use super::windows::{Sequential, Windows, offset_of, position, sample_at};
+use super::windows::{Windows, offset_of};
 use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
-use crate::fail;
-use crate::formats::{compressed, csv, example, json, lines, tfrecord};
+use crate::formats::{csv, example, json, lines, tfrecord};
 use crate::index::table::Table;
-use crate::store::{CodecOf, Forward};
-
-/// What a frame is.
-#[derive(Debug)]
-pub(crate) enum Format {
-    Text,
-    /// With the fields as the source has them: of a list that may be missing the schema says only that it is one.
-    Jsonl {
-        fields: Vec<Field>,
-    },
-    Csv(Box<CsvFormat>),
-    Record {
-        verify: bool,
-    },
-    /// With the features as the source has them, too.
-    Example {
-        verify: bool,
-        features: Vec<Field>,
-    },
-}
-
-/// How records of CSV are read.
-#[derive(Debug)]
-pub(crate) struct CsvFormat {
-    pub(crate) dialect: csv::Dialect,
-    /// The fields that mean a missing value.
-    pub(crate) null: Vec<String>,
-    /// Whether files begin with the names.
-    pub(crate) has_header: bool,
-    /// The names of all fields of a record, and the columns that are read.
-    pub(crate) names: Vec<String>,
-    pub(crate) fields: Vec<Field>,
-}
-
-impl Format {
-    /// Says whether a row is a line, or more lines.
-    fn has_lines(&self) -> bool {
-        matches!(self, Format::Text | Format::Jsonl { .. } | Format::Csv(_))
-    }
-
-    /// Returns where the first row of a file begins.
-    fn first(&self, forward: &mut Forward) -> Result<u64> {
-        match self {
-            Format::Text | Format::Jsonl { .. } => lines::begin(forward),
-            Format::Csv(csv) => csv.dialect.begin(forward, csv.has_header.then_some(&csv.names)),
-            Format::Record { .. } | Format::Example { .. } => Ok(0),
-        }
-    }
-
-    /// Returns what tells how a file of it is compressed.
-    fn codec_of(&self) -> CodecOf {
-        match self {
-            Format::Text | Format::Jsonl { .. } | Format::Csv(_) => compressed::codec,
-            Format::Record { .. } | Format::Example { .. } => tfrecord::codec,
-        }
-    }
-}
+pub(crate) use format::{CsvFormat, Format};
+use run::Run;
+use walk::Walk;
 
 pub(crate) struct Frames {
     schema: Arc<Schema>,
     pool: Pool,
     format: Format,
     windows: Windows<Self>,
-}
-
-/// Frames one after another in memory.
-struct Run {
-    bytes: Vec<u8>,
-    /// Where each begins, and the end.
-    bounds: Vec<i64>,
-    /// Whether they are payloads without their framing.
-    bare: bool,
-}
-
-impl Run {
-    fn frame(&self, row: usize) -> &[u8] {
-        &self.bytes[self.bounds[row] as usize..self.bounds[row + 1] as usize]
-    }
-
-    fn rows(&self) -> usize {
-        self.bounds.len() - 1
-    }
-
-    /// Keeps the given part of each frame, in place, and returns the new bounds.
-    fn shrink(&mut self, part: impl Fn(&[u8]) -> std::ops::Range<usize>) -> Vec<i64> {
-        let mut ends = Vec::with_capacity(self.bounds.len());
-        ends.push(0);
-        let mut end = 0;
-        for row in 0..self.rows() {
-            let from = self.bounds[row] as usize;
-            let part = part(self.frame(row));
-            self.bytes.copy_within(from + part.start..from + part.end, end);
-            end += part.len();
-            ends.push(end as i64);
-        }
-        self.bytes.truncate(end);
-        ends
-    }
 }
 
 impl Frames {
@@ -288,7 +204,7 @@ impl Reader for Frames {
         }
         let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
         let at = self.format.first(&mut forward)?;
-        let walk = Walk { forward, at, solid: at, is_over: false, is_found: true };
+        let walk = Walk::begin(forward, at);
         Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
@@ -298,64 +214,6 @@ impl Reader for Frames {
 
     fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
         Some(self.windows.announce(window))
-    }
-}
-
-/// A place in a file where a frame begins.
-pub(super) struct Walk {
-    forward: Forward,
-    at: u64,
-    /// Blank lines before this offset are rows, for there are others behind them.
-    solid: u64,
-    /// Whether no row is left.
-    is_over: bool,
-    /// Whether a frame is known to begin here: not where the walk began in the middle of a file and did not come to one.
-    is_found: bool,
-}
-
-impl Walk {
-    /// Returns the frame that is next, and where it begins; `None` behind the last row. `row` is its number, if that is known.
-    fn next(&mut self, format: &Format, row: Option<u64>) -> Result<Option<(u64, &[u8])>> {
-        let len = match format {
-            Format::Text => lines::next(&mut self.forward, self.at, row)?,
-            Format::Jsonl { .. } => {
-                let len = lines::next(&mut self.forward, self.at, row)?;
-                self.unless_blank(len, row)?
-            }
-            Format::Csv(csv) => {
-                let len = csv.dialect.next(&mut self.forward, self.at, row)?;
-                self.unless_blank(len, row)?
-            }
-            Format::Record { verify } | Format::Example { verify, .. } => {
-                tfrecord::next(&mut self.forward, self.at, row, *verify)?
-            }
-        };
-        let at = self.at;
-        let Some(len) = len else {
-            self.is_over = true;
-            return Ok(None);
-        };
-        let uri = self.forward.object();
-        let bytes = self.forward.at(at, len as usize)?;
-        if bytes.len() as u64 != len {
-            return Err(fail::truncated(uri.uri(), "the file ends within a row").with("offset", at));
-        }
-        self.at += len;
-        Ok(Some((at, bytes)))
-    }
-
-    /// Returns the length of the row that is next, unless only blank lines are left.
-    fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>) -> Result<Option<u64>> {
-        if let Some(len) = len
-            && self.at >= self.solid
-            && lines::is_blank(self.forward.at(self.at, len as usize)?)
-        {
-            match lines::skip_blank(&mut self.forward, self.at, row)? {
-                Some(next) => self.solid = next,
-                None => return Ok(None),
-            }
-        }
-        Ok(len)
     }
 }
 
@@ -401,101 +259,5 @@ impl Iterator for Stream<'_> {
         let chunk = self.chunk();
         self.over |= chunk.is_err();
         chunk.transpose()
-    }
-}
-
-/// The frames of a window, one after another.
-pub(super) struct WindowFrames {
-    bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
-    samples: Vec<SampleId>,
-}
-
-impl WindowFrames {
-    fn frame(&self, row: usize) -> &[u8] {
-        &self.bytes[row.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[row]]
-    }
-}
-
-impl Sequential for Frames {
-    type Cursor = Walk;
-    type Rows = WindowFrames;
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    fn codec_of(&self) -> CodecOf {
-        self.format.codec_of()
-    }
-
-    /// The byte before may be the end of a line.
-    fn bytes_before(&self) -> u64 {
-        u64::from(self.format.has_lines())
-    }
-
-    fn begin(&self, mut forward: Forward, offset: u64) -> Result<Walk> {
-        let has_lines = self.format.has_lines();
-        let at = match () {
-            () if offset == 0 => self.format.first(&mut forward)?,
-            // A header is the first line: the first row behind an offset within it is the first row.
-            () if has_lines => lines::find(&mut forward, offset)?,
-            () => offset,
-        };
-        Ok(Walk { forward, at, solid: 0, is_over: false, is_found: has_lines || offset == 0 })
-    }
-
-    fn forward<'c>(&self, cursor: &'c mut Walk) -> &'c mut Forward {
-        &mut cursor.forward
-    }
-
-    fn position(&self, cursor: &Walk) -> u64 {
-        if cursor.is_over { cursor.forward.object().size() } else { position(&cursor.forward, cursor.at) }
-    }
-
-    fn read(&self, file: usize, cursor: &mut Walk, end: u64, mut rows: Option<&mut WindowFrames>) -> Result<()> {
-        if !cursor.is_found {
-            let found = tfrecord::find(&mut cursor.forward, cursor.at, end)?;
-            (cursor.at, cursor.is_found) = (found.unwrap_or(end.max(cursor.at)), found.is_some());
-        }
-        let begin = self.position(cursor);
-        while self.position(cursor) < end {
-            let Some((at, frame)) = cursor.next(&self.format, None)? else { break };
-            if let Some(rows) = &mut rows {
-                rows.bytes.extend_from_slice(frame);
-                rows.ends.push(rows.bytes.len());
-                rows.samples.push(sample_at(file, at)?);
-            }
-        }
-        match &self.format {
-            // A reader that begins at `end` has to come to the same record.
-            Format::Record { verify } | Format::Example { verify, .. }
-                if begin < end && !cursor.forward.is_decoded() =>
-            {
-                tfrecord::check_find(&mut cursor.forward, end, cursor.at, *verify)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn rows(&self, bytes: usize) -> WindowFrames {
-        WindowFrames { bytes: Vec::with_capacity(bytes), ends: Vec::new(), samples: Vec::new() }
-    }
-
-    fn len(rows: &WindowFrames) -> usize {
-        rows.samples.len()
-    }
-
-    fn chunk(&self, rows: &WindowFrames, places: &[u64], epoch: Epoch) -> Result<Chunk> {
-        let bytes = places.iter().map(|&place| rows.frame(place as usize).len()).sum();
-        let mut run = Run { bytes: Vec::with_capacity(bytes), bounds: vec![0], bare: false };
-        for &place in places {
-            run.bytes.extend_from_slice(rows.frame(place as usize));
-            run.bounds.push(run.bytes.len() as i64);
-        }
-        let samples = || places.iter().map(|&place| rows.samples[place as usize]);
-        let starts: Vec<u64> = samples().map(|sample| offset_of(sample).unwrap_or(0)).collect();
-        self.decode_streamed(&mut run, samples().map(|sample| RowId { sample, epoch }).collect(), &starts)
     }
 }

@@ -1,0 +1,71 @@
+//! Finding the frames of a file one after another, without an index.
+
+use forebay_core::Result;
+
+use super::format::Format;
+use crate::fail;
+use crate::formats::{lines, tfrecord};
+use crate::store::Forward;
+
+/// A place in a file where a frame begins.
+pub(crate) struct Walk {
+    pub(super) forward: Forward,
+    pub(super) at: u64,
+    /// Blank lines before this offset are rows, for there are others behind them.
+    pub(super) solid: u64,
+    /// Whether no row is left.
+    pub(super) is_over: bool,
+    /// Whether a frame is known to begin here: not where the walk began in the middle of a file and did not come to one.
+    pub(super) is_found: bool,
+}
+
+impl Walk {
+    /// Begins at a place where a frame does.
+    pub(super) fn begin(forward: Forward, at: u64) -> Self {
+        Self { forward, at, solid: at, is_over: false, is_found: true }
+    }
+
+    /// Returns the frame that is next, and where it begins; `None` behind the last row. `row` is its number, if that is known.
+    pub(super) fn next(&mut self, format: &Format, row: Option<u64>) -> Result<Option<(u64, &[u8])>> {
+        let len = match format {
+            Format::Text => lines::next(&mut self.forward, self.at, row)?,
+            Format::Jsonl { .. } => {
+                let len = lines::next(&mut self.forward, self.at, row)?;
+                self.unless_blank(len, row)?
+            }
+            Format::Csv(csv) => {
+                let len = csv.dialect.next(&mut self.forward, self.at, row)?;
+                self.unless_blank(len, row)?
+            }
+            Format::Record { verify } | Format::Example { verify, .. } => {
+                tfrecord::next(&mut self.forward, self.at, row, *verify)?
+            }
+        };
+        let at = self.at;
+        let Some(len) = len else {
+            self.is_over = true;
+            return Ok(None);
+        };
+        let uri = self.forward.object();
+        let bytes = self.forward.at(at, len as usize)?;
+        if bytes.len() as u64 != len {
+            return Err(fail::truncated(uri.uri(), "the file ends within a row").with("offset", at));
+        }
+        self.at += len;
+        Ok(Some((at, bytes)))
+    }
+
+    /// Returns the length of the row that is next, unless only blank lines are left.
+    fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>) -> Result<Option<u64>> {
+        if let Some(len) = len
+            && self.at >= self.solid
+            && lines::is_blank(self.forward.at(self.at, len as usize)?)
+        {
+            match lines::skip_blank(&mut self.forward, self.at, row)? {
+                Some(next) => self.solid = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(len)
+    }
+}
