@@ -143,7 +143,7 @@ def test_solarized_levels_are_those_of_torchvision(threshold):
         (lambda ds: ds.color_jitter("image", p=2), "p=2"),
         (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
         (lambda ds: ds.random_solarize("image", 256), "threshold=256"),
-        (lambda ds: ds.random_solarize("image", "128"), "threshold"),
+        (lambda ds: ds.random_solarize("image", "half"), "threshold"),
         (lambda ds: ds.random_solarize("image", p=1.1), "p=1.1"),
         (lambda ds: ds.random_erasing("image", scale=(0.5, 1.5)), "scale"),
         (lambda ds: ds.random_erasing("image", ratio=(0, 1)), "ratio"),

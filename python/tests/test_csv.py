@@ -173,7 +173,7 @@ def test_what_users_write_by_mistake_is_refused_with_a_hint(tmp_path):
         ({"delimiter": "é"}, "no ASCII letter"),
         ({"delimiter": '"'}, "the same letter"),
         ({"header": ["a"]}, "header names 1 columns"),
-        ({"header": 3}, "header"),
+        ({"header": 3}, "header=3 is not a bool"),
         ({"newlines_in_values": "no"}, "is not a bool"),
     ]:
         with pytest.raises((InvalidPipelineError, NotFoundError), match=says):

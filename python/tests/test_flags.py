@@ -14,6 +14,7 @@ import pytest
 #: What each callable that has such options cannot do without.
 REQUIRED: dict[str, tuple[Any, ...]] = {
     "from_arrow": ("none.arrow",),
+    "from_csv": ("none.csv",),
     "from_parquet": ("none.parquet",),
     "from_tfrecord": ("none.tfrecord",),
     "load": ("none",),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from forebay._src import arguments
 from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
@@ -60,12 +59,17 @@ def from_csv(
         raise InvalidPipelineError(
             f"{op}: schema and columns both say what to read", {"hint": "leave columns out: schema names the columns"}
         )
-    names = header if isinstance(header, (bool, np.bool_)) else arguments.columns(header, op, "header")
+    hint = "use True, False, or a list of the names of all columns"
+    names: bool | list[str] | None = (
+        arguments.columns(header, op, "header")
+        if isinstance(header, (list, tuple))
+        else arguments.flag(header, op, "header", hint)
+    )
     return _files(
         op,
         source="csv",
         paths=arguments.paths(paths, op),
-        header=bool(names) if isinstance(names, (bool, np.bool_)) else names or [],
+        header=names,
         delimiter=_letter(delimiter, op, "delimiter"),
         quote=_letter(quote, op, "quote"),
         null=arguments.columns(null, op, "null") or [],
