@@ -127,6 +127,9 @@ def test_where_a_row_begins_does_not_depend_on_where_reading_began(tmp_path):
         ("a\n1\n2.5\n", {}, [(1.0,), (2.5,)]),
         ("a\ntrue\n1\n", {}, [("true",), ("1",)]),
         ("a,b\r\n1,\r\n", {}, [(1, "")]),
+        ("a\tb\n1\t2\n\t\n3\t\n\t\n", {"delimiter": "\t"}, [(1, 2), (None, None), (3, None), (None, None)]),
+        ("a\n1\n\n3\n\n", {}, [(1,), (None,), (3,)]),
+        ("a\n18446744073709551615\n", {}, [("18446744073709551615",)]),
     ],
 )
 def test_small_files(tmp_path, text, options, want):
@@ -136,7 +139,27 @@ def test_small_files(tmp_path, text, options, want):
 
 def test_tabs_separate_the_fields_of_tsv(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\n1,5\t2\n")
-    assert rows_of(fb.from_csv(tmp_path / "*.tsv")) == [("1,5", 2)]
+    for path in (tmp_path / "*.tsv", tmp_path, f"{tmp_path}/", tmp_path / "*"):
+        assert rows_of(fb.from_csv(path)) == [("1,5", 2)]
+
+
+def test_files_without_rows_are_passed_over(tmp_path):
+    for name, text in {"0": "a,b\n", "1": "", "2": 'a,b\n1,"x\ny"\n3,z\n', "3": "a,b\n", "4": ""}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    (tmp_path / "5.csv.gz").write_bytes(gzip.compress(b""))
+    ds = fb.from_csv(tmp_path / "*")
+    assert rows_of(ds) == [(1, "x\ny"), (3, "z")]
+    assert sorted(rows_of(ds.shuffle())) == [(1, "x\ny"), (3, "z")]
+
+
+def test_no_consumer_reads_a_file_with_another_header(tmp_path):
+    rows = "".join(f"{i},{-i}\n" for i in range(300_000))
+    for name, header in (("0", "a,b"), ("1", "a,b"), ("2", "b,a")):
+        (tmp_path / f"{name}.csv").write_text(f"{header}\n{rows}")
+    ds = fb.from_csv(tmp_path / "*.csv").shuffle(window="1MiB").batch(1000)
+    for consumer in range(4):
+        with pytest.raises(DataError, match=r"the header of this file is .*b, a"):
+            list(ds.iter(consumers=(consumer, 4), even=False, threads=1))
 
 
 @pytest.mark.parametrize(
@@ -185,8 +208,12 @@ def test_what_users_write_by_mistake_is_refused_with_a_hint(tmp_path):
     with pytest.raises(InvalidPipelineError, match="twice"):
         fb.from_csv(tmp_path / "twice.csv")
     (tmp_path / "latin.csv").write_bytes("a\nÄ\n".encode("latin-1"))
-    with pytest.raises(DataError, match="utf-8"):
+    with pytest.raises(DataError, match='column "a" is not utf-8') as caught:
         list(fb.from_csv(tmp_path / "latin.csv"))
+    assert caught.value.context["file_line"] == "2"
+    (tmp_path / "mac.csv").write_bytes(b"a,b\r1,2\r")
+    with pytest.raises(DataError, match="carriage returns alone"):
+        fb.from_csv(tmp_path / "mac.csv")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(DataError, match="there is no row"):
         fb.from_csv(tmp_path / "empty.csv")

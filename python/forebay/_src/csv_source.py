@@ -29,18 +29,18 @@ def from_csv(
 ) -> Dataset:
     r"""Rows of CSV files (RFC 4180), or of files with another delimiter.
 
-    Files may be compressed with gzip, zstd, bzip2 or xz. Blank lines at the end are no rows. A row with more or fewer
+    Files may be compressed with gzip, zstd, bzip2 or xz. Empty lines at the end are no rows. A row with more or fewer
     fields than there are columns is an error of that row.
 
     Args:
         paths: The files.
         schema: The columns to read and their types: `{"name": dtype}`; `"int64?"` may be missing. Default: all columns,
-            with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string`. A number that is missing in
-            one of them may be missing.
+            with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string` (also for whole numbers that
+            `int64` does not hold). A number that is missing in one of them may be missing.
         columns: The columns to read, with types as without `schema`.
         header: Whether each file begins with the names of its columns; all must have the same. A list names the
             columns of files that begin with a row; `False` names these `column_1`, `column_2`, ….
-        delimiter: One letter. Default: a tab for files with `.tsv` in their names, a comma for others.
+        delimiter: One letter. Default: a tab if the name of the first file has `.tsv`, else a comma.
         quote: One letter, which is doubled within a quoted field; `None` if quotes are letters.
         null: What means that a value is missing, where it is not in quotes. In a column of texts only if that is read
             as `"string?"`.

@@ -73,7 +73,12 @@ pub(crate) fn is_blank(line: &[u8]) -> bool {
 }
 
 /// Returns where the first line from `offset` on begins that is not blank, or `None` where there is none.
-pub(crate) fn skip_blank(forward: &mut Forward, mut offset: u64, mut line: Option<u64>) -> Result<Option<u64>> {
+pub(crate) fn skip_blank(
+    forward: &mut Forward,
+    mut offset: u64,
+    mut line: Option<u64>,
+    is_blank: fn(&[u8]) -> bool,
+) -> Result<Option<u64>> {
     while let Some(len) = next(forward, offset, line)? {
         if !is_blank(forward.at(offset, len as usize)?) {
             return Ok(Some(offset));

@@ -9,7 +9,7 @@ use forebay_plan::{CsvDialect, Source};
 use super::draft::{CsvDraft, CsvHeader};
 use super::format::{FileAccess, Listed, Opening, SourceFormat, counted, recording};
 use super::look_up::{empty, first, looked_up};
-use crate::formats::csv::{Dialect, Scanner, TypeInference, check};
+use crate::formats::csv::{Dialect, Scanner, TypeInference, check, is_blank, places};
 use crate::formats::{compressed, lines};
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
@@ -30,7 +30,8 @@ pub(super) struct Csv<'s> {
 /// Looks up the names and types of columns, or checks those that the user gave.
 pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     let (paths, files) = looked_up(draft.paths)?;
-    let is_tsv = paths.iter().any(|path| path.to_ascii_lowercase().contains(".tsv"));
+    let name = files.first().map_or("", |file| file.uri.rsplit('/').next().unwrap_or_default());
+    let is_tsv = name.to_ascii_lowercase().contains(".tsv");
     let mut written = CsvDialect {
         delimiter: draft.delimiter.unwrap_or(if is_tsv { '\t' } else { ',' }),
         quote: draft.quote,
@@ -68,7 +69,7 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
     Ok(Source::Csv { paths, names, fields, dialect: written })
 }
 
-/// Reads the header and so many of the first rows. `None` for an empty file.
+/// Reads the header and so many of the first rows. `None` for a file without a row, if rows are looked at.
 fn look_at_rows(
     forward: &mut Forward,
     written: &CsvDialect,
@@ -87,14 +88,23 @@ fn look_at_rows(
             return Err(Error::invalid(message).hint("name all columns, and pick some with columns=[...]"));
         }
     };
-    let mut seen = TypeInference::new(names.len());
+    let (mut seen, mut blanks, mut count) = (TypeInference::new(names.len()), 0, 0);
     for row in 0..rows {
         let Some(len) = dialect.next(forward, at, Some(row as u64))? else { break };
         let record = forward.at(at, len as usize)?;
-        if !lines::is_blank(record) {
-            seen.push(&dialect, &written.null, record).map_err(|e| e.with("offset", at))?;
+        if is_blank(record) {
+            // At the end of a file such lines are no rows.
+            blanks += 1;
+        } else {
+            let mut push = |record| seen.push(&dialect, &written.null, record).map_err(|e| e.with("offset", at));
+            (0..std::mem::take(&mut blanks)).try_for_each(|_| push(b"".as_slice()))?;
+            push(record)?;
+            count += 1;
         }
         at += len;
+    }
+    if rows > 0 && count == 0 {
+        return Ok(None);
     }
     let fields = seen.fields(&names);
     Ok(Some((names, fields)))
@@ -158,6 +168,7 @@ impl SourceFormat for Csv<'_> {
             dialect: dialect(self.dialect)?,
             null: self.dialect.null.clone(),
             has_header: self.dialect.header,
+            places: places(self.names, self.fields)?,
             names: self.names.to_vec(),
             fields: self.fields.to_vec(),
         }));

@@ -81,7 +81,8 @@ fn infer_fields(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     while line < LINES
         && let Some(len) = lines::next(&mut forward, at, Some(line))?
     {
-        if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, Some(line))?.is_none()
+        if lines::is_blank(forward.at(at, len as usize)?)
+            && lines::skip_blank(&mut forward, at, Some(line), lines::is_blank)?.is_none()
         {
             break;
         }

@@ -22,8 +22,11 @@ impl Type {
             return Self::Bool;
         }
         let mut scratch = Vec::new();
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
         match () {
             () if number(DType::Int64, text, &mut scratch).is_some() => Self::Int,
+            // A float does not hold it exactly.
+            () if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => Self::Text,
             () if number(DType::Float64, text, &mut scratch).is_some() => Self::Real,
             () => Self::Text,
         }

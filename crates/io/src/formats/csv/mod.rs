@@ -21,11 +21,20 @@ use crate::limits;
 use crate::store::Forward;
 
 pub(crate) use inference::TypeInference;
-pub(crate) use parser::{Parser, check};
+pub(crate) use parser::{Parser, check, places};
 pub(crate) use record::{Fields, Scanner};
 
 /// How much is looked at in one go.
 const WINDOW: usize = 64 << 10;
+
+/// Says whether a record is an empty line: such lines at the end of a file are none of its rows. Blanks may be delimiters.
+pub(crate) fn is_blank(record: &[u8]) -> bool {
+    record.iter().all(is_line_end)
+}
+
+fn is_line_end(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
 
 /// How files are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,20 +74,22 @@ impl Dialect {
     /// Returns where the first record of rows begins: behind the byte order mark and, if `names` are given, behind a header
     /// that has these names.
     ///
+    /// An empty file has no header and no row.
+    ///
     /// # Errors
     /// Data for a file with another header.
     pub(crate) fn begin(&self, forward: &mut Forward, names: Option<&[String]>) -> Result<u64> {
         let at = lines::begin(forward)?;
         let Some(names) = names else { return Ok(at) };
-        let found = self.header(forward, at)?;
-        if found.as_ref().is_none_or(|(_, found)| found != names) {
-            let found = found.map_or_else(String::new, |(_, names)| names.join(", "));
+        let Some((end, found)) = self.header(forward, at)? else { return Ok(at) };
+        if found != names {
+            let found = found.join(", ");
             return Err(Error::data(format!("the header of this file is {found:?}, that of the first file is {:?}", names.join(", ")))
                 .with("fault", "file")
                 .with("file", forward.object().uri())
                 .hint("read files with the same columns in the same order together; say header=False if the first line is a row"));
         }
-        Ok(found.map_or(at, |(end, _)| end))
+        Ok(end)
     }
 
     /// Reads the record at `at` as names; also returns where it ends. `None` for a file that ends there.
@@ -88,6 +99,10 @@ impl Dialect {
         let mut names = Vec::new();
         let mut fields = Fields::new(self, record);
         while let Some(field) = fields.next()? {
+            if !field.is_quoted && field.text.contains(&b'\r') {
+                return Err(Error::data("the lines of this file end with carriage returns alone")
+                    .hint("convert its line ends, for example with `tr '\\r' '\\n'`"));
+            }
             let name = std::str::from_utf8(field.text)
                 .map_err(|_| Error::data("the header is not utf-8").hint("convert the file to utf-8"))?;
             names.push(name.to_owned());
@@ -117,7 +132,7 @@ impl Dialect {
                 seen += end;
                 starts.push(at + seen as u64);
             }
-            solid = bytes.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(solid, |i| at + i as u64 + 1);
+            solid = bytes.iter().rposition(|b| !is_line_end(b)).map_or(solid, |i| at + i as u64 + 1);
             at += bytes.len() as u64;
             let begun = starts.last().copied().unwrap_or(0);
             limits::record(object.uri(), begun, "a record", at - begun)?;

@@ -1,5 +1,7 @@
 //! Records as the rows of columns, whose types are known.
 
+use std::collections::HashMap;
+
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
@@ -14,28 +16,23 @@ pub(crate) struct Parser<'s> {
     null: &'s [String],
     columns: Vec<Column>,
     /// The column that each field of a record fills, if any: of all fields.
-    places: Vec<Option<usize>>,
+    places: &'s [Option<usize>],
+    /// Whether texts are known to be UTF-8.
+    is_utf8: bool,
     scratch: Vec<u8>,
 }
 
 impl<'s> Parser<'s> {
-    /// `names` are those of all fields of a record; `fields` those that are read.
-    ///
-    /// # Errors
-    /// Internal for a field that is not among the names.
+    /// `places`: see [`places`]. `is_utf8`: whether all records are known to be.
     pub(crate) fn new(
         dialect: &'s Dialect,
         null: &'s [String],
-        names: &[String],
+        places: &'s [Option<usize>],
         fields: &[Field],
-        rows: usize,
-    ) -> Result<Self> {
-        let places: Vec<_> = names.iter().map(|name| fields.iter().position(|field| field.name == *name)).collect();
-        if places.iter().flatten().count() != fields.len() {
-            return Err(Error::internal("a column is not in the header"));
-        }
+        (rows, is_utf8): (usize, bool),
+    ) -> Self {
         let columns = fields.iter().map(|field| Column::new(field, rows)).collect();
-        Ok(Self { dialect, null, columns, places, scratch: Vec::new() })
+        Self { dialect, null, columns, places, is_utf8, scratch: Vec::new() }
     }
 
     /// Appends a record.
@@ -57,6 +54,9 @@ impl<'s> Parser<'s> {
             }
             self.scratch.clear();
             match &column.field.kind {
+                Kind::Utf8 if !self.is_utf8 && std::str::from_utf8(field.text).is_err() => {
+                    return Err(not_utf8(&column.field, field.text));
+                }
                 Kind::Utf8 => column.push(field.text)?,
                 Kind::Scalar { dtype } => {
                     number(*dtype, field.text, &mut self.scratch).ok_or_else(|| refused(&column.field, field.text))?;
@@ -72,11 +72,28 @@ impl<'s> Parser<'s> {
         if more == 0 { Ok(()) } else { Err(count(self.places.len() + more, self.places.len())) }
     }
 
-    /// # Errors
-    /// Data when a text is not UTF-8.
     pub(crate) fn finish(self) -> Result<Vec<ArrayRef>> {
         self.columns.into_iter().map(Column::finish).collect()
     }
+}
+
+/// Returns the column that each of all fields of a record fills, if any.
+///
+/// # Errors
+/// Internal for a column that is not among the names.
+pub(crate) fn places(names: &[String], fields: &[Field]) -> Result<Vec<Option<usize>>> {
+    let columns: HashMap<&str, usize> = fields.iter().map(|field| field.name.as_str()).zip(0..).collect();
+    let places: Vec<_> = names.iter().map(|name| columns.get(name.as_str()).copied()).collect();
+    if places.iter().flatten().count() != fields.len() {
+        return Err(Error::internal("a column is not in the header"));
+    }
+    Ok(places)
+}
+
+fn not_utf8(field: &Field, text: &[u8]) -> Error {
+    Error::data(format!("column {:?} is not utf-8 in this row", field.name))
+        .with("value", brief(text))
+        .hint("convert the file to utf-8, for example with `iconv -f latin1 -t utf-8`")
 }
 
 fn count(found: usize, wanted: usize) -> Error {

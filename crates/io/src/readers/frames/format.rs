@@ -36,6 +36,8 @@ pub(crate) struct CsvFormat {
     /// The names of all fields of a record, and the columns that are read.
     pub(crate) names: Vec<String>,
     pub(crate) fields: Vec<Field>,
+    /// The column that each of all fields fills.
+    pub(crate) places: Vec<Option<usize>>,
 }
 
 impl Format {

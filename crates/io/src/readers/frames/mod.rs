@@ -8,7 +8,8 @@ mod run;
 mod walk;
 mod window;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, Fault, Result, SampleId};
@@ -22,6 +23,7 @@ use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, st
 use crate::columns::binary;
 use crate::formats::{csv, example, json, lines, tfrecord};
 use crate::index::table::Table;
+use crate::store::Forward;
 pub(crate) use format::{CsvFormat, Format};
 use run::Run;
 use walk::Walk;
@@ -31,11 +33,27 @@ pub(crate) struct Frames {
     pool: Pool,
     format: Format,
     windows: Windows<Self>,
+    /// The files whose header was compared with the first file's.
+    headers: Mutex<HashSet<String>>,
 }
 
 impl Frames {
     pub(crate) fn new(schema: Arc<Schema>, pool: Pool, format: Format) -> Self {
-        Self { schema, pool, format, windows: Windows::default() }
+        Self { schema, pool, format, windows: Windows::default(), headers: Mutex::default() }
+    }
+
+    /// Compares the header of a file that is read from its middle, once for each file.
+    fn check_header(&self, forward: &Forward) -> Result<()> {
+        if !matches!(&self.format, Format::Csv(csv) if csv.has_header) {
+            return Ok(());
+        }
+        let uri = forward.object().uri().to_owned();
+        let headers = || self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !headers().contains(&uri) {
+            self.format.first(&mut Forward::skipping(forward.object()).unpacked(self.format.codec_of())?)?;
+            headers().insert(uri);
+        }
+        Ok(())
     }
 
     /// Returns where a row's frame begins and ends, by the index.
@@ -97,7 +115,8 @@ impl Frames {
                 parser.finish()?
             }
             Format::Csv(csv) => {
-                let mut parser = csv::Parser::new(&csv.dialect, &csv.null, &csv.names, &csv.fields, run.rows())?;
+                let how = (run.rows(), std::str::from_utf8(&run.bytes).is_ok());
+                let mut parser = csv::Parser::new(&csv.dialect, &csv.null, &csv.places, &csv.fields, how);
                 self.each(run, &ids, offset, |frame, _, _, _| parser.push(frame))?;
                 parser.finish()?
             }

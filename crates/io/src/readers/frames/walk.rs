@@ -4,7 +4,7 @@ use forebay_core::Result;
 
 use super::format::Format;
 use crate::fail;
-use crate::formats::{lines, tfrecord};
+use crate::formats::{csv, lines, tfrecord};
 use crate::store::Forward;
 
 /// A place in a file where a frame begins.
@@ -31,11 +31,11 @@ impl Walk {
             Format::Text => lines::next(&mut self.forward, self.at, row)?,
             Format::Jsonl { .. } => {
                 let len = lines::next(&mut self.forward, self.at, row)?;
-                self.unless_blank(len, row)?
+                self.unless_blank(len, row, lines::is_blank)?
             }
             Format::Csv(csv) => {
                 let len = csv.dialect.next(&mut self.forward, self.at, row)?;
-                self.unless_blank(len, row)?
+                self.unless_blank(len, row, csv::is_blank)?
             }
             Format::Record { verify } | Format::Example { verify, .. } => {
                 tfrecord::next(&mut self.forward, self.at, row, *verify)?
@@ -56,12 +56,12 @@ impl Walk {
     }
 
     /// Returns the length of the row that is next, unless only blank lines are left.
-    fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>) -> Result<Option<u64>> {
+    fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>, is_blank: fn(&[u8]) -> bool) -> Result<Option<u64>> {
         if let Some(len) = len
             && self.at >= self.solid
-            && lines::is_blank(self.forward.at(self.at, len as usize)?)
+            && is_blank(self.forward.at(self.at, len as usize)?)
         {
-            match lines::skip_blank(&mut self.forward, self.at, row)? {
+            match lines::skip_blank(&mut self.forward, self.at, row, is_blank)? {
                 Some(next) => self.solid = next,
                 None => return Ok(None),
             }

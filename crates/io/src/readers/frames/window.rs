@@ -45,6 +45,9 @@ impl Sequential for Frames {
 
     fn begin(&self, mut forward: Forward, offset: u64) -> Result<Walk> {
         let has_lines = self.format.has_lines();
+        if offset > 0 {
+            self.check_header(&forward)?;
+        }
         let at = match () {
             () if offset == 0 => self.format.first(&mut forward)?,
             // A header is the first line: the first row behind an offset within it is the first row.

@@ -43,7 +43,7 @@ impl ImageSpec for RandomSolarize {
 
     /// A mean of inverted and other levels is not the mean's result, so no resize passes it.
     fn effect(&self) -> Effect {
-        Effect::Recolours { by_pixel: self.threshold > 0.0, keeps_means: false }
+        Effect::Recolours { by_pixel: self.threshold as f32 > 0.0, keeps_means: false }
     }
 
     fn may_fail(&self) -> bool {
