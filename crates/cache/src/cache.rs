@@ -111,9 +111,9 @@ impl Cache {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
         // Each queue is flushed, whether or not an earlier one was done.
-        let rows = self.state.tiers().sinks().fold(true, |done, sink| sink.queue().flush(left()) && done);
+        let late = self.state.tiers().sinks().filter(|sink| !sink.queue().flush(left())).count();
         let pages = !self.keeps_pages || self.state.pages().queue.flush(left());
-        rows && pages
+        late == 0 && pages
     }
 
     /// Waits, at most `limit`, until the write queues have room for rows that are computed next. For callers that

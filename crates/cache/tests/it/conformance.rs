@@ -22,6 +22,9 @@ const SMALL: u64 = 40 << 10;
 /// No failure of a tier may hold up a lookup longer: the bounds of a read and of opening a prefix are 5 s each.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Returns the bytes that a tier keeps, and the most that it may.
+type Room = Box<dyn Fn(&Stats) -> (u64, u64)>;
+
 /// One tier with rows, the processes around it, and the means to damage it.
 struct Rig {
     /// The process that offers rows.
@@ -40,7 +43,7 @@ struct Rig {
     /// Rows of a prefix that the tier has, as its writer knows.
     rows: fn(&PrefixStats) -> u64,
     /// The bytes of the tier in use, and its quota.
-    room: Box<dyn Fn(&Stats) -> (u64, u64)>,
+    room: Room,
 }
 
 fn all() -> Vec<u64> {

@@ -63,8 +63,11 @@ impl GrantHint for Constant {
     }
 }
 
+/// Makes a wrong hint of a right one.
+type Wrap = fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>;
+
 /// What hints are replaced by. The last worker never comes.
-const WRONG: [fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>; 4] = [
+const WRONG: [Wrap; 4] = [
     |hint| Box::new(Reversed(hint)),
     |_| Box::new(Constant(WorkerId(1))),
     |_| Box::new(Constant(WorkerId(LOCAL as u128 + 1))),
@@ -92,7 +95,7 @@ proptest! {
 /// Where there is no choice, a grant is the same lease for any hint.
 #[test]
 fn a_grant_is_the_same_lease_for_any_hint() {
-    let granted = |hints: Option<fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>>| {
+    let granted = |hints: Option<Wrap>| {
         let mut world = World::new();
         hints.into_iter().for_each(|hints| world.state.leases.replace_hints(hints));
         world.hello(0);
