@@ -11,12 +11,16 @@
 //! that names file and offset.
 
 mod allowed;
+mod blobs;
 mod bring;
 mod columns;
 mod fail;
 mod formats;
 mod index;
 mod limits;
+mod open_found;
+mod parallel;
+mod partitions;
 mod readers;
 mod rows;
 pub mod saved;
@@ -26,39 +30,17 @@ mod store;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::MemoryBudget;
-use forebay_plan::{BlobId, Source};
+use forebay_core::Result;
+use forebay_plan::Source;
 
 pub use allowed::Allowed;
+pub use blobs::{Blobs, NoBlobs};
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
-pub use readers::{Chunks, Place, Reader, WindowAnnouncement};
+pub use parallel::Progress;
+pub use readers::{Chunks, Place, ReadOptions, Reader, WindowAnnouncement};
 pub use sources::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
-
-/// Gives the bytes of a blob that travels with a graph (arrays).
-pub trait Blobs: Send + Sync {
-    /// Returns the bytes whose hash is `id`.
-    ///
-    /// # Errors
-    /// NotFound when there is no such blob.
-    fn get(&self, id: &BlobId) -> Result<bytes::Bytes>;
-}
-
-/// For pipelines without arrays and pickles: there is no blob.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoBlobs;
-
-impl Blobs for NoBlobs {
-    fn get(&self, id: &BlobId) -> Result<bytes::Bytes> {
-        Err(Error::new(ErrorKind::NotFound, format!("there is no blob {}", id.0)))
-    }
-}
-
-/// Called on the caller's own thread as indexing goes on (done, total, in files), at least every 100 ms. An error ends
-/// the indexing with that error (Ctrl-C).
-pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 
 /// Lists and pins the files of a source, and when `counted` also finds every row.
 ///
@@ -78,18 +60,7 @@ pub fn index(
     threads: usize,
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
-    index::build(source, allowed, counted, cache, near, threads, progress)
-}
-
-/// How a source is read.
-#[derive(Clone, Default)]
-pub struct ReadOptions {
-    /// What remote files are read through. Default: nothing.
-    pub near: Option<Arc<dyn ReadThrough>>,
-    /// What the plan says ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows. Default: 0, no windows.
-    pub window_rows: u64,
-    /// How much may be kept decoded. Default: as much as is of use.
-    pub budget: MemoryBudget,
+    sources::build(source, allowed, counted, cache, near, threads, progress)
 }
 
 /// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says.

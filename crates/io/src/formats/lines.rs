@@ -96,7 +96,7 @@ pub(crate) fn starts(forward: &mut Forward, blank_end: bool, stop: &AtomicBool) 
     // Behind this offset there is nothing to see.
     let mut solid = at;
     loop {
-        crate::index::check(stop)?;
+        crate::parallel::check(stop)?;
         let bytes = forward.at(at, WINDOW)?;
         if bytes.is_empty() {
             break;

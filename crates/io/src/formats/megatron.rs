@@ -74,7 +74,7 @@ pub(crate) fn documents(index: Arc<Object>, told_by: String, bytes: u64, stop: &
         starts.push(walk.at);
         first = end;
         if document % 1024 == 0 {
-            crate::index::check(stop)?;
+            crate::parallel::check(stop)?;
         }
     }
     if first != header.sequences || walk.at != bytes {

@@ -152,7 +152,7 @@ pub(crate) fn starts(forward: &mut Forward, verify: bool, stop: &AtomicBool) -> 
         at += len;
         starts.push(at);
         if starts.len() % 1024 == 0 {
-            crate::index::check(stop)?;
+            crate::parallel::check(stop)?;
         }
     }
     Ok(starts)

@@ -26,7 +26,7 @@ fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
 }
 
 /// Returns the table of a file, if it was kept and the file is still the same.
-pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Counted> {
+pub(crate) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Counted> {
     let path = entry(folder, uri, format);
     let bytes = std::fs::read(&path).ok()?;
     let mut from = Decoder::open(&bytes, MAGIC, VERSION).ok()?;
@@ -38,7 +38,7 @@ pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Optio
 }
 
 /// Keeps a table. A full or read-only disk only means that the next job looks again.
-pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, counted: &Counted) {
+pub(crate) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, counted: &Counted) {
     static UNIQUE: AtomicU64 = AtomicU64::new(0);
     let mut to = Encoder::new(MAGIC, VERSION);
     to.text(uri);

@@ -3,8 +3,7 @@
 //! Invariants: an index is plain data, the same on every machine that it is sent to; a row's place in it never moves
 //! while the files stay the same, for files keep the order of the user's patterns.
 
-mod build;
-mod cache;
+pub(crate) mod cache;
 pub(crate) mod codec;
 mod names;
 mod room;
@@ -20,7 +19,6 @@ use crate::formats::compressed;
 use crate::formats::parquet::Matching;
 use crate::store::Stat;
 use crate::store::decoded::Points;
-pub(crate) use build::{build, check, for_each, side_by_side};
 use codec::{Decoder, Encoder};
 use table::Table;
 
@@ -84,6 +82,11 @@ pub(crate) enum Layout {
 }
 
 impl Inner {
+    /// Makes one without files.
+    pub(crate) fn of(layout: Layout, labels: Vec<u64>, tables: Vec<Arc<Table>>) -> Self {
+        Self { layout, labels, tables, ..Self::default() }
+    }
+
     /// Returns the points of a file that is compressed as a whole, and counted.
     pub(crate) fn points_of(&self, file: usize) -> Option<&Arc<Points>> {
         self.points.get(file)?.as_ref()

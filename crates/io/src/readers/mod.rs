@@ -10,6 +10,7 @@ mod groups;
 mod lru;
 pub(crate) mod mds;
 pub(crate) mod memory;
+mod options;
 mod packed;
 pub(crate) mod partitioned;
 mod parts;
@@ -29,6 +30,7 @@ use forebay_plan::LaneWindow;
 
 use crate::SourceIndex;
 pub(crate) use groups::Groups;
+pub use options::ReadOptions;
 pub(crate) use pool::Pool;
 
 /// Which row to read, and for which time round.

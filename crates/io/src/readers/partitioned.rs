@@ -8,7 +8,7 @@ use forebay_data::{Chunk, Schema};
 use forebay_plan::Source;
 
 use super::{Chunks, Place, Reader};
-use crate::sources::table::partitions;
+use crate::partitions;
 use crate::{SourceIndex, rows};
 
 /// A reader of files, and of the columns that their paths have.

@@ -7,12 +7,12 @@ use forebay_plan::Source;
 
 use super::draft::Together;
 use super::format::{FileAccess, Listed, Opening, SourceFormat};
-use super::look_up::open;
 use super::table::{Columns, TableFiles, are_named, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::arrow;
 use crate::index::table::Counted;
 use crate::index::{Inner, Layout};
+use crate::open_found::open_found as open;
 use crate::readers::Reader;
 use crate::store::{Object, ReadThrough};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::Allowed;
+use crate::open_found::open_found as open;
 use crate::store::{self, Found, Object, ReadThrough};
 
 /// Empty files that are passed over before giving up.
@@ -29,13 +30,6 @@ pub(super) fn listed(paths: Vec<String>, most: usize) -> Result<(Vec<String>, Ve
     let files = store::list_first(&paths, most)?;
     exists(&files[0])?;
     Ok((paths, files))
-}
-
-pub(crate) fn open(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
-    // A user looks at files with rights of their own.
-    let allowed = Allowed::everything();
-    let stat = file.stat.clone().map_or_else(|| store::stat(&file.uri, &allowed), Ok)?;
-    Object::open(&file.uri, &stat, near, &allowed).map(Arc::new)
 }
 
 /// Looks into files until one tells something.

@@ -1,6 +1,7 @@
 //! The sources that read files, one file each: what the user left open is looked up, files are listed, rows are found,
 //! and a reader is opened.
 //!
+//! - `build`: makes an index of a source.
 //! - `format`: the trait `SourceFormat`, and which source has which format.
 //! - `draft`: what the user wrote; `look_up`: looking at the first files.
 //! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
@@ -10,6 +11,7 @@
 //! What the bytes of a file mean is in `formats`, how rows are read from them in `readers`.
 
 mod arrow;
+mod build;
 mod computed;
 mod csv;
 mod draft;
@@ -28,6 +30,6 @@ mod tar;
 mod tfrecord;
 mod tokens;
 
+pub(crate) use build::build;
 pub use draft::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
-pub(crate) use format::{FileAccess, FileRows, FileToScan, Listed, format_of, open as open_reader};
-pub(crate) use look_up::open;
+pub(crate) use format::open as open_reader;

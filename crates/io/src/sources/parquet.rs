@@ -7,13 +7,13 @@ use forebay_plan::Source;
 
 use super::draft::Together;
 use super::format::{FileAccess, FileRows, FileToScan, Listed, Opening, Scan, SourceFormat, counted};
-use super::look_up::open;
 use super::table::filtered::Filtered;
 use super::table::{Columns, TableFiles, are_named, missing, open_groups, partitioned_files};
 use crate::Progress;
 use crate::formats::parquet;
 use crate::index::table::Table;
 use crate::index::{Inner, Layout};
+use crate::open_found::open_found as open;
 use crate::readers::Reader;
 use crate::store::ReadThrough;
 

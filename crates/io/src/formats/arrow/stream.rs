@@ -13,8 +13,8 @@ use forebay_core::{Error, Result};
 
 use super::file::Head;
 use super::{HEAD_BYTES_MAX, corrupt, guarded, message};
-use crate::index::check;
 use crate::index::table::Messages;
+use crate::parallel::check;
 use crate::store::Object;
 use crate::{fail, limits};
 

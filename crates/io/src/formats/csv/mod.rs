@@ -122,7 +122,7 @@ impl Dialect {
         // Behind this offset there is nothing to see.
         let mut solid = at;
         loop {
-            crate::index::check(stop)?;
+            crate::parallel::check(stop)?;
             let bytes = forward.at(at, WINDOW)?;
             if bytes.is_empty() {
                 break;

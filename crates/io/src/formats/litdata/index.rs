@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{DOCUMENT, PREFIX, tree, unpacked};
 use crate::formats::mds::{self, Shard, inside};
-use crate::sources::open;
+use crate::open_found::open_found as open;
 use crate::store::{Found, Object, ReadThrough};
 use crate::{fail, limits};
 

@@ -10,7 +10,7 @@ use super::encoding::{Encoding, Open};
 use super::index::{Index, Shard};
 use super::sample::{peek, unknown};
 use super::{copy, is_packed, starts, unpacked};
-use crate::sources::open;
+use crate::open_found::open_found as open;
 use crate::store::{Found, Object, ReadThrough};
 
 /// The most folders without a shard that are passed over.

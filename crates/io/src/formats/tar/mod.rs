@@ -33,7 +33,7 @@ pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) 
     let mut samples = Samples::new(forward, 0);
     let mut table = TarTable::default();
     while let Some(sample) = samples.next(extensions, |_, _, _| Ok(()))? {
-        crate::index::check(stop)?;
+        crate::parallel::check(stop)?;
         table.push(&sample.key, &sample.spans);
     }
     Ok((table, samples.walk.forward))

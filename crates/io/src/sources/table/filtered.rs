@@ -10,10 +10,10 @@ use forebay_core::{Error, Result};
 use forebay_data::Field;
 use forebay_plan::{ColumnValues, Expr, Merged, Source, ValueBound, ValueRange};
 
-use super::partitions;
 use crate::formats::grouped::Grouped;
 use crate::formats::{arrow, parquet};
 use crate::index::table::{Counted, Table};
+use crate::partitions;
 use crate::store::{Found, Object};
 
 /// A condition over the columns of files, and what their paths say of it.

@@ -12,7 +12,7 @@ use forebay_data::{Field, Kind};
 use forebay_plan::Merged;
 
 use crate::formats::arrow::{self, Found as Column};
-use crate::index::{for_each, side_by_side};
+use crate::parallel::{for_each, side_by_side};
 use crate::store::Found;
 use crate::{Progress, limits};
 

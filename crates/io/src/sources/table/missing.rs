@@ -9,7 +9,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Schema};
 
 use crate::formats::parquet::File;
-use crate::sources::look_up::open;
+use crate::open_found::open_found as open;
 use crate::store::{Found, ReadThrough};
 
 /// The most files whose footers are read: what takes long in a store is asked for at once.

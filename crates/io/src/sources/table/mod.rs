@@ -3,7 +3,6 @@
 pub(crate) mod filtered;
 mod merged;
 pub(crate) mod missing;
-pub(crate) mod partitions;
 
 use std::sync::Arc;
 
@@ -13,11 +12,13 @@ use forebay_plan::{Merged, Source};
 
 use super::draft::Together;
 use super::format::Opening;
-use super::look_up::{exists, open};
+use super::look_up::exists;
 use crate::Progress;
 use crate::formats::arrow;
 use crate::formats::grouped::Grouped;
 use crate::index::{Inner, Layout};
+use crate::open_found::open_found as open;
+use crate::partitions;
 use crate::readers::{Groups, Reader, partitioned};
 use crate::store::{self, Found, Object, ReadThrough};
 use merged::Merging;

@@ -1,18 +1,12 @@
-//! Makes an index: lists the files, asks each for its identity and, when rows are counted, reads what tells its rows.
+//! Work on many files at once, of which the caller hears, and which it may end.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_plan::Source;
 
-use super::table::Counted;
-use super::{Inner, Layout, SourceIndex, cache};
-use crate::sources::{FileAccess, FileRows, FileToScan, Listed, format_of};
-use crate::store::{self, Found, Stat};
-use crate::{Allowed, Progress, ReadThrough};
+use crate::store::{self, Found};
 
 /// How often the caller hears of progress while nothing is done.
 const TICK: Duration = Duration::from_millis(100);
@@ -21,60 +15,9 @@ const THREADS_MAX: usize = 256;
 /// Of files in a store, so many at least: who looks at one mostly waits for answers.
 const REMOTE_THREADS: usize = 32;
 
-pub(crate) fn build(
-    source: &Source,
-    allowed: &Allowed,
-    counted: bool,
-    cache: Option<&Path>,
-    near: Option<&dyn ReadThrough>,
-    threads: usize,
-    progress: Progress<'_>,
-) -> Result<SourceIndex> {
-    source.paths().iter().try_for_each(|path| allowed.check_pattern(path))?;
-    let (format, access) = (format_of(source), FileAccess { allowed, near });
-    let Listed { found, labels, layout, tables, rows, check } = format.list(counted, access)?;
-    found.iter().try_for_each(|found| allowed.check(&found.uri))?;
-    let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) && tables.is_empty();
-    let rows = rows.filter(|_| needs_tables);
-    let one = |&(place, found): &(usize, &Found), stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
-        let stat = access.stat(found)?;
-        let file = FileToScan { uri: &found.uri, stat: &stat, access };
-        let rows = rows.as_ref().map(|rows| rows(place, &file)).transpose()?;
-        let counted = rows.map(|rows| count(rows, &file, cache, stop)).transpose()?;
-        Ok((stat, counted))
-    };
-    let numbered: Vec<_> = found.iter().enumerate().collect();
-    let done = for_each(&numbered, side_by_side(&found, threads), progress, one)?;
-    let mut inner = Inner { layout, labels, tables, ..Inner::default() };
-    for (place, (found, (stat, counted))) in found.into_iter().zip(done).enumerate() {
-        if let Some((table, check)) = inner.tables.get(place).zip(check.as_ref()) {
-            check(&found.uri, &stat, table)?;
-        }
-        inner.uris.push(found.uri.into());
-        inner.stats.push(stat);
-        if let Some(Counted { table, points }) = counted {
-            inner.tables.push(table);
-            inner.points.push(points);
-        }
-    }
-    SourceIndex::new(inner)
-}
-
-/// Finds the rows of one file: as known, from the cache, or by reading it.
-fn count(rows: FileRows<'_>, file: &FileToScan<'_>, cache: Option<&Path>, stop: &AtomicBool) -> Result<Counted> {
-    let (key, scan) = match rows {
-        FileRows::Known(counted) => return Ok(counted),
-        FileRows::Scan { key, scan } => (key, scan),
-    };
-    if let Some(counted) = cache.and_then(|folder| cache::load(folder, file.uri, &key, file.stat)) {
-        return Ok(counted);
-    }
-    let counted = scan(file, stop)?;
-    if let Some(folder) = cache {
-        cache::keep(folder, file.uri, &key, file.stat, &counted);
-    }
-    Ok(counted)
-}
+/// Called on the caller's own thread as indexing goes on (done, total, in files), at least every 100 ms. An error ends
+/// the indexing with that error (Ctrl-C).
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 
 /// Returns how many of these files are looked at together, by a caller who has so many threads.
 pub(crate) fn side_by_side(found: &[Found], threads: usize) -> usize {
