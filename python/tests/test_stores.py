@@ -20,6 +20,7 @@ SOURCES = {
     "parquet": lambda at: fb.from_parquet(f"{at}/parquet/*.parquet", columns=["i", "name", "vec"]).shuffle(),
     "image folder": lambda at: fb.from_image_folder(f"{at}/images").drop("path").shuffle(),
     "jsonl": lambda at: fb.from_jsonl(f"{at}/lines.jsonl"),
+    "csv": lambda at: fb.from_csv(f"{at}/table.csv").shuffle(window="4KiB"),
     "text": lambda at: fb.from_text(f"{at}/lines.jsonl").shuffle(window="4KiB"),
 }
 
@@ -31,6 +32,7 @@ def folder(tmp_path_factory, shards, parquet, images):
     for name, path in {"shards": shards, "parquet": parquet, "images": images}.items():
         (root / name).symlink_to(path)
     (root / "lines.jsonl").write_text("".join(f'{{"n": {n}, "text": "{"é" * (n % 60)}"}}\n' for n in range(600)))
+    (root / "table.csv").write_text("n,text\n" + "".join(f'{n},"say ""{n}"", é"\n' for n in range(600)))
     return root
 
 

@@ -7,7 +7,7 @@ use forebay_core::Result;
 use crate::allowed::Allowed;
 use crate::store::{Found, Object, ReadThrough, stat};
 
-/// Opens a file while the user writes a source. What is read of a remote one goes through `near`.
+/// Opens a file while the user writes a source. The bytes of a remote file are read through `near`.
 pub(crate) fn open_found(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
     // A user looks at files with rights of their own.
     let allowed = Allowed::everything();

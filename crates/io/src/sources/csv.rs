@@ -82,6 +82,10 @@ fn look_at_rows(
     let (names, mut at) = match header {
         CsvHeader::InFiles => (first, end),
         CsvHeader::Numbered => ((1..=first.len()).map(|n| format!("column_{n}")).collect(), begin),
+        CsvHeader::Named(names) if *names == first => {
+            return Err(Error::invalid("header names the columns, and the file begins with these names, too")
+                .hint("leave header out: the first line of each file has the names"));
+        }
         CsvHeader::Named(names) if names.len() == first.len() => (names.clone(), begin),
         CsvHeader::Named(names) => {
             let message = format!("header names {} columns, and the first row has {}", names.len(), first.len());

@@ -146,7 +146,7 @@ impl Source {
         }
     }
 
-    /// Returns the source of any files: what is done with each of them, whichever they are.
+    /// Returns the source without its files, so that pipelines over other files compare as equal.
     pub(crate) fn without_paths(&self) -> Self {
         let mut source = self.clone();
         match &mut source {

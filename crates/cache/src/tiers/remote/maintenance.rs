@@ -145,7 +145,7 @@ impl Remote {
         (self.is_due(state.key) && self.jobs.push(job())).then_some(done)
     }
 
-    /// Notes that blocks were read. Those that are read often will be copied to the local disk.
+    /// Counts the reads of blocks. The maintenance thread copies a block to the local disk once it was read often.
     pub(crate) fn copy_often(&self, state: &Arc<PrefixState>, blocks: &[WantedBlock]) {
         for WantedBlock { id, block, .. } in blocks {
             let job = || Job::CopyToDisk { state: Arc::downgrade(state), block: *id };

@@ -1,4 +1,4 @@
-//! A remote place, which is the store or the peers: what is known of its blocks, and the results of its reads.
+//! A remote place, which is the store or the peers: its known blocks, and the results of its reads.
 //!
 //! Each lock is taken by itself, and none is held while the place is asked.
 

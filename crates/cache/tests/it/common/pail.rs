@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     ReadOnly,
     /// Every read is late.
     Late,
-    /// As late as it may be: a read takes all of its time.
+    /// Every read succeeds, after nearly its whole time limit.
     Slow,
     /// What is read next has bits that are wrong, and no more after it: the network's fault, not the store's.
     Noise,

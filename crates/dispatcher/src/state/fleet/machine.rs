@@ -146,8 +146,8 @@ impl Fleet {
         self.mix.decides()
     }
 
-    /// Counts the workers by the tenant that they serve. Local workers are not among them: these serve one consumer,
-    /// and nobody starts or ends them for the jobs.
+    /// Counts the workers by the tenant that they serve, without local workers. A local worker serves one consumer, and
+    /// no provisioner starts or ends it.
     pub(in crate::state) fn tenant_mixes(&self, workers: &[WorkerView<'_>]) -> TenantMixes {
         let mut mixes = TenantMixes::default();
         for worker in workers {

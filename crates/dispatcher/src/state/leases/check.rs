@@ -25,7 +25,10 @@ impl Leases {
         }
         let unnoticed = self.workers.values().find(|w| w.expiry(self.timing.lease) < self.clock.expiry);
         ensure(unnoticed.is_none(), || {
-            format!("SP-8: a worker at {:?} is lost and nobody looks", unnoticed.map(|w| &w.address))
+            format!(
+                "SP-8: the next look for lost workers is after the lease of the worker at {:?} ends",
+                unnoticed.map(|w| &w.address)
+            )
         })?;
         let mut tokens = BTreeSet::new();
         for (key, consumer) in self.active_consumers() {
@@ -70,7 +73,9 @@ impl Leases {
     /// Internal, naming a split that could be granted.
     pub(in crate::state) fn check_progress(&self) -> Result<()> {
         let unattended = self.consumers().find(|(key, consumer)| !consumer.is_inactive() && !self.active.contains(key));
-        ensure(unattended.is_none(), || format!("SP-10: nobody looks at {:?}", unattended.map(|(key, _)| key)))?;
+        ensure(unattended.is_none(), || {
+            format!("SP-10: consumer {:?} is missing from the set of active consumers", unattended.map(|(key, _)| key))
+        })?;
         let suspects = || self.consumers().any(|(_, c)| c.trouble.values().any(Trouble::is_suspect));
         if suspects() {
             return Ok(());

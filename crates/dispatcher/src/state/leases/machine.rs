@@ -55,7 +55,7 @@ pub(in crate::state::leases) struct Clock {
     pub(in crate::state::leases) speculated: Ticks,
     /// When a newcomer last took splits of others.
     pub(in crate::state::leases) newcomer_rebalanced: Ticks,
-    /// No worker is lost before this time, except those that say goodbye.
+    /// When the first lease of a worker ends: before, the dispatcher need not look for silent workers.
     pub(in crate::state::leases) expiry: Ticks,
 }
 

@@ -74,8 +74,8 @@ impl Leases {
         }
     }
 
-    /// This process was stopped for a while and could hear nobody, so it counts nobody as silent. What it heard since
-    /// then needs no correction.
+    /// The dispatcher's process was stopped for a while and received no message, so it adds that time to every deadline
+    /// of a worker or consumer. A message that came after the stop needs no correction.
     fn forgive(&mut self, now: Ticks, gap: Duration) {
         for worker in self.workers.values_mut() {
             (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);

@@ -8,7 +8,7 @@
 //! state/<seq>/<part>      the rows of a whole ledger, after that batch
 //! ```
 //!
-//! A batch of any size is atomic: its parts are written first, and nobody looks at them; then one transaction writes
+//! A batch of any size is atomic: its parts are written first, where no reader of the ledger looks yet; then one transaction writes
 //! the last part and moves `meta`, which is when the batch is there. So etcd's limit of 128 operations in a transaction
 //! is never near, and one batch costs one round trip.
 //!

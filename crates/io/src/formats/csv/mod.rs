@@ -99,6 +99,10 @@ impl Dialect {
         let mut names = Vec::new();
         let mut fields = Fields::new(self, record);
         while let Some(field) = fields.next()? {
+            if field.text.contains(&0) {
+                return Err(Error::data("the header has a zero byte: this is no text")
+                    .hint("check that these are the right files"));
+            }
             if !field.is_quoted && field.text.contains(&b'\r') {
                 return Err(Error::data("the lines of this file end with carriage returns alone")
                     .hint("convert its line ends, for example with `tr '\\r' '\\n'`"));

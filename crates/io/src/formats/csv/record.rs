@@ -134,10 +134,13 @@ impl<'d, 'r> Fields<'d, 'r> {
 
     fn not_closed(&self) -> Error {
         let error = Error::data("a quoted field is not closed");
-        error.hint(match self.dialect.multiline {
-            true => "the file is cut off, or a quote is missing; if quotes are letters, say quote=None",
-            false => "if fields have line breaks, say newlines_in_values=True; if quotes are letters, say quote=None",
-        })
+        if self.dialect.multiline {
+            return error.hint("the file is cut off, or a quote is missing; if quotes are letters, say quote=None");
+        }
+        // The next line may be the rest of this field, so leaving out this line alone could make a row of a part.
+        error
+            .with("fault", "file")
+            .hint("if fields have line breaks, say newlines_in_values=True; if quotes are letters, say quote=None")
     }
 }
 

@@ -254,7 +254,7 @@ impl Previous {
         }
     }
 
-    /// Forgets what was found with workers of other kinds: what five fast ones brought says nothing of five slow ones.
+    /// Forgets the measurements with workers of other kinds: the rate of five fast workers says nothing of five slow ones.
     fn note_unit(&mut self, unit: &[f64]) {
         if unit.iter().sum::<f64>() <= 0.0 {
             return;

@@ -21,7 +21,7 @@ use crate::records::{ConsumerKey, JobRecord, Position};
 pub(in crate::state) enum HintEvent<'a> {
     JobAdded(&'a JobRecord),
     JobGone(u64),
-    /// Nobody reads the job any more.
+    /// The job has had no attached consumer for the consumer timeout.
     Unread(u64),
     /// A worker of the fleet got a split.
     Granted(ConsumerKey, Position, WorkerId),
@@ -29,7 +29,7 @@ pub(in crate::state) enum HintEvent<'a> {
 
 /// Names workers for splits.
 pub(in crate::state) trait GrantHint: Debug + Send + Sync {
-    /// Notes an event. Events come in order; `Unread` comes again for as long as nobody reads the job.
+    /// Notes an event. Events come in order. `Unread` repeats for as long as the job has no attached consumer.
     fn note(&mut self, event: &HintEvent<'_>);
 
     /// Returns the worker that should compute a split; `None` if any worker will do. The worker may be gone.
