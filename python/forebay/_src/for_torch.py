@@ -37,7 +37,7 @@ def check_missing(schema: Schema) -> None:
             ways = [
                 f"fill it: .fill_null({name!r}, 0)",
                 f"leave such rows out: .filter(~fb.col({name!r}).is_null())",
-                "where it never is missing, say so: from_parquet(..., nullable=[])",
+                'where it never is missing, say so: nullable=[] of from_parquet, or a schema without "?"',
             ]
             message = f"to_torch: column {name!r} is {dtype}, and may be missing, which no tensor holds"
             raise InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
