@@ -9,6 +9,7 @@ import http.client
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -109,6 +110,8 @@ def none(client: socket.socket, answer: Answer) -> None:
 class FaultProxy:
     """Listens on `url`; spoils every `every`-th answer with `fault` where `only` says so.
 
+    With `every` above 1, it spoils no request more than twice in a row: with several readers the count alone
+    would by chance spoil all attempts of one request, and the reader would rightly give up.
     Counts both, and the `bytes` of ranges that it passed on.
     """
 
@@ -122,6 +125,7 @@ class FaultProxy:
         self._host, self._fault, self._every, self._only = upstream.removeprefix("http://"), fault, every, only
         self._lock = threading.Lock()
         self.requests = self.faults = self.bytes = 0
+        self._in_a_row: Counter[tuple[str, str]] = Counter()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -181,6 +185,9 @@ class FaultProxy:
         with self._lock:
             self.requests += 1
             spoiled = self.requests % self._every == 0 and self._only(method, answer)
+            request = (line, headers.get("range", ""))
+            spoiled = spoiled and (self._every == 1 or self._in_a_row[request] < 2)
+            self._in_a_row[request] = self._in_a_row[request] + 1 if spoiled else 0
             self.faults += spoiled
             self.bytes += 0 if spoiled or "content-range" not in kept else len(answer.body)
         if spoiled:
