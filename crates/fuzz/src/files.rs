@@ -53,7 +53,7 @@ fn streamed(reader: &dyn Reader, blocks: u64) -> Result<Vec<Chunk>> {
 }
 
 /// Reads as a user would: infers, then streams without an index and gathers with one. Both give the same rows.
-fn read(draft: Draft) {
+pub(crate) fn read(draft: Draft) {
     let Ok(source) = forebay_io::infer(draft, None) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();

@@ -9,6 +9,7 @@
 mod files;
 mod images;
 mod plans;
+mod shards;
 mod wire;
 
 /// What a target is called, in `fuzz/corpus` and `fuzz/fuzz_targets`, and what it does with an input.
@@ -26,6 +27,9 @@ pub const TARGETS: &[Target] = &[
     ("job", plans::job),
     ("jsonl", files::jsonl),
     ("ledger", plans::ledger),
+    ("litdata", shards::litdata),
+    ("mds", shards::mds),
+    ("megatron", shards::megatron),
     ("messages", wire::messages),
     ("parquet", files::parquet),
     ("small", wire::small),
@@ -34,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     ("tar", files::tar),
     ("text", files::text),
     ("tfrecord", files::tfrecord),
+    ("tokens", shards::tokens),
     ("windows", files::windows),
 ];
 
