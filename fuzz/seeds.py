@@ -60,6 +60,9 @@ def images() -> None:
     save("webp", draw(12, 10, 3), "RGB", "WEBP", quality=50)
     save("webp-alpha", draw(12, 10, 4), "RGBA", "WEBP", quality=50)
     save("webp-lossless", draw(12, 10, 3), "RGB", "WEBP", lossless=True)
+    moving = {"save_all": True, "append_images": [Image.fromarray(draw(12, 10, 4))], "duration": 40}
+    save("webp-animated", draw(12, 10, 4), "RGBA", "WEBP", quality=50, **moving)
+    save("webp-animated-lossless", draw(12, 10, 4), "RGBA", "WEBP", lossless=True, **moving)
     for path in sorted((GOLDEN.parents[2] / "exec" / "tests" / "golden" / "image").glob("*.png")):
         if path.stat().st_size < 700:
             keep("image", path.stem, b"\0" + path.read_bytes())

@@ -161,3 +161,30 @@ fn a_bomb_is_refused_by_its_header() {
     let e = decoder.decode(b"GIF89a", ImageMode::Rgb, &limits).map(|_| ()).expect_err("unknown");
     assert_eq!(e.to_string(), "not a jpeg, png or webp image: it starts with [47, 49, 46, 38, 39, 61]");
 }
+
+/// Puts the chunks of a WebP of one frame into an animation of that frame.
+fn animated(file: &[u8]) -> Vec<u8> {
+    let chunk = |name: &[u8], body: &[u8]| [name, &(body.len() as u32).to_le_bytes(), body].concat();
+    let (size, frame) = (&file[24..30], &file[30..]);
+    let place = [&[0; 6], size, &[0; 4]].concat();
+    let mut header = chunk(b"VP8X", &[&[0x12, 0, 0, 0], size].concat());
+    header.extend(chunk(b"ANIM", &[0; 6]));
+    header.extend(chunk(b"ANMF", &[&place, frame].concat()));
+    chunk(b"RIFF", &[b"WEBP", &header[..]].concat())
+}
+
+#[test]
+fn a_webp_whose_frame_is_of_another_size_is_refused_before_it_is_decoded() {
+    let path = format!("{}/tests/golden/image/alpha.webp", env!("CARGO_MANIFEST_DIR"));
+    let still = std::fs::read(path).expect("a file");
+    for file in [animated(&still), still] {
+        assert_eq!(decode(&mut Decoder::default(), &file, None).map(|pixels| pixels.len()), Ok(53 * 39 * 3));
+        let start_code = file.windows(3).position(|bytes| bytes == [0x9D, 0x01, 0x2A]).expect("a lossy frame");
+        for (place, name) in [(3, "16383x39"), (5, "53x16383")] {
+            let mut damaged = file.clone();
+            damaged[start_code + place..][..2].copy_from_slice(&[0xFF, 0x3F]);
+            let e = decode(&mut Decoder::default(), &damaged, None).expect_err("another size");
+            assert_eq!(e, format!("damaged webp: a frame of {name} in a place of 53x39"));
+        }
+    }
+}
