@@ -39,8 +39,8 @@ impl Loss {
         self.error.get("fault") == Some("nondeterministic")
     }
 
-    /// Writes losses for another process: for each, the length of its head (4 bytes, little endian), its head as JSON, and
-    /// its record.
+    /// Writes losses for another process: for each, the length of its head (4 bytes, little endian), its head as JSON,
+    /// and its record.
     pub fn to_bytes(losses: &[Loss]) -> Bytes {
         let mut bytes = Vec::new();
         for loss in losses {

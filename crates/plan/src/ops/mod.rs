@@ -1,7 +1,7 @@
 //! The ops of a pipeline, each a struct of its arguments that describes itself, in one file.
 //!
-//! - `op`: the enum of all ops, which only dispatches; `spec`: what an op declares about itself; `access`: the columns
-//!   that it reads and writes
+//! - `op`: the enum of all ops, which only dispatches; `spec`: the properties that an op declares; `access`: the
+//!   columns that it reads and writes
 //! - `columns/`: ops on columns, by expressions and by Python functions; `images/`, `augment/`: ops on an image column;
 //!   `text/`: tokens; `batches/`: batches, and ops inside them; `order/`: which rows come in which order; `cache`:
 //!   where rows may be cached

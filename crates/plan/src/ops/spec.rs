@@ -1,4 +1,4 @@
-//! What an op declares about itself to the rest of the plan.
+//! The properties that an op declares to the rest of the plan.
 //!
 //! An op is a struct of its arguments and an `impl OpSpec`, in one file; ops on one image column implement `ImageSpec`
 //! instead. Invariant: a method has a default only if the default is safe for every op. An op that declares nothing

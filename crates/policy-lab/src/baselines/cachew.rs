@@ -1,4 +1,5 @@
-//! A baseline: Cachew's AutoScaling, as published (Graur et al., USENIX ATC 2022), with the constants of its newest code.
+//! A baseline: Cachew's AutoScaling, as published (Graur et al., USENIX ATC 2022), with the constants of its newest
+//! code.
 //!
 //! It climbs by one worker at a time from one, by the time of 100 batches: it goes on while that falls by more than 7
 //! %, then goes one step back and stops. At rest, it checks on every 21st report whether the reader's queue or the

@@ -1,5 +1,5 @@
-//! Cachew's policy (Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC 2022), as its
-//! published code computes it: a baseline.
+//! Cachew's policy (Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC 2022), as
+//! its published code computes it: a baseline.
 //!
 //! Three modes: compute all, cache rows at one marked place ("source cache"), cache the output of the whole pipeline
 //! ("full cache"). It compares totals of one epoch; it does not measure read times, but looks them up in a table of one

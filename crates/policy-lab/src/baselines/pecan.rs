@@ -1,4 +1,5 @@
-//! A baseline: Pecan's AutoPlacement, as published (Graur et al., USENIX ATC 2024): workers elsewhere and in the reader's process.
+//! A baseline: Pecan's AutoPlacement, as published (Graur et al., USENIX ATC 2024): workers elsewhere and in the
+//! reader's process.
 //!
 //! It adds workers elsewhere while batches come faster, then workers in the reader's process until batches become
 //! slower, then removes those elsewhere for as long as a batch becomes cheaper, and so on in turns till nothing

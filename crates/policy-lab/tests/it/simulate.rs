@@ -22,8 +22,9 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-/// Cachew's two tenants (USENIX ATC 2022, Figure 10): trainers of 100 and 50 ms a batch, ten workers. Its authors' trace, once
-/// the batches are cheap: the second climbs from 1 to 5 and back to 4 in 148 s, and the first comes to rest at 2.
+/// Cachew's two tenants (USENIX ATC 2022, Figure 10): trainers of 100 and 50 ms a batch, ten workers. Its authors'
+/// trace, once the batches are cheap: the second climbs from 1 to 5 and back to 4 in 148 s, and the first comes to rest
+/// at 2.
 #[test]
 fn two_tenants_come_to_the_published_numbers() {
     let jobs = vec![Job::new("one", 0.1, 0.19, 10_000), Job::new("two", 0.05, 0.19, 10_000)];

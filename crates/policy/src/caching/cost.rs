@@ -76,7 +76,7 @@ impl Cost {
 }
 
 impl Observation {
-    /// Says whether every figure can be right.
+    /// Returns whether every figure can be right.
     pub(crate) fn is_sound(&self) -> bool {
         let time = |x: f64| x.is_finite() && x >= 0.0;
         let place = |p: &Place| {

@@ -315,7 +315,8 @@ mod tests {
         Placement { workers, local, cut }
     }
 
-    /// Decode for 80 ms to 1 MB, then normalise for 20 ms to 4 MB; a worker has 8 threads, the machine 10 cores, 4 in use.
+    /// Decode for 80 ms to 1 MB, then normalise for 20 ms to 4 MB; a worker has 8 threads, the machine 10 cores, 4 in
+    /// use.
     fn model() -> Model {
         Model {
             step: 0.01,
@@ -352,7 +353,8 @@ mod tests {
     #[test]
     fn what_the_readers_process_finishes_takes_spare_cores_and_then_the_trainers() {
         let model = Model { finishing: Finishing::Reader, ..model() };
-        // 100 batches/s are decoded by a worker and normalised by 2 cores of the 6 that are spare; 4 are left for 40 more.
+        // 100 batches/s are decoded by a worker and normalised by 2 cores of the 6 that are spare; 4 are left for 40
+        // more.
         let (remote, local) = model.made(at(1, 9, 1));
         assert!(close(remote, 100.0) && close(local, 40.0) && close(model.step(at(1, 0, 1)), 0.01), "{remote} {local}");
         let machine = model.machine.map(|machine| Machine { used: 9.0, ..machine });

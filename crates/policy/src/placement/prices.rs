@@ -50,7 +50,7 @@ impl Prices {
     }
 }
 
-/// What the policy minimises.
+/// The objective that a policy minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Objective {
     /// Time; for equal times, the fewest workers, then the fewest threads.

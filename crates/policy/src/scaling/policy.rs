@@ -13,7 +13,7 @@ use super::forebay::SteadyState;
 use super::{Limits, Observation, fixed, forebay};
 use crate::placement::{Manners, Model, Objective, Placement};
 
-/// Decides how many workers one job gets, window by window, and remembers what it saw of this job.
+/// Decides how many workers one job gets, window by window, and keeps its state of this job.
 ///
 /// A policy is pure: equal observations give equal decisions. It uses no clock, no randomness and no I/O.
 pub trait ScalingPolicy: fmt::Debug + Send + Sync {

@@ -1,5 +1,5 @@
-//! What an op on one image column declares about itself. Such an op changes the column in place, and is fused with the
-//! ops beside it.
+//! The properties that an op on one image column declares. Such an op changes the column in place, and is fused with
+//! the ops beside it.
 //!
 //! As for `OpSpec`, a method has a default only if the default is safe: an op that declares nothing more may fail,
 //! moves past no other op of its column, and runs on the worker.

@@ -1,4 +1,4 @@
-//! What the figures of the windows yield: the efficiency of workers, the best placement, and the gain of the last
+//! Computes from the figures of the windows: the efficiency of workers, the best placement, and the gain of the last
 //! change.
 
 use super::{AHEAD, EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
