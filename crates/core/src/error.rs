@@ -66,22 +66,22 @@ impl Error {
         Self { kind, message: message.into(), context: Vec::new() }
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Invalid`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Data`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Data`].
     pub fn data(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Data, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Internal`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Internal`].
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Unavailable`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }

@@ -25,7 +25,7 @@ pub fn op_key(seed: Seed, epoch: Epoch, op: u64) -> u64 {
     mix64(b ^ op.wrapping_mul(0xA076_1D64_78BD_642F).wrapping_add(0xE703_7ED1_A0B4_28DB))
 }
 
-/// One block of Philox4x32-10.
+/// Returns one block of Philox4x32-10.
 #[inline]
 pub fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for round in 0..10 {

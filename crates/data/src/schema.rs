@@ -143,12 +143,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Short for a scalar of `dtype`.
+    /// Makes a scalar of `dtype`.
     pub fn scalar(dtype: DType) -> Self {
         Kind::Scalar { dtype }
     }
 
-    /// Short for a tensor whose dimensions are all known.
+    /// Makes a tensor whose dimensions are all known.
     pub fn fixed(dtype: DType, shape: &[usize]) -> Self {
         Kind::Tensor { dtype, shape: shape.iter().copied().map(Some).collect() }
     }

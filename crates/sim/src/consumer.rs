@@ -122,12 +122,12 @@ impl ConsumerNode {
     }
 }
 
-/// The name of a job, by number.
+/// Returns the name of a job, by its number.
 pub(crate) fn job_name(job: usize) -> String {
     format!("job {job}")
 }
 
-/// The number of a job, by name.
+/// Returns the number of a job, by its name.
 pub(crate) fn job_number(name: &str) -> usize {
     name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0)
 }

@@ -243,7 +243,7 @@ mod tests {
         rows
     }
 
-    /// The result of the ops, on lists.
+    /// Returns the result of the ops, on lists.
     fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
         ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
             Op::Shuffle(_) => shuffled(i, list),

@@ -68,7 +68,7 @@ impl Permutation {
         self.portable(numbers);
     }
 
-    /// The same, in wider registers.
+    /// Does the same in wider registers.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn avx2(&self, numbers: &mut [u64]) {
@@ -112,7 +112,7 @@ fn low(bits: u32) -> u32 {
     u32::MAX >> (32 - bits)
 }
 
-/// The finaliser of MurmurHash3 (Appleby, 2011), keyed; its upper bits are used. Halves have 32 bits at most.
+/// Applies the keyed finaliser of MurmurHash3 (Appleby, 2011); callers use its upper bits. Halves have 32 bits at most.
 #[inline(always)]
 fn round(x: u32, key: u32) -> u32 {
     let h = (x ^ key).wrapping_mul(0x85EB_CA6B);
@@ -125,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     impl Permutation {
-        /// The same, one number at a time, as in the papers.
+        /// Returns the image of one number, computed as in the papers.
         fn at(&self, i: u64) -> u64 {
             let mut x = i;
             loop {

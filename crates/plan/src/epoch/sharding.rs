@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// The units that a consumer takes from a frontier on.
+    /// Returns the units that a consumer takes from a frontier on.
     fn rest(sharding: Sharding, consumer: u32, frontier: u64, units: u64) -> Vec<u64> {
         let index = ConsumerIndex(consumer);
         let (passed, phase) = sharding.resume(index, frontier);

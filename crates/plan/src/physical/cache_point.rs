@@ -183,7 +183,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
     }
 }
 
-/// The line of an op, to follow its name in a message.
+/// Returns the line of an op, to follow its name in a message.
 fn written(node: Option<&Arc<Node>>) -> String {
     node.and_then(|n| n.site.as_ref()).map_or(String::new(), |site| format!(" ({site})"))
 }

@@ -384,7 +384,7 @@ fn the_search_ends_at_the_cheapest_legal_order() {
     assert!(moved > 50, "{moved} of {tried}");
 }
 
-/// All legal orders.
+/// Calls `see` with all legal orders.
 fn permutations(len: usize, free: &Free, order: &mut Vec<usize>, see: &mut dyn FnMut(&[usize])) {
     if order.len() == len {
         return see(order);

@@ -55,9 +55,8 @@ struct Workload {
 
 const WORKLOADS: [Workload; 5] = [
     // Steps of 1024 in the batches of 128 that its client takes. Work: workers x seconds of Cachew's epoch, and of the
-    // epoch with the new order, which had all workers that it could use. Collocated: its epoch. Ten workers at the
-    // trainer: between the 13.3 and the 11.2 workers elsewhere that placement alone and both saved (its machine has 96
-    // cores).
+    // epoch with the new order, with all useful workers. Collocated: its epoch. Ten workers at the trainer: between the
+    // 13.3 and 11.2 workers elsewhere that placement alone and both saved (its machine has 96 cores).
     Workload {
         name: "ResNet50 v2-8",
         epoch: 395.0,

@@ -29,7 +29,7 @@ pub struct Pool {
 }
 
 impl Default for Pool {
-    /// 64 workers with one thread, ready at once, for ever.
+    /// Makes a pool of 64 workers with one thread, ready at once, for ever.
     fn default() -> Self {
         Self { max: 64, threads: 1, startup: 0.0, lost_every: None }
     }

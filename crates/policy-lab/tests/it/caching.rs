@@ -22,7 +22,8 @@ const BATCH: f64 = 900.0;
 const ROW_BYTES: f64 = 110_000.0;
 const INFLATED: f64 = 2.5;
 
-/// The measurements at a point of the sweep, with the remote storage as "disk" and the published time of each mode.
+/// Returns the measurements at a point of the sweep, with the remote storage as "disk" and the published time of each
+/// mode.
 fn at([compute, source, full]: [f64; 3]) -> Observation {
     let row = |ms: f64| ms * 1e6 / BATCH;
     let place = |name: &str, bytes: f64, before: f64, after: f64, found: f64| Place {

@@ -20,7 +20,7 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// The prices of Pecan (Graur et al., USENIX ATC 2024): a TPU v2-8 and an n2-standard-8, in dollars.
+    /// Returns the prices of Pecan (Graur et al., USENIX ATC 2024): a TPU v2-8 and an n2-standard-8, in dollars.
     fn default() -> Self {
         Self { trainer: 4.96, worker: 0.427 }
     }

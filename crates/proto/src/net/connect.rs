@@ -128,7 +128,8 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
     })
 }
 
-/// A connection is not an answer: the kernel accepts connections of a stopped process.
+/// Connects to one dispatcher and requests its version. A connection alone is no answer: the kernel accepts
+/// connections of a stopped process.
 async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
     let (endpoint, connector) = to.parts(&address)?;
     let address = address.to_string();

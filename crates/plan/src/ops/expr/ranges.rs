@@ -42,7 +42,7 @@ pub struct ColumnValues {
 }
 
 impl Default for ColumnValues {
-    /// Nothing is known.
+    /// Makes the values of a column without any knowledge.
     fn default() -> Self {
         Self { range: ValueRange::Any, may_be_missing: true, may_be_nan: true }
     }

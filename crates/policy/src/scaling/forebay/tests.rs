@@ -138,7 +138,7 @@ fn in_order(objective: Objective, max: u32, late: u32) -> (u32, Vec<Decision>) {
     (workers, decided)
 }
 
-/// A machine without figures, where nothing may compute.
+/// Returns a machine without figures, where nothing may compute.
 fn no_host() -> Host {
     Host {
         cores: 0.0,
@@ -239,7 +239,7 @@ fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
     assert_eq!(placed(&again), (0, 9), "{again}");
 }
 
-/// The machine of a reader that runs the ops behind a cut itself, without threads beside it.
+/// Returns the machine of a reader that runs the ops behind a cut itself, without threads beside it.
 fn looked_at(cuts: &[(f64, f64)], spare: f64, pressure: f64, finishes: f64) -> Host {
     Host {
         cores: 16.0,
