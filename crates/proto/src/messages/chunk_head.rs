@@ -263,7 +263,7 @@ mod tests {
         ];
         for at in 8..whole.app_metadata.len() {
             if at == FLAGGED_BYTES - 1 {
-                continue; // the flags: what they say is checked against what follows
+                continue; // the flags are checked against the bytes behind them
             }
             let mut head = whole.app_metadata.to_vec();
             head[at] ^= 1;
