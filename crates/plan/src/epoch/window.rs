@@ -28,9 +28,9 @@ const STREAMED_BYTES: u64 = 16 << 20;
 pub const STREAMED_AT_ONCE: u64 = 3;
 
 /// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files
-/// are read side by side (see `lanes`). `None` if rows are counted first, or nothing is shuffled.
+/// are read side by side (see `lanes`). `None` if rows are counted first, or not shuffled.
 ///
-/// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
+/// It depends on the graph alone. A record file in a store can only be counted by reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     let facts = graph.source().facts();
     let streams = facts.rows == RowsKnown::ByReading && facts.begins_anywhere;

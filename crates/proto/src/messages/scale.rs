@@ -5,12 +5,12 @@ use forebay_core::{Error, Result};
 use crate::{GetScaleResponse, KindWanted};
 
 impl GetScaleResponse {
-    /// Returns how many workers the provisioner of `kind` has to run; the flag says whether they are spot workers.
-    /// `None` while the number is not known: the provisioner then changes nothing.
+    /// Returns how many workers the provisioner of `kind` has to run; the flag is true for spot workers. `None` while
+    /// the number is unknown: the provisioner then changes nothing.
     ///
     /// # Errors
-    /// Invalid when the dispatcher has worker types and `kind` is not one of them, or names none; or when it has no
-    /// types and `kind` names one.
+    /// Invalid when the dispatcher has worker types and `kind` is `None` or not one of them; or when it has no types
+    /// and `kind` names one.
     pub fn wanted_of(&self, kind: Option<(&str, bool)>) -> Result<Option<u32>> {
         let Some((name, spot)) = kind else {
             if self.kinds.is_empty() {

@@ -1,10 +1,10 @@
 //! TLS, the same for every connection: the identity of this side, the authorities it trusts, and helpful errors.
 //!
 //! rustls over ring, which the object stores use too: one library and one provider of ciphers in the process. Only TLS
-//! 1.3: both sides are of one version, and every Arrow Flight client speaks it. ALPN negotiates the protocol of a
+//! 1.3: both sides have the same version, and every Arrow Flight client speaks it. ALPN negotiates the protocol of a
 //! connection ([`Protocol`]). Certificates and keys are read once, at the start; a restart loads renewed ones.
 //!
-//! Invariant: a connection over TLS is used only if the peer's certificate was verified. No switch turns this off.
+//! Invariant: a connection over TLS is used only if the peer's certificate was verified. No option turns this off.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use crate::net::address::Address;
 use crate::net::validity::Validity;
 
-/// How long a refused connection may take to read the reason.
+/// The time for a refused peer to read the reason.
 const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The protocol of a connection, as ALPN names it.
@@ -66,7 +66,7 @@ impl TlsFiles {
     /// Reads the files for connecting; `None` is in the clear.
     ///
     /// # Errors
-    /// Invalid when one file of a pair is missing, or a file is not PEM; NotFound and PermissionDenied of a file.
+    /// Invalid when one file of a pair is missing, or a file is not PEM; NotFound and PermissionDenied for a file.
     pub fn client(&self) -> Result<Option<ClientTls>> {
         let identity = self.identity()?;
         let Some(ca) = &self.ca else {
@@ -102,7 +102,7 @@ impl TlsFiles {
     /// Reads the files for listening; `None` is in the clear.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`].
+    /// Errors of [`TlsFiles::client`].
     pub fn server(&self) -> Result<Option<ServerTls>> {
         let Some(Identity { certs, key, file }) = self.identity()? else {
             if self.client_ca.is_some() {
@@ -127,7 +127,7 @@ impl TlsFiles {
     /// Returns the validity of this side's certificate with its chain; `None` if it has none.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`], and Invalid for a file that is not a certificate.
+    /// Errors of [`TlsFiles::client`], and Invalid for a file that is not a certificate.
     pub fn validity(&self) -> Result<Option<Validity>> {
         let Some(file) = &self.cert else { return Ok(None) };
         let certs = certificates(file)?;
@@ -158,7 +158,7 @@ struct Identity<'a> {
     file: &'a Path,
 }
 
-/// How this side connects. Cheap to clone.
+/// The TLS settings of this side when it connects. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientTls(Arc<Client>);
 
@@ -169,7 +169,7 @@ struct Client {
 }
 
 impl ClientTls {
-    /// Shakes hands. Errors carry an [`Error`], see [`carried`].
+    /// Performs the handshake. Errors carry an [`Error`], see [`carried`].
     pub(crate) async fn connect(
         &self,
         socket: TcpStream,
@@ -201,12 +201,12 @@ impl std::fmt::Debug for ClientTls {
     }
 }
 
-/// How this side listens. Cheap to clone.
+/// The TLS settings of this side when it listens. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
-    /// Returns an acceptor of these protocols.
+    /// Returns an acceptor for these protocols.
     pub(crate) fn acceptor(&self, protocols: &[Protocol]) -> TlsAcceptor {
         let mut config = (*self.0).clone();
         config.alpn_protocols = protocols.iter().map(|s| s.alpn()).collect();
@@ -220,7 +220,7 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-/// Does the handshake with a client. A refused client is told the reason.
+/// Performs the handshake with a client. A refused client gets the reason.
 pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     socket: TcpStream,
@@ -239,7 +239,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Sends a last message and lets the peer read it: closing at once would discard it, as unread input causes a reset.
+/// Sends a last message and lets the peer read it. Closing at once would discard it, because unread input causes a
+/// reset.
 pub(crate) async fn last_word(mut socket: TcpStream, word: &[u8]) {
     let say = async {
         socket.write_all(word).await?;

@@ -1,4 +1,5 @@
-//! The period in which a certificate is valid. rustls checks that of the peer, but not that of a process's own.
+//! The period in which a certificate is valid. rustls checks it for the peer's certificate, but not for a process's
+//! own.
 //!
 //! Parses the outline of a certificate (RFC 5280, 4.1) up to its validity; rustls judges the rest. Pure: the time is an
 //! argument.
@@ -49,10 +50,10 @@ impl Validity {
         Self { begins: self.begins.max(other.begins), ends: self.ends.min(other.ends) }
     }
 
-    /// Checks that `now` is in the period, and returns a warning if it soon ends.
+    /// Checks that `now` is in the period, and returns a warning if the period soon ends.
     ///
     /// # Errors
-    /// Invalid.
+    /// Invalid if `now` is outside.
     pub fn check(self, now: SystemTime) -> Result<Option<String>> {
         let seconds =
             |since: SystemTime| since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
@@ -72,7 +73,7 @@ impl Validity {
     }
 }
 
-/// Returns the tag and the content of the first element, and what comes after it.
+/// Returns the tag and the content of the first element, and the bytes behind it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -116,7 +117,7 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years begin with March, so that the leap day is the last day.
+    // Years begin in March here, so that the leap day is the last day.
     let year = if month > 2 { year } else { year - 1 };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
