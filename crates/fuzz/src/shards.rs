@@ -1,7 +1,9 @@
-//! Formats of several files: an index, and shards that it describes. And flat files of token ids, which have neither.
+//! Formats of several files: an index, and the shards that it describes. Also flat files of token ids, which have
+//! neither.
 //!
 //! An input is a byte that chooses how files are named or read, the length of the index (`u16`), the index and the
-//! shard. In the text of an index, `@` stands for the size of the shard, so that one which grows is still read.
+//! shard. In the text of an index, `@` stands for the size of the shard, so that a mutated shard of another size is
+//! still read.
 
 use std::cell::RefCell;
 use std::fs;
@@ -12,7 +14,7 @@ use forebay_io::Draft;
 
 use crate::files::read;
 
-/// A folder that each run of a target on this thread writes anew. Dropped with the thread.
+/// A folder that each run of a target on this thread writes again. Deleted with the thread.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,7 +44,7 @@ thread_local! {
     static FOLDER: RefCell<Folder> = RefCell::new(Folder::new());
 }
 
-/// Reads `files`, whose folder `draft` is given.
+/// Reads `files`; `draft` receives their folder.
 fn read_files(files: &[(&str, &[u8])], draft: impl FnOnce(&Path) -> Draft) {
     FOLDER.with_borrow(|folder| read(draft(folder.write(files))));
 }
@@ -51,7 +53,7 @@ fn path_of(folder: &Path) -> Vec<String> {
     vec![folder.to_str().expect("text").to_owned()]
 }
 
-/// An input, taken apart.
+/// The parts of an input.
 struct Parts<'d> {
     choice: u8,
     index: &'d [u8],

@@ -23,8 +23,8 @@ pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<
     Ok(Raw { width: width as usize, height: height as usize, colour, region })
 }
 
-/// Checks that each lossy frame to decode is as large as the file says. The decoder makes room for a frame by the
-/// frame's own header, and compares the two later or, behind a plane of alpha in an animation, never.
+/// Checks that each lossy frame to decode has the size that the file states. The decoder allocates memory by the
+/// frame's own header, and compares the two later or, after a plane of alpha in an animation, never.
 fn check_frame_sizes(file: &[u8], canvas: (u32, u32)) -> Result<()> {
     let mut is_first = true;
     for (name, body) in chunks(file.get(12..).unwrap_or_default()) {
@@ -55,7 +55,8 @@ fn check_frame_size(frame: &[u8], (width, height): (u32, u32)) -> Result<()> {
     Ok(())
 }
 
-/// Returns the chunks of a RIFF file or of a chunk that holds chunks: their names and bodies. One that is cut is the last.
+/// Returns the chunks of a RIFF file or of a chunk that holds chunks: their names and bodies. A truncated chunk is the
+/// last.
 fn chunks(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8; 4], &[u8])> {
     std::iter::from_fn(move || {
         let (name, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! Damaged input is an error that says so: never a panic, never half a picture.
+//! Damaged input is reported as an error: never a panic, never a partial picture.
 
 use forebay_core::ErrorKind;
 use forebay_core::rng::SampleRng;
@@ -24,7 +24,7 @@ fn golden() -> Vec<(String, Vec<u8>)> {
 fn an_image_cut_anywhere_is_an_error() {
     let mut decoder = Decoder::default();
     for (name, bytes) in golden() {
-        // What follows the pixels of a png (its last 16 bytes) may be missing; so may the padding of a webp.
+        // The bytes after the pixels of a png (its last 16 bytes) may be missing; so may the padding of a webp.
         let end = bytes.len() - if name.ends_with("jpg") { 8 } else { 18 };
         for len in (0..end).step_by(7).chain([end]) {
             let e = decoder.decode(&bytes[..len], ImageMode::Rgb, &Limits::default()).map(|_| ()).expect_err(&name);
@@ -44,7 +44,7 @@ fn a_jpeg_cut_short_is_an_error_even_below_the_region() {
     assert_eq!(e.to_string(), "truncated jpeg: its data ends before its pixels do");
 }
 
-/// Decodes all, or a region; errors as text.
+/// Decodes all, or a region; returns errors as text.
 fn decode(decoder: &mut Decoder, bytes: &[u8], region: Option<Region>) -> Result<Vec<u8>, String> {
     let limits = Limits { pixels_max: 1 << 22 };
     let image = match region {
@@ -72,7 +72,7 @@ fn stray_bytes_between_segments_are_forgiven() {
     assert_eq!(decode(&mut decoder, &stray, None), decode(&mut decoder, &bytes, None));
 }
 
-/// Damages a file anywhere, most often in its header, where most of the trouble is.
+/// Damages a file anywhere, most often in its header, which has most of the failure modes.
 fn damage(rng: &mut SampleRng, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..draw(rng, 1, 4) {
@@ -86,8 +86,8 @@ fn damage(rng: &mut SampleRng, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a file decodes to, its error too, is a function of its bytes: not of what the decoder met before, and not of the
-/// region, of which it gives the same pixels or the same verdict.
+/// The pixels or the error of a file depend on its bytes alone: not on the decoder's earlier files, and not on the
+/// region, which has the same pixels or the same error.
 #[test]
 fn nothing_of_an_image_reaches_the_next_and_a_region_is_the_whole_cropped() {
     let mut rng = rng(31);
