@@ -1,4 +1,4 @@
-//! The dispatcher as a component: options in, an address out, and a future that serves until it is told to stop.
+//! The dispatcher as a component: options in, an address out, and a future that serves until it is cancelled.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

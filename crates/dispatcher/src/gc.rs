@@ -1,7 +1,7 @@
 //! Garbage collection of blobs: removes blobs that no job needs, while this process leads.
 //!
 //! Clients upload blobs before they open the job that needs them, and do not upload blobs that exist. So a blob is
-//! removed only if for a whole grace period no job needed it, and no client asked for it, uploaded it or began to open
+//! removed only if for a whole grace period no job needed it, and no client requested it, uploaded it or began to open
 //! a job with it.
 
 #![expect(clippy::disallowed_methods, reason = "blobs are collected now and then")]

@@ -49,7 +49,7 @@ impl Principal {
         Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
     }
 
-    /// Checks that the caller may do what this role may.
+    /// Checks that the caller has the permissions of this role.
     ///
     /// # Errors
     /// PermissionDenied.
@@ -121,7 +121,7 @@ impl Access {
         Ok(Self { tokens: path.map(tokens).transpose()?, clock })
     }
 
-    /// Says whether callers need a token.
+    /// Returns whether callers need a token.
     pub(crate) fn asks(&self) -> bool {
         self.tokens.is_some()
     }
@@ -243,7 +243,7 @@ impl Interceptor for Guard {
     }
 }
 
-/// Returns the caller, if it may do what this role may.
+/// Returns the caller, if it has the permissions of this role.
 ///
 /// # Errors
 /// PermissionDenied.
@@ -251,7 +251,7 @@ pub(crate) fn caller<T>(request: &Request<T>, role: Role) -> Result<Arc<Principa
     caller_of(request, &[role])
 }
 
-/// Returns the caller, if it may do what one of these roles may.
+/// Returns the caller, if it has the permissions of one of these roles.
 ///
 /// # Errors
 /// PermissionDenied, as for the first role.

@@ -76,7 +76,7 @@ pub struct IndexingFigures {
 }
 
 impl Places {
-    /// Asks for a place, which [`Places::begins`] gives.
+    /// Requests a place, which [`Places::begins`] assigns.
     ///
     /// # Errors
     /// Exhausted when too many wait, or too many threads are detached.
@@ -98,8 +98,8 @@ impl Places {
         Ok(self.next)
     }
 
-    /// Gives places to waiting indexings: first of the tenant, then of the lane with the fewest. Says whether `id` may
-    /// run.
+    /// Assigns places to waiting indexings: first of the tenant, then of the lane with the fewest. Returns whether `id`
+    /// may run.
     pub(super) fn begins(&mut self, now: Ticks, id: Id) -> bool {
         while let Some(next) = self.next_to_begin(now) {
             let Some(lane) = self.waiting.remove(&next) else { break };
@@ -175,8 +175,8 @@ mod tests {
         places.ask(lane).expect("there is room to wait")
     }
 
-    /// The main property: whatever others never return, an indexing at a host of its own begins at once if its tenant
-    /// has room; without room it begins as soon as one of the tenant's indexings ends.
+    /// The main property: an indexing at a host of its own begins at once if its tenant has room, even if all others
+    /// hang; without room it begins as soon as one of the tenant's indexings ends.
     #[test]
     fn a_dead_host_or_another_tenant_delays_nobody() {
         let mut places = Places::default();

@@ -1,6 +1,6 @@
-//! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
+//! The gRPC service: checks messages from outside, and passes them to the actor, the opener and the blob store.
 //!
-//! Invariant: each call first finds out who calls, and acts for that tenant.
+//! Invariant: each call first identifies its caller, and acts for the caller's tenant.
 
 mod blobs;
 pub(crate) mod consume;

@@ -1,4 +1,4 @@
-//! Errors of the ledger's file, for the operator of a dispatcher: they name the file, and what to do.
+//! Errors of the ledger's file, for the operator of a dispatcher: they name the file, and the action to take.
 
 use std::path::Path;
 

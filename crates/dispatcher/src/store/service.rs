@@ -16,7 +16,7 @@ use super::etcd::{Etcd, Keys, made_at, put, request};
 /// The name of the file in a state folder.
 const FILE: &str = "service";
 
-/// The id of a service, not meant for people: 32 hexadecimal digits.
+/// The id of a service, not for display: 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceId(String);
 

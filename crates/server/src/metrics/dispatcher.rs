@@ -1,4 +1,4 @@
-//! The figures of a dispatcher. One that waits to lead says only that.
+//! The figures of a dispatcher. A dispatcher that waits to lead reports only that.
 
 use forebay_dispatcher::{Counts, Figures, IndexingFigures, LeaderFigures, LedgerFigures, ScaleFigures, StateFigures};
 
@@ -29,7 +29,7 @@ fn write_indexing(text: &mut Exposition, of: &IndexingFigures) {
     }
 }
 
-/// What is not known is left out: whoever scales by it then leaves things as they are.
+/// Leaves out unknown figures, so that a scaler then changes nothing.
 fn write_scale(text: &mut Exposition, scale: &ScaleFigures) {
     if let Some(wanted) = scale.wanted {
         let help = "Workers that all jobs want together; absent while that is not known.";

@@ -1,10 +1,10 @@
-//! What every process says of itself, under the names that Prometheus has for it. What the system does not say is left out.
+//! The metrics of every process, under Prometheus' standard names. Values that the system does not report are left out.
 
 use std::time::{Duration, SystemTime};
 
 use super::text::Exposition;
 
-/// When this process began, near enough.
+/// The approximate start of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Birth(SystemTime);
 
@@ -36,7 +36,7 @@ fn cpu() -> Option<Duration> {
     // The name, in brackets, may have spaces in it.
     let after = stat.rsplit_once(')')?.1;
     let ticks: Vec<u64> = after.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
-    // Linux counts hundredths for programs, whatever its own clock does.
+    // Linux reports ticks of 1/100 s to programs, independent of its own clock.
     Some(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 
