@@ -394,8 +394,8 @@ def test_who_is_open_to_the_network_says_so(fleet, authority, capfd):
     flags = authority.issue("open").flags()
     for more, says in (
         ([], "run code on the workers"),
-        (["--tokens", tokens], "travel in the clear"),
-        (flags, "keeps strangers out"),
+        (["--tokens", tokens], "travel unencrypted"),
+        (flags, "unless --tls-client-ca is set"),
         ([*flags, "--tokens", tokens], None),
     ):
         state = fleet.folder / uuid.uuid4().hex

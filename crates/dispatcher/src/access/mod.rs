@@ -163,7 +163,7 @@ impl Access {
             tokio::time::sleep(LOOK).await;
             let refused = tokens.refused.load(Relaxed);
             if refused > told {
-                tracing::warn!(refused = refused - told, "calls without a token that is known");
+                tracing::warn!(refused = refused - told, "calls without a valid token were refused");
                 told = refused;
             }
             let now = stamp(&tokens.path);
@@ -173,11 +173,11 @@ impl Access {
             seen = now;
             match TokenFile::read(&tokens.path) {
                 Ok(file) => {
-                    tracing::info!(tokens = file.tokens.len(), "the file of tokens has changed and was taken up");
+                    tracing::info!(tokens = file.tokens.len(), "the token file has changed and was read again");
                     tokens.take_up(file);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the file of tokens was not taken up; those from before stay good")
+                    tracing::error!(%error, "the token file has changed and cannot be used; the earlier tokens stay valid")
                 }
             }
         }

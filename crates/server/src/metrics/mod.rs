@@ -91,7 +91,11 @@ pub(crate) async fn serve(listener: Option<TcpListener>, metrics: Metrics) -> In
     let metrics = Arc::new(metrics);
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
-        let Ok((socket, _)) = listener.accept().await.inspect_err(|error| tracing::warn!(%error, "no metrics")) else {
+        let Ok((socket, _)) = listener
+            .accept()
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "cannot accept a connection for metrics"))
+        else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
