@@ -124,7 +124,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     if config.state_dir.is_file() {
         return Err(Error::invalid("the state is kept in a folder, and this is a file")
             .with("file", config.state_dir.display())
-            .hint("name a folder, which is made where it is not there: --state-dir DIR"));
+            .hint("name a folder, which is created if it does not exist: --state-dir DIR"));
     }
     let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
