@@ -89,7 +89,7 @@ fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 }
 
 /// The hint for arrays that others made.
-const READ_ONLY: &str = "what a function gets is read-only, for others may have the same memory: make something new of it, \
+const READ_ONLY: &str = "the values that a function gets are read-only, because others may use the same memory: compute a new value, \
                          x = row[\"x\"] + 1, or copy it first, x = row[\"x\"].copy()";
 
 /// Makes an error from an exception that a user's function raised, with the user's own frames.

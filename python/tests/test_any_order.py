@@ -195,7 +195,7 @@ def test_ops_that_need_the_order_say_so(ds, op, service):
 def test_consumers_that_end_epochs_together_need_the_order(service):
     ds = fb.range(100).filter(fb.col("id") > 3).batch(2)
     options = {"job": f"job-{uuid.uuid4().hex[:8]}", "consumers": (0, 2), "ordered": False}
-    with pytest.raises(E.InvalidPipelineError, match="consumers that end epochs together") as caught:
+    with pytest.raises(E.InvalidPipelineError, match="when consumers end epochs together") as caught:
         next(ds.distribute(service, **options).iter())
     assert "even=False" in caught.value.context["hint"]
 

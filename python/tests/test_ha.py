@@ -99,7 +99,7 @@ def test_a_leader_that_stood_still_says_nothing_as_one_once_it_goes_on(fleet, un
 
     assert read(fleet, {20: stop, 120: go_on}) == local(2)
     assert fleet.leader() != stopped
-    until(lambda: "leads no more" in fleet.errors.read_text())
+    until(lambda: "no longer leads" in fleet.errors.read_text())
     # It redirects callers to the leader.
     assert [j.state for j in fb.connect(fleet.dispatchers[stopped].address).jobs()] == ["finished"]
 
@@ -110,7 +110,7 @@ def test_an_etcd_that_is_gone_for_a_while_stops_grants_and_nothing_else(fleet, u
     def kill():
         etcd.kill()
         # Without etcd no dispatcher can lead for longer than a term.
-        until(lambda: "leads no more" in fleet.errors.read_text())
+        until(lambda: "no longer leads" in fleet.errors.read_text())
         etcd.start()
 
     def blink():

@@ -131,7 +131,7 @@ def test_shares_that_cannot_be_even_are_refused(service):
         with pytest.raises(fb.errors.InvalidPipelineError, match="2 batches for 3 consumers"):
             next(iterate(few))
         assert len(list(iterate(few, even=False))) == 1
-        with pytest.raises(fb.errors.InvalidPipelineError, match="known only when it has run") as caught:
+        with pytest.raises(fb.errors.InvalidPipelineError, match="known only after it has run") as caught:
             next(iterate(counted, even=True))
         assert caught.value.context["op"] == "filter"
         assert sum(len(b["id"]) for b in iterate(counted, even=False)) == 7

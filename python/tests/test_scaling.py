@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         fb.up(trainer_price=3, worker_price=1)
     with pytest.raises(InvalidPipelineError, match="price of a worker is -1"):
         fb.up(objective="cost-within:1.05", trainer_price=3, worker_price=-1)
-    with pytest.raises(InvalidPipelineError, match="static:2 knows nothing of the objective cost"):
+    with pytest.raises(InvalidPipelineError, match="static:2 does not support the objective cost"):
         fb.up(workers="auto", policy="static:2", objective="cost", trainer_price=3, worker_price=1)
     with pytest.raises(InvalidPipelineError, match="max_workers=3 goes with workers='auto'"):
         fb.up(workers=2, max_workers=3)

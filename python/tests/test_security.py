@@ -162,12 +162,12 @@ def test_a_process_that_nobody_would_trust_does_not_start(authority, tmp_path):
         ["worker", *listen, "--dispatcher", "127.0.0.1:1", "--tls-ca", authority.ca],
     ]
     for role in roles:
-        for own, says in ((late, "has expired"), (early, "is not good yet")):
+        for own, says in ((late, "has expired"), (early, "is not valid yet")):
             done = forebay(*role, *own.flags())
             assert (done.returncode, says in done.stderr, str(own.cert) in done.stderr) == (1, True, True), done.stderr
     # The certificate is accepted, and the next error is another one.
     done = forebay(*roles[0], *soon.flags(), "--store", "none")
-    assert "ends on" in done.stderr, done.stderr
+    assert "expires on" in done.stderr, done.stderr
     assert "expired" not in done.stderr, done.stderr
 
 
@@ -176,7 +176,7 @@ def test_who_is_not_trusted_is_told_why(mutual, authority, other, fleet):
     stranger = other.issue("stranger")
     refused("not signed by the authority", mutual.address, tls=fb.Tls(other.ca, own.cert, own.key), **good)
     refused("is for", mutual.address, tls=fb.Tls(own.ca, own.cert, own.key, name="elsewhere.example"), **good)
-    refused("wants a certificate", mutual.address, tls=fb.Tls(own.ca), **good)
+    refused("requires a client certificate", mutual.address, tls=fb.Tls(own.ca), **good)
     refused("refused the certificate", mutual.address, tls=fb.Tls(own.ca, stranger.cert, stranger.key), **good)
     late = authority.issue("late", days=-1)
     refused("refused the certificate", mutual.address, tls=fb.Tls(own.ca, late.cert, late.key), **good)
@@ -372,7 +372,7 @@ def test_quotas_are_kept_and_named(tenants, until):
     next(first)
     with pytest.raises(exhausted, match="has 1 consumers that are attached, and its quota is 1"):
         list(numbers().distribute(a, job="two"))
-    with pytest.raises(exhausted, match="has 2 jobs that go on, and its quota is 2"):
+    with pytest.raises(exhausted, match="has 2 unfinished jobs, and its quota is 2"):
         list(numbers().distribute(a, job="three"))
     assert len(list(first)) == 249
     assert len(list(numbers().distribute(a, job="two"))) == 250, "what has ended does not count"
@@ -383,7 +383,7 @@ def test_a_token_is_shown_once_and_kept_by_its_hash(tmp_path):
     token = new_token(tokens, "client", "vision")
     assert token.startswith("fbt_")
     assert token not in tokens.read_text()
-    for wrong, says in ((["--role", "client"], "of a tenant"), (["--tenant", "../x"], "no name of a tenant")):
+    for wrong, says in ((["--role", "client"], "must name a tenant"), (["--tenant", "../x"], "no name of a tenant")):
         done = forebay("token", "new", *wrong)
         assert (done.returncode, says in done.stderr) == (1, True), done.stderr
 
@@ -394,8 +394,8 @@ def test_who_is_open_to_the_network_says_so(fleet, authority, capfd):
     flags = authority.issue("open").flags()
     for more, says in (
         ([], "run code on the workers"),
-        (["--tokens", tokens], "travel in the clear"),
-        (flags, "keeps strangers out"),
+        (["--tokens", tokens], "travel unencrypted"),
+        (flags, "unless --tls-client-ca is set"),
         ([*flags, "--tokens", tokens], None),
     ):
         state = fleet.folder / uuid.uuid4().hex

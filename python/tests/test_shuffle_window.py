@@ -187,9 +187,9 @@ def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
 
 def test_what_cannot_be_is_refused():
     ds = fb.range(10)
-    with pytest.raises(fb.errors.InvalidPipelineError, match="repeat comes before this shuffle"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="repeat cannot come before this shuffle"):
         ds.repeat(2).shuffle(window=3).explain()
-    with pytest.raises(fb.errors.InvalidPipelineError, match="shuffle comes before this shuffle"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="shuffle cannot come before this shuffle"):
         ds.shuffle().shuffle(window=3).explain()
     for window in (0, -1, "", "many", 1.5, "0B"):
         with pytest.raises(fb.errors.InvalidPipelineError, match="window"):

@@ -229,7 +229,7 @@ def test_an_index_that_is_cut_or_does_not_fit_its_ids_is_refused(tmp_path):
         (at(18, "<Q", 2**63), "ends before"),
         (at(26, "<Q", 2**61), "ends before"),
         (whole + bytes(sequences + 1), "goes on"),
-        (at(34, "<i", -5), "fewer than no ids"),
+        (at(34, "<i", -5), "a negative number of ids"),
         (at(34, "<i", 2**31 - 1), "file of ids has"),
         (at(pointers + 8, "<q", 1), "begins at 1"),
         (at(pointers, "<q", -2), "begins at -2"),

@@ -109,7 +109,7 @@ impl Actor {
             }
             // Checked after every wake-up, because any time may have passed since.
             if !self.term.holds() {
-                self.end_all(&not_leader("the dispatcher leads no more", ""));
+                self.end_all(&not_leader("the dispatcher no longer leads", ""));
                 return Ok(Ended::Deposed);
             }
             if let Some(done) = written {
@@ -143,7 +143,7 @@ impl Actor {
         }
         self.checked = now;
         if let Err(violation) = self.core.check() {
-            tracing::error!(%violation, "the dispatcher's state contradicts itself: please report this as a bug");
+            tracing::error!(%violation, "the dispatcher's state violates an invariant: please report this as a bug");
             debug_assert!(false, "{violation}");
         }
     }

@@ -45,9 +45,11 @@ impl BlobGc {
             let collect = move || blobs.collect_garbage(&needed(&jobs)?, now, grace, &term);
             match tokio::task::spawn_blocking(collect).await {
                 Ok(Ok(0)) => {}
-                Ok(Ok(removed)) => tracing::info!(removed, "blobs that no job needs"),
+                Ok(Ok(removed)) => tracing::info!(removed, "removed blobs that no job needs"),
                 // The next run tries again.
-                Ok(Err(error)) => tracing::warn!(%error, "blobs that no job needs are not removed now"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "could not remove blobs that no job needs; trying again later")
+                }
                 Err(_) => return,
             }
         }

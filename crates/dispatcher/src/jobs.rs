@@ -188,7 +188,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     let pipeline = || {
         let was = Graph::from_json(&job.graph).ok()?;
         (job.dataset != graph.dataset_id().to_string())
-            .then(|| was.difference(graph).unwrap_or_else(|| "the pipeline is another".to_owned()))
+            .then(|| was.difference(graph).unwrap_or_else(|| "the pipeline differs".to_owned()))
     };
     let difference = pipeline()
         .or_else(|| number("seed", request.seed, job.seed))
@@ -208,7 +208,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
         None => Ok(()),
         Some(difference) => Err(Error::new(
             ErrorKind::Conflict,
-            format!("there is a job {:?} already, and it is another: {difference}", job.name),
+            format!("there is a job {:?} already, and it differs: {difference}", job.name),
         )
         .hint(
             "use another job name, or cancel that job; a saved state fits a job of any name and number of consumers",
@@ -230,7 +230,7 @@ fn prepare(
     let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
     if !missing.is_empty() {
         let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();
-        return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
+        return Err(Error::invalid(format!("job {:?} needs blobs that were not uploaded", request.name))
             .with("blobs", missing.join(", ")));
     }
     let stages = Stages::in_parts(graph, request.sharding().parts())?;

@@ -97,7 +97,7 @@ impl Scaling {
     pub fn check(&self) -> Result<()> {
         if self.objective != Objective::Time && !self.policy.initial().has_objectives() {
             let (policy, objective) = (&self.policy, self.objective);
-            return Err(Error::invalid(format!("the policy {policy} knows nothing of the objective {objective}"))
+            return Err(Error::invalid(format!("the policy {policy} does not support the objective {objective}"))
                 .hint("leave one of them out"));
         }
         self.objective.check()

@@ -199,7 +199,7 @@ fn resolved(path: &Path) -> PathBuf {
 
 fn refused(uri: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, "jobs of this tenant may not read this source").with("file", uri).hint(
-        "ask for it: --allow-source of the dispatcher and of the workers, or `sources` of the tenant in the file of tokens",
+        "have it allowed: --allow-source of the dispatcher and of the workers, or `sources` of the tenant in the token file",
     )
 }
 

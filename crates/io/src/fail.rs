@@ -36,8 +36,8 @@ pub(crate) fn gone(uri: &str) -> Error {
 /// A job of a tenant wants a file that no rule gives to the tenant.
 pub(crate) fn not_given(uri: &str, what: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, what).with("file", uri).hint(
-        "jobs of tenants reach such an address only where its host is named: --allow-source of the dispatcher and of the workers, or \
-         `sources` of the tenant in the file of tokens",
+        "jobs of tenants may read such an address only if its host is allowed: --allow-source of the dispatcher and of \
+         the workers, or `sources` of the tenant in the token file",
     )
 }
 

@@ -60,8 +60,11 @@ impl CachePlaces {
         }
         let folder = Path::new(text);
         if folder.starts_with("~") {
-            return Err(Error::invalid(format!("a cache's folder is {}, which only a shell knows", folder.display()))
-                .hint("write the whole path, or $HOME in place of ~"));
+            return Err(Error::invalid(format!(
+                "the cache folder is {}, a name that only a shell expands",
+                folder.display()
+            ))
+            .hint("write the whole path, or $HOME in place of ~"));
         }
         Ok(Self { folder: Some(folder.to_owned()).filter(|_| !text.is_empty()), store: None })
     }
@@ -321,7 +324,7 @@ mod tests {
         assert_eq!(parse(&there.path().to_string_lossy()), places(there.path().to_str(), None), "it is there");
         assert!(parse("/mnt/a,b").expect_err("two folders").message().contains("not in /mnt/a and b"));
         for home in ["~", "~/kept", "s3://bucket,~/kept"] {
-            assert!(parse(home).expect_err(home).message().contains("only a shell knows"), "{home}");
+            assert!(parse(home).expect_err(home).message().contains("only a shell expands"), "{home}");
         }
         assert_eq!(parse("s3://bucket/kept"), places(None, Some("s3://bucket/kept")));
         for both in ["/mnt/nvme,s3://bucket", "s3://bucket, /mnt/nvme,"] {

@@ -40,7 +40,7 @@ pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
     let (mut signals, token) = (Signals::new()?, stop.clone());
     tokio::spawn(async move {
         signals.next().await;
-        tracing::info!("stopping; once more to stop at once");
+        tracing::info!("stopping; send the signal again to stop at once");
         token.cancel();
         signals.next().await;
         std::process::exit(INTERRUPTED);

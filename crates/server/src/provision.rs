@@ -73,12 +73,12 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
     let seen = look(fleet, reconciler, now, &mut failures);
     let done = match reconciler.next(now, wanted, seen) {
         Action::Keep => Ok(()),
-        Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "a worker is started")),
+        Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "started a worker")),
         Action::EndOne => {
             // The newest: it may not be ready yet, and the oldest have the most in their caches.
             if let Some(place) = fleet.workers.iter_mut().rev().find(|place| !matches!(place.phase, Phase::Leaving(_)))
             {
-                tracing::info!(pid = place.child.pid(), ?seen, wanted, "a worker is told to leave");
+                tracing::info!(pid = place.child.pid(), ?seen, wanted, "told a worker to leave");
                 place.child.terminate();
                 place.phase = Phase::Leaving(Instant::now());
             }
@@ -89,7 +89,12 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
     for error in failures {
         let pause = reconciler.failed(clock.now());
         let stderr = error.get("stderr").unwrap_or_default();
-        tracing::error!(error = error.message(), stderr, ?pause, "no worker; another is started after a pause");
+        tracing::error!(
+            error = error.message(),
+            stderr,
+            ?pause,
+            "a worker failed; another one is started after a pause"
+        );
     }
 }
 

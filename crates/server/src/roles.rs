@@ -124,7 +124,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     if config.state_dir.is_file() {
         return Err(Error::invalid("the state is kept in a folder, and this is a file")
             .with("file", config.state_dir.display())
-            .hint("name a folder, which is made where it is not there: --state-dir DIR"));
+            .hint("name a folder, which is created if it does not exist: --state-dir DIR"));
     }
     let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
@@ -217,7 +217,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
 fn tell_sources(cache: &Cache) {
     for SourceStats { what, counts, .. } in cache.stats().sources {
         let SourceCounts { asked, from_disk, fetched, corrupt, not_kept } = counts;
-        tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes of remote files");
+        tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes read of remote files");
     }
 }
 
@@ -234,7 +234,7 @@ fn certificate_ends(tls: &TlsFiles) -> Result<Option<i64>> {
     let Some(validity) = tls.validity()? else { return Ok(None) };
     let file = tls.cert.as_deref().unwrap_or(Path::new("")).display();
     if let Some(soon) = validity.check(SystemTime::now()).map_err(|e| e.with("file", &file))? {
-        tracing::warn!(%file, "{soon}: renew it, and start this process again");
+        tracing::warn!(%file, "{soon}: renew it, and restart this process");
     }
     Ok(Some(validity.ends))
 }
@@ -245,9 +245,9 @@ fn warn_of(listen: SocketAddr, tls: bool, tokens: bool) {
         return;
     }
     let open = match (tls, tokens) {
-        (false, false) => "whoever reaches it may read and write everything, and run code on the workers",
-        (false, true) => "tokens and data travel in the clear",
-        (true, _) => "whoever reaches it may use it, unless --tls-client-ca keeps strangers out",
+        (false, false) => "anyone who reaches this port can read and write everything, and run code on the workers",
+        (false, true) => "tokens and data travel unencrypted",
+        (true, _) => "anyone who reaches this port can use it, unless --tls-client-ca is set",
     };
     tracing::warn!(%listen, "NOT SECURED: {open}; see docs/security.md");
 }

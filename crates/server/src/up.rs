@@ -86,7 +86,8 @@ impl UpOptions {
     /// Invalid.
     pub fn check(&self) -> Result<()> {
         if !self.listen.ip().is_loopback() {
-            let message = format!("`up` serves this machine alone, and {} is reached from others", self.listen);
+            let message =
+                format!("`up` serves only this machine, and {} can be reached from other machines", self.listen);
             return Err(Error::invalid(message)
                 .hint("listen on 127.0.0.1, or start `forebay dispatcher` and `forebay worker` for a network"));
         }

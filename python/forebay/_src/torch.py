@@ -100,8 +100,8 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         if count == 1:
             return
         raise InvalidPipelineError(
-            f"{library} deals what this dataset gives to its {processes} processes, and consumers=({index}, {count}) "
-            "has dealt it to them before: of each process only a part would be seen",
+            f"{library} divides this dataset among its {processes} processes, but consumers=({index}, {count}) "
+            "has divided it already: each process would see only a part of its share",
             {
                 "hint": "leave consumers= out; or keep it, and instead of prepare() make the loader with "
                 "accelerate.data_loader.DataLoaderShard(dataset, device=accelerator.device, batch_size=None), which "

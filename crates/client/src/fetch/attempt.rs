@@ -61,7 +61,12 @@ impl FetchAttempt {
             return NextAction::Reopen;
         }
         let Assignment { split, token, address, .. } = &self.assignment;
-        tracing::info!(worker = address, ?split, error = error.message(), "asking for another worker");
+        tracing::info!(
+            worker = address,
+            ?split,
+            error = error.message(),
+            "a worker did not send a split; requesting another worker"
+        );
         if !state.buffer.stop_fetch(&self.assignment) {
             return NextAction::Stop;
         }

@@ -185,7 +185,9 @@ impl PendingSteps {
         }
         let least = if self.count.ended { "" } else { "at least " };
         let given = self.given;
-        tracing::info!("all consumers end the epoch after {given} steps: {least}{left} of this one's are left out");
+        tracing::info!(
+            "all consumers end the epoch after {given} steps: {least}{left} steps of this consumer are dropped"
+        );
     }
 }
 

@@ -433,7 +433,7 @@ fn check_apart(ending: Ending) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(
-        "ordered=False, and consumers that end epochs together: how many batches each gets is not known beforehand",
+        "ordered=False cannot be used when consumers end epochs together: how many batches each gets is not known in advance",
     )
     .hint("with even=False each consumer ends by itself"))
 }
@@ -458,7 +458,7 @@ fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> E
              of batches"
         ))
         .hint(
-            "start all consumers, those that had begun from saved states of the same step; rank_timeout= sets how long \
+            "start all consumers; resumed ones must load saved states of the same step; rank_timeout= sets how long \
              the others wait, and with even=False each consumer ends by itself",
         ),
     };

@@ -111,7 +111,7 @@ impl TokenFile {
 
     fn parse(text: &str) -> Result<Self> {
         let file: Self =
-            serde_json::from_str(text).map_err(|e| Error::invalid(format!("this is no file of tokens: {e}")))?;
+            serde_json::from_str(text).map_err(|e| Error::invalid(format!("this is no token file: {e}")))?;
         for (tenant, quota) in &file.tenants {
             check_name(tenant)?;
             let at = |e: Error| e.with("tenant", tenant);
@@ -162,7 +162,7 @@ impl TokenFile {
 impl Entry {
     fn check(&self) -> Result<()> {
         match (self.role, self.tenant.as_str()) {
-            (Role::Client, "") => Err(Error::invalid("a client's token is of a tenant").hint("give --tenant")),
+            (Role::Client, "") => Err(Error::invalid("a client's token must name a tenant").hint("give --tenant")),
             (_, "") => Ok(()),
             (_, tenant) => check_name(tenant),
         }

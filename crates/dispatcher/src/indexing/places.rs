@@ -85,7 +85,7 @@ impl Places {
         let detached = self.detached.values().filter(|of| *of == tenant).count();
         let waiting = self.waiting.values().filter(|of| of.tenant == *tenant).count();
         if detached >= DETACHED_TENANT_MAX || self.detached.len() >= DETACHED_ALL_MAX {
-            let message = format!("{} earlier readings of sources have not returned", self.detached.len());
+            let message = format!("{} threads that index sources hang", self.detached.len());
             return Err(Error::new(ErrorKind::Exhausted, message)
                 .hint("they wait for a file system that does not answer: mend that, or restart the dispatcher"));
         }

@@ -63,7 +63,7 @@ impl Candidate {
                 Err(error) => {
                     see(None);
                     if !std::mem::replace(&mut silent, true) {
-                        tracing::warn!(%error, "nobody can be elected");
+                        tracing::warn!(%error, "no leader can be elected");
                     }
                 }
             }
@@ -131,7 +131,7 @@ impl Candidate {
     pub(crate) async fn resign(&self, term: &Term) {
         term.end();
         if let Err(error) = self.etcd.revoke_lease(term.lease()).await {
-            tracing::debug!(%error, "the leader's lease ends by itself");
+            tracing::debug!(%error, "the leader's lease was not revoked; it expires");
         }
     }
 }

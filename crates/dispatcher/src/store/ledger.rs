@@ -97,7 +97,7 @@ impl LedgerStore {
             Ok(Ok(()))
         })?;
         let (file, kept) = (self.path.display(), kept.display());
-        tracing::info!(%file, %kept, "a ledger of format {FORMAT_OLDEST} has become one of format {FORMAT}");
+        tracing::info!(%file, %kept, "the ledger was converted from format {FORMAT_OLDEST} to format {FORMAT}");
         Ok(())
     }
 

@@ -167,7 +167,8 @@ impl Salvaged {
         }
         let batches = rows.values().map(|(batch, _)| *batch).max().unwrap_or(0);
         let unreadable = vec![format!(
-            "the file's order: {} rows were found by their checksums; others may be missing, and leases that had ended be there",
+            "the order of the file: {} rows were found by their checksums; others may be missing, and leases that had ended may be \
+             among them",
             rows.len()
         )];
         Ok(Self { rows: rows.into_values().map(|(_, row)| row).collect(), batches, unreadable })

@@ -80,8 +80,8 @@ impl ServiceId {
 
 fn unreadable() -> Error {
     Error::data("the id of this service cannot be read").hint(
-        "write the name of its folder in --blob-dir there, or remove it: the service then begins a new folder, and clients hand in again \
-         what they open jobs with",
+        "write the name of its folder in --blob-dir there, or remove it: the service then begins a new folder, and clients upload \
+         their blobs again when they open jobs",
     )
 }
 

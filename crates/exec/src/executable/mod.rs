@@ -159,7 +159,7 @@ impl Executable {
     pub fn check_any_order(&self) -> Result<()> {
         if self.plan.sharding().coordinated {
             return Err(Error::invalid(
-                "ordered=False, and coordinated=True: consumers take turns at the batches of one order",
+                "ordered=False cannot be used with coordinated=True: consumers take turns at the batches of one order",
             )
             .hint("leave one of them out"));
         }

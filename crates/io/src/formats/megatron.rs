@@ -184,7 +184,7 @@ impl Walk {
         let length = self.lengths.at(length_at, 4)?.first_chunk::<4>().map_or(-1, |b| i32::from_le_bytes(*b));
         let pointer = self.pointers.at(pointer_at, 8)?.first_chunk::<8>().map_or(-1, |b| i64::from_le_bytes(*b));
         let Ok(length) = u64::try_from(length) else {
-            return Err(self.corrupt(length_at, "a sequence has fewer than no ids").with("sequence", sequence));
+            return Err(self.corrupt(length_at, "a sequence has a negative number of ids").with("sequence", sequence));
         };
         if u64::try_from(pointer) != Ok(self.at) {
             let what = format!("a sequence begins at {pointer}, and the ones before it end at {}", self.at);

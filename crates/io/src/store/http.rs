@@ -38,8 +38,10 @@ impl fmt::Display for Wrong {
             Wrong::Busy(failure) | Wrong::OtherRange(failure) => f.write_str(&failure.seen),
             Wrong::NoRanges => f.write_str("the server sends whole files only"),
             Wrong::Shorter => f.write_str("the object ends before the range"),
-            Wrong::Elsewhere(to) => write!(f, "the server sends its readers elsewhere, to {to}"),
-            Wrong::Own(address) => write!(f, "this is an address of the machine itself, or of its link: {address}"),
+            Wrong::Elsewhere(to) => write!(f, "the server redirects to {to}"),
+            Wrong::Own(address) => {
+                write!(f, "this is an address of the machine itself, of its link or of a cloud's metadata: {address}")
+            }
         }
     }
 }
@@ -129,7 +131,7 @@ impl Watched {
             request = HttpRequest::from_parts(parts, body);
             *request.uri_mut() = to.as_str().parse().map_err(|_| refused(Wrong::Elsewhere(to.to_string())))?;
         }
-        Err(refused(Wrong::Elsewhere(format!("ever another place, {REDIRECTS_MAX} times"))))
+        Err(refused(Wrong::Elsewhere(format!("{REDIRECTS_MAX} places, one after the other"))))
     }
 }
 

@@ -45,12 +45,12 @@ fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order
 /// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
 fn check_coordinated(stages: &Stages) -> Result<()> {
     if !stages.is_bucketed() && stages.batching().is_none() {
-        return Err(Error::invalid("coordinated=True, and there are no batches")
+        return Err(Error::invalid("coordinated=True needs batches, and this pipeline has none")
             .hint("use batch or bucket_by_length: consumers that are coordinated take turns at batches"));
     }
     if stages.graph.on_error().is_tolerant() {
-        return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
-            "a sample may fail at one consumer alone, and the others would be in other batches: use on_error=\"raise\"",
+        return Err(Error::invalid("coordinated=True cannot be used when samples that fail are skipped").hint(
+            "a sample may fail at one consumer only, which would then have other batches than the others: use on_error=\"raise\"",
         ));
     }
     Ok(())
@@ -174,8 +174,10 @@ impl EpochPlan {
     /// Checks even shares: they need counts, and at least one unit for each consumer.
     fn check_even(&self, stages: &Stages) -> Result<()> {
         if !self.counts_known {
-            let error = Error::invalid("even=True, and how much each consumer gets is known only when it has run")
-                .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
+            let error = Error::invalid(
+                "even=True cannot be used here: how much each consumer gets is known only after it has run",
+            )
+            .hint("leave even out, and let each consumer take a fixed number of steps, with epochs=None");
             return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
         }
         let (n, units) = (self.sharding.consumers, self.whole_units());
@@ -183,7 +185,7 @@ impl EpochPlan {
             Some(units) if units > 0 && units < u64::from(n) => {
                 let what = if self.batched { "batches" } else { "samples" };
                 Err(Error::invalid(format!(
-                    "an epoch has {units} {what} for {n} consumers, and each gets as many as the others: none"
+                    "an epoch has {units} {what} for {n} consumers: with equal shares, each would get none"
                 ))
                 .hint("use smaller batches or fewer consumers; with even=False some get one and others none"))
             }

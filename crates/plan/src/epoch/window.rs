@@ -83,7 +83,9 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
             ShuffleWindow::Auto => automatic(source, rows, row_bytes),
         };
         if let Some(before) = before.filter(|_| wanted > 0) {
-            let message = format!("a window is of the source's blocks, and {before} comes before this shuffle");
+            let message = format!(
+                "a shuffle window consists of the source's blocks, so {before} cannot come before this shuffle"
+            );
             return Err(node.blame(Error::invalid(message).hint("shuffle first, or leave window out")));
         }
         resolved = resolved.or(Some(wanted));

@@ -16,13 +16,13 @@ impl GetScaleResponse {
             if self.kinds.is_empty() {
                 return Ok(Some(self.wanted).filter(|&wanted| wanted > 0));
             }
-            let message = "the dispatcher says how many workers of each kind are wanted";
-            return Err(Error::invalid(message).hint(format!("say which kind is started here: {}", self.named())));
+            let message = "the dispatcher wants a number of workers of each kind, and no kind is named here";
+            return Err(Error::invalid(message).hint(format!("name the kind that is started here: {}", self.named())));
         };
         let of = self.kinds.iter().find(|of| of.kind == name && of.spot == spot);
         of.map(|of| of.wanted).ok_or_else(|| {
             let hint = match self.named() {
-                none if none.is_empty() => "start it with --offer, or name no kind here".to_owned(),
+                none if none.is_empty() => "start the dispatcher with --offer, or name no kind here".to_owned(),
                 kinds => format!("it knows {kinds}"),
             };
             let kind = KindWanted { kind: name.to_owned(), spot, ..KindWanted::default() };

@@ -106,8 +106,10 @@ impl TlsFiles {
     pub fn server(&self) -> Result<Option<ServerTls>> {
         let Some(Identity { certs, key, file }) = self.identity()? else {
             if self.client_ca.is_some() {
-                return Err(Error::invalid("clients are to show certificates, and this side has none")
-                    .hint("give --tls-cert and --tls-key too"));
+                return Err(Error::invalid(
+                    "clients must show certificates, but this process has no certificate itself",
+                )
+                .hint("give --tls-cert and --tls-key too"));
             }
             return Ok(None);
         };
@@ -278,16 +280,16 @@ pub(crate) fn explained(error: io::Error) -> io::Error {
             "start it with --tls-cert and --tls-key, or leave out what turns TLS on here (tls=, FOREBAY_TLS_CA)",
         ),
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => untrusted(
-            "the other side wants a certificate of those who connect, and was shown none",
+            "the other side requires a client certificate, and got none",
             "give a certificate that its authority has signed, and its key (--tls-cert and --tls-key, FOREBAY_TLS_CERT and \
              FOREBAY_TLS_KEY, fb.Tls(cert=, key=))",
         ),
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            untrusted("the other side speaks TLS, and not what Forebay speaks", "is it a forebay dispatcher or worker?")
+            untrusted("the other side speaks TLS, but not Forebay's protocol", "is it a forebay dispatcher or worker?")
         }
         rustls::Error::AlertReceived(alert) if is_about_certificates(*alert) => untrusted(
-            format!("the other side refused the certificate that it was shown ({alert:?})"),
-            "it must be signed by the authority of --tls-client-ca over there, and neither be expired nor for servers only",
+            format!("the other side refused the certificate of this side ({alert:?})"),
+            "it must be signed by the authority that --tls-client-ca names there, be valid now, and allow use by clients",
         ),
         other => untrusted(format!("TLS failed: {other}"), "both sides must speak TLS 1.3"),
     })

@@ -60,15 +60,15 @@ impl Validity {
         let at = seconds(now);
         let wrong = |what: String, hint| Err(Error::new(ErrorKind::Invalid, what).hint(hint));
         if at >= self.ends {
-            let what = format!("the own certificate has expired: it was good until {}", date(self.ends));
-            return wrong(what, "renew it; nobody who checks would trust it");
+            let what = format!("this process's certificate has expired: it was valid until {}", date(self.ends));
+            return wrong(what, "renew it: other processes do not trust it");
         }
         if at < self.begins {
-            let what = format!("the own certificate is not good yet: it is from {} on", date(self.begins));
-            return wrong(what, "look whether this machine's clock is right, or have it signed anew");
+            let what = format!("this process's certificate is not valid yet: it is valid from {}", date(self.begins));
+            return wrong(what, "check this machine's clock, or have a new certificate signed");
         }
         let left = self.ends - at;
-        let says = || format!("the own certificate ends on {}, in {} days", date(self.ends), left / DAY);
+        let says = || format!("this process's certificate expires on {}, in {} days", date(self.ends), left / DAY);
         Ok((left < SOON.as_secs() as i64).then(says))
     }
 }

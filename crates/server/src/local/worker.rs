@@ -212,7 +212,7 @@ impl Keeper {
 
     /// Reports an error to the user, once.
     fn tell(&mut self, error: Error) {
-        tracing::warn!(error = error.message(), "no local worker");
+        tracing::warn!(error = error.message(), "no local worker computes now");
         if !std::mem::replace(&mut self.told, true) {
             *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }

@@ -59,9 +59,10 @@ pub(crate) struct Metrics {
 impl Metrics {
     async fn text(&self) -> String {
         let mut text = Exposition::default();
-        text.gauge("forebay_build_info", "The version that runs.").with(&[("version", forebay_core::VERSION)], 1);
+        text.gauge("forebay_build_info", "1, labelled with the version of the process.")
+            .with(&[("version", forebay_core::VERSION)], 1);
         if let Some(ends) = self.certificate_ends {
-            let help = "When the own certificate ends, in seconds since 1970.";
+            let help = "When the process's own certificate expires, in seconds since 1970.";
             text.gauge("forebay_certificate_expiry_timestamp_seconds", help).is(ends as f64);
         }
         match &self.role {
@@ -91,7 +92,11 @@ pub(crate) async fn serve(listener: Option<TcpListener>, metrics: Metrics) -> In
     let metrics = Arc::new(metrics);
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
-        let Ok((socket, _)) = listener.accept().await.inspect_err(|error| tracing::warn!(%error, "no metrics")) else {
+        let Ok((socket, _)) = listener
+            .accept()
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "cannot accept a connection for metrics"))
+        else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
@@ -113,10 +118,10 @@ async fn answer(request: Request<Incoming>, metrics: &Metrics) -> Result<Respons
     let (status, text) = match (request.uri().path(), request.method()) {
         (PATH, &Method::GET | &Method::HEAD) => match tokio::time::timeout(FIGURES_MAX, metrics.text()).await {
             Ok(text) => (StatusCode::OK, text),
-            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the figures are not to be had now\n".to_owned()),
+            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the figures are not available now\n".to_owned()),
         },
-        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "metrics are read with GET\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, format!("what there is is at {PATH}\n")),
+        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "use GET to read metrics\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, format!("the metrics are at {PATH}\n")),
     };
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;

@@ -15,18 +15,18 @@ impl Birth {
 
     pub(super) fn write(self, text: &mut Exposition) {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        text.gauge("process_start_time_seconds", "When it began, in seconds since 1970.").is(since);
+        text.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.").is(since);
         if let Some(cpu) = cpu() {
-            text.counter("process_cpu_seconds_total", "Time on cores.").is(cpu);
+            text.counter("process_cpu_seconds_total", "Processor time of the process.").is(cpu);
         }
         if let Some(bytes) = resident() {
-            text.gauge("process_resident_memory_bytes", "Memory that it takes.").is(bytes);
+            text.gauge("process_resident_memory_bytes", "Resident memory of the process.").is(bytes);
         }
         if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-            text.gauge("process_open_fds", "Files and sockets that are open.").is(files.count());
+            text.gauge("process_open_fds", "Open files and sockets.").is(files.count());
         }
         if let Some(files) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-            text.gauge("process_max_fds", "The most that may be.").is(files);
+            text.gauge("process_max_fds", "The most files and sockets that may be open.").is(files);
         }
     }
 }

@@ -198,7 +198,7 @@ fn watch(shared: Weak<PoolShared>) {
     };
     let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
     if let Err(error) = started {
-        tracing::error!(%error, "cannot start a thread: one that hangs will not be replaced");
+        tracing::error!(%error, "cannot start the thread that replaces hanging threads");
     }
 }
 
@@ -336,7 +336,7 @@ impl PoolShared {
         let found = state.watchdog.find_hung(Instant::now());
         let Some(silent) = found.iter().max() else { return };
         let (held_up, jobs) = (state.watchdog.held_up(), state.watchdog.jobs_held_up());
-        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; others take their place");
+        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; other threads replace them");
         self.clone().fill(&mut state);
         drop(state);
         self.work.notify_all();

@@ -149,7 +149,7 @@ fn with_retries(pool: &Arc<PoolShared>, mut attempt: impl FnMut() -> Result<()>)
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Unavailable && retries < RETRIES_MAX && !pool.is_stopped() => {
-                tracing::warn!(error = error.message(), retries, "a split is tried again");
+                tracing::warn!(error = error.message(), retries, "a split failed and is tried again");
                 pool.aside(|| std::thread::sleep(RETRY_PAUSE * 2u32.pow(retries)));
                 retries += 1;
             }

@@ -79,7 +79,7 @@ impl PeerClient {
 
     /// Starts or lengthens a pause, after a peer failed or was late.
     fn failed(&self, kind: RequestKind, error: &Error) {
-        tracing::debug!(peer = %self.address, ?kind, error = error.message(), "a peer is not asked for a while");
+        tracing::debug!(peer = %self.address, ?kind, error = error.message(), "a peer failed and is not asked for a while");
         let pause = &mut lock(&self.pauses)[kind as usize];
         // Requests that were under way together fail together: that is one failure.
         if pause.until.is_none_or(|until| Instant::now() >= until) {

@@ -71,7 +71,7 @@ impl Lender {
                 Ok((socket, _)) if is_same_user(&socket) => {
                     tokio::spawn(self.clone().serve(socket));
                 }
-                Ok(_) => tracing::warn!("a consumer of another user was refused; it is sent copies"),
+                Ok(_) => tracing::warn!("refused to lend memory to a consumer of another user; it gets copies"),
                 Err(error) => {
                     tracing::warn!(%error, "a consumer could not be accepted");
                     tokio::time::sleep(GREETING_MAX).await;
@@ -86,7 +86,7 @@ impl Lender {
         let _attached = Attached { lender: &self, number };
         let mut socket = match self.greet(socket, number).await {
             Ok(socket) => socket,
-            Err(error) => return tracing::warn!(%error, "a consumer on this machine could not be given the arena"),
+            Err(error) => return tracing::warn!(%error, "could not lend the arena to a consumer on this machine"),
         };
         let mut said = [0; Return::BYTES];
         let mut is_told = false;

@@ -101,7 +101,7 @@ impl Transfer {
     /// Serves one connection, after its preface, until the other side disconnects or this worker stops.
     pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, slot: GreetingSlot) {
         let Ok(_place) = self.room.try_acquire() else {
-            return tracing::warn!("{CONSUMERS_MAX} connections are open; one more was turned away");
+            return tracing::warn!("{CONSUMERS_MAX} connections are open; refused another one");
         };
         let (from, mut to) = tokio::io::split(Box::pin(socket));
         let mut from = BufReader::new(from);

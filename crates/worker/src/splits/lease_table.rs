@@ -139,7 +139,7 @@ impl<E: Engine> LeaseTable<E> {
             state.token_max = state.token_max.max(lease.token);
             let Some(job) = state.jobs.get(&lease.job).cloned() else {
                 // The consumer finds no split here and reports that; the dispatcher then grants the split again.
-                tracing::error!(?lease, "a lease of a job that was not defined");
+                tracing::error!(?lease, "ignored a lease of a job whose definition was not sent");
                 return;
             };
             let known =

@@ -27,6 +27,6 @@ pub(in crate::store) fn at(path: &Path, e: std::io::Error) -> Error {
         _ => error,
     };
     // The operator of the disk may not be the user who opens the job.
-    tracing::error!(%error, "blobs");
+    tracing::error!(%error, "a blob could not be written or read");
     error
 }

@@ -77,8 +77,8 @@ impl Room {
         if let Some(may) = may.filter(|may| *own + bytes > *may) {
             let message = format!("the blobs of tenant {:?} take {own} bytes, and its quota is {may}", whose.tenant);
             return Err(full(message, "blob bytes").hint(
-                "forget jobs that are over: what only they need goes an hour later; or ask for a larger blob_bytes in the file of \
-                 tokens",
+                "forget jobs that are over (blobs that only they need are removed an hour later), or ask for a larger blob_bytes \
+                 in the token file",
             ));
         }
         *own += bytes;
@@ -116,9 +116,9 @@ impl Room {
         }
         let message =
             format!("the disk of the dispatcher's blobs has {free} bytes free, and keeps {keep} for the ledger");
-        Err(full(message, "free bytes")
-            .with("folder", folder.display())
-            .hint("forget jobs that are over, or make room on the disk; --keep-free says how much blobs leave free"))
+        Err(full(message, "free bytes").with("folder", folder.display()).hint(
+            "forget jobs that are over, or make room on the disk; --keep-free sets how many bytes blobs leave free",
+        ))
     }
 
     fn taken(&self) -> MutexGuard<'_, Option<BTreeMap<String, u64>>> {

@@ -196,9 +196,9 @@ impl BlobStore {
         if self.etcd.is_none() {
             self.room.give(&self.tenant, bytes);
         }
-        Err(Error::data(format!("blob {} rotted on the dispatcher's disk and was removed", id.0))
+        Err(Error::data(format!("blob {} was damaged on the dispatcher's disk and was removed", id.0))
             .with("file", path.display())
-            .hint("open the job again: what is missing is then handed in anew"))
+            .hint("open the job again: the client then uploads the blob again"))
     }
 
     /// Copies a blob from etcd to the folder, if etcd has it.

@@ -221,7 +221,7 @@ fn refused(address: &str, status: &Status) -> Error {
             "give etcd more room (--quota-backend-bytes), or free some (etcdctl compact, defrag); then disarm its alarm \
              (etcdctl alarm disarm)",
         ),
-        ErrorKind::PermissionDenied => error.hint("forebay speaks to an etcd without users and passwords only"),
+        ErrorKind::PermissionDenied => error.hint("forebay supports only an etcd without users and passwords"),
         _ => error,
     }
 }

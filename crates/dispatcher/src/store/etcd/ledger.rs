@@ -133,7 +133,7 @@ impl EtcdLedger {
             match self.write_state().await {
                 // The batch is there; the next one tries again.
                 Err(Refusal::Failed(error)) => {
-                    tracing::warn!(%error, "the ledger's state was not written");
+                    tracing::warn!(%error, "the snapshot of the ledger was not written; the next batch tries again");
                     self.unsure = true;
                 }
                 done => return done,

@@ -95,8 +95,8 @@ pub(crate) fn lacks(uri: &str, key: &str, extension: &str) -> Error {
         .with("member", format!("{key}.{extension}"))
         .with("key", key)
         .hint(format!(
-            "say that a sample may lack it: from_tar(paths, extensions=[{:?}, ...]), where all that is to be read is named; \
-             or leave such samples out with on_error=\"skip\"",
+            "mark it as optional: from_tar(paths, extensions=[{:?}, ...]), with all extensions to read; \
+             or skip such samples with on_error=\"skip\"",
             format!("{extension}?")
         ))
 }

@@ -213,7 +213,7 @@ async fn refuse_plain(socket: TcpStream) -> io::Result<()> {
 pub(crate) fn speaks_tls_only() -> Error {
     untrusted(
         "the other side speaks TLS, and this side does not",
-        "say whom to trust: the certificate of the authority that signed the service's (--tls-ca, FOREBAY_TLS_CA, \
+        "name the authority to trust: the certificate of the authority that signed the service's (--tls-ca, FOREBAY_TLS_CA, \
          fb.connect(..., tls=fb.Tls(ca=...)))",
     )
 }

@@ -272,12 +272,10 @@ impl Leases {
 }
 
 pub(in crate::state::leases) fn no_job(id: u64) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
-        .with(NO_JOB, "job")
-        .hint(
-            "the dispatcher may have forgotten it (--keep-jobs), or have been started with another state folder, or with an older copy of \
-             it: read the job again by its name; a saved state goes on where it was saved",
-        )
+    Error::new(ErrorKind::NotFound, format!("there is no job {id}")).with(NO_JOB, "job").hint(
+        "the dispatcher may have removed the job (--keep-jobs), or was started with another state folder or an older \
+             copy of it: open the job again by its name; a saved state resumes where it was saved",
+    )
 }
 
 pub(crate) fn cancelled(name: &str) -> Error {

@@ -74,7 +74,11 @@ impl Leases {
             .with("rows", rows(&job.record, key).unwrap_or_else(|e| e.message().to_owned()))
             .with("workers", workers.join(", "))
             .hint("look at the logs of these workers; leave the rows out, or cancel the job to have them tried again");
-        tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
+        tracing::error!(
+            job = job.record.name,
+            split = %key.1,
+            "several workers ended while they computed this split; it is not tried again"
+        );
         let json: std::sync::Arc<str> = error.to_json().into();
         self.add_skipped((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
         out.push(Effect::Persist(Durable::new(Update::Skipped((key.0, key.1, WHOLE_SPLIT, 0), json))));

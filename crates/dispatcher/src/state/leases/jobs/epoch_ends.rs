@@ -143,5 +143,5 @@ fn contradicts(consumer: usize, epoch: u64, before: Count, now: Count) -> Error 
         all(now),
         now.has
     ))
-    .hint("a function of the pipeline does not give the same each time: let it draw random numbers from the rng that it is given")
+    .hint("a function of the pipeline does not return the same result each time: draw its random numbers from its rng argument")
 }

@@ -22,7 +22,7 @@ impl SkippedTally {
         }
         let error = Error::from_json(&json);
         let short = format!(
-            "it was left out; its job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
+            "skipped; its error was not kept, because the job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors"
         );
         let fault = error.get("fault").filter(|fault| fault.len() <= 16);
         let short = Error::new(error.kind(), short);

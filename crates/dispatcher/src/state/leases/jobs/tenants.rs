@@ -59,11 +59,11 @@ impl Leases {
         let tenant = &record.tenant;
         let going_on = || self.of_tenant(tenant).filter(|j| !j.record.cancelled && !j.is_finished());
         if quota.jobs.is_some() {
-            check_quota(tenant, "jobs that go on", going_on().count(), quota.jobs)?;
+            check_quota(tenant, "unfinished jobs", going_on().count(), quota.jobs)?;
         }
         if let Some(may) = quota.job_consumers {
             let has: u64 = going_on().map(|j| u64::from(j.record.consumers)).sum();
-            check_room(tenant, "consumers of jobs that go on", has, record.consumers.into(), may.into())?;
+            check_room(tenant, "consumers of unfinished jobs", has, record.consumers.into(), may.into())?;
         }
         Ok(())
     }
