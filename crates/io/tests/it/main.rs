@@ -1,5 +1,6 @@
 //! The tests of crate `io` from outside, in one binary, which is linked once.
 
+mod check_format;
 mod compressed;
 mod errors;
 mod golden;
