@@ -22,9 +22,14 @@ pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, un
         if let Some(there) = &*there {
             return Some(there.clone());
         }
-        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let left = Some(left(until)).filter(|left| !left.is_zero())?;
         there = changed.wait_timeout(there, left).unwrap_or_else(PoisonError::into_inner).0;
     }
+}
+
+/// Returns what is left of a wait until `until`.
+pub(crate) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// The longest wait.

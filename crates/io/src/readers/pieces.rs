@@ -8,20 +8,10 @@ use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
 
+use super::piece::Piece;
 use super::pool::Pool;
 use super::unpacked;
 use crate::store::Object;
-
-/// One run of bytes to read, and where it goes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) file: usize,
-    pub(super) offset: u64,
-    pub(super) len: usize,
-    /// Which buffer, and where in it.
-    pub(super) buffer: usize,
-    pub(super) at: usize,
-}
 
 /// When pieces are read together.
 struct Joining {

@@ -4,8 +4,9 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
 use serde::{Deserialize, Serialize};
 
+use super::Format;
+use super::encode::Files;
 use super::sink::UNFINISHED;
-use super::{Compression, Format};
 
 /// The format of the folder. Another one is refused.
 const FORMAT: u32 = 2;
@@ -44,19 +45,6 @@ pub struct Head {
     pub so_far: SoFar,
     /// How much there is; `None` while it is being written.
     pub complete: Option<Complete>,
-}
-
-/// What files are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Files {
-    /// Their format.
-    pub format: Format,
-    /// How columns are compressed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compression: Option<Compression>,
-    /// A file whose rows take as many bytes in memory is full.
-    pub bytes: u64,
 }
 
 /// How far a writer is.
@@ -170,14 +158,6 @@ impl Head {
             return Some((what(self), what(other)));
         }
         (self.files != other.files).then(|| (files(self), files(other)))
-    }
-}
-
-impl Files {
-    /// Names them for people.
-    fn name(&self) -> String {
-        let compression = self.compression.map(|compression| format!(", {}", compression.name()));
-        format!("files ({}{})", self.format.name(), compression.unwrap_or_default())
     }
 }
 

@@ -24,14 +24,8 @@ mod shards;
 mod sink;
 mod writer;
 
-use std::sync::Arc;
-
-use forebay_core::Result;
-
-pub use encode::{Compression, Format};
-pub use head::{Complete, Files, Head, SoFar};
+pub use crate::poll::Poll;
+pub use encode::{Compression, Files, Format};
+pub use head::{Complete, Head, SoFar};
 pub use place::{Saved, open};
 pub use writer::{Progress, Writer};
-
-/// Asked ten times a second by whoever waits for a store, on its own thread. An error ends what is waited for with that error (Ctrl-C).
-pub type Poll = Arc<dyn Fn() -> Result<()> + Send + Sync>;

@@ -1,15 +1,8 @@
-//! A source as the user wrote it, and what it becomes when the user's omissions are looked up: extensions, features,
-//! columns, fields.
+//! A source as the user wrote it.
 //!
 //! Paths are checked and made absolute, but stay patterns: the index pins the files that they stand for.
 
-use forebay_core::Result;
 use forebay_data::{DType, Field};
-use forebay_plan::Source;
-
-use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
-use crate::Progress;
-use crate::store::ReadThrough;
 
 /// A source as the user wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,42 +138,5 @@ impl Draft {
             | Self::Litdata { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
-    }
-}
-
-/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
-///
-/// # Errors
-/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
-/// what no column can.
-pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
-    infer_following(draft, near, &|_, _| Ok(()))
-}
-
-/// As [`infer`]; `progress` hears of it where all files are looked at.
-///
-/// # Errors
-/// As [`infer`]; what `progress` returns.
-pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
-    match draft {
-        Draft::Files { paths } => files::infer(paths),
-        Draft::Text { paths } => lines::infer_text(paths),
-        Draft::ImageFolder { root } => image_folder::infer(&root),
-        Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
-        Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
-        Draft::Parquet { paths, columns, nullable, together } => {
-            parquet::infer(paths, together, (columns, nullable), near, progress)
-        }
-        Draft::Arrow { paths, columns, nullable, together } => {
-            arrow::infer(paths, together, (columns, nullable), near, progress)
-        }
-        Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
-        Draft::Csv(csv) => super::csv::infer(csv, near),
-        Draft::Tokens { paths, dtype, length, stride, column } => {
-            tokens::infer(paths, (dtype, length, stride), column, near)
-        }
-        Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
-        Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
-        Draft::Megatron { paths, column } => megatron::infer(&paths, column),
     }
 }

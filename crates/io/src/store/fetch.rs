@@ -21,8 +21,9 @@ use tokio::time::{timeout, timeout_at};
 
 use super::body::Feed;
 use super::http::Wrong;
+use super::pinned::{Mark, Stat};
+use super::refusal;
 use super::retry::{Attempts, Budget, Failure, Policy};
-use super::{Mark, Stat, refusal};
 use crate::fail;
 
 /// What an attempt must bring to count as progress, unless it brings all.

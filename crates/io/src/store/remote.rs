@@ -21,8 +21,11 @@ use super::body::Body;
 use super::fetch::{Blocks, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
+use super::near::Done;
+use super::pinned::{Found, Stat};
+use super::refusal;
 use super::retry::{Budget, Policy};
-use super::{Done, Found, Stat, nothing_matches, refusal};
+use super::uri::nothing_matches;
 use crate::Allowed;
 
 /// The most requests of this process that are under way at once.
@@ -80,7 +83,7 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
 /// # Errors
 /// What the request or `poll` says.
 pub(super) fn wait_polling<T: Send + 'static>(
-    poll: &crate::saved::Poll,
+    poll: &crate::poll::Poll,
     request: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (send, receive) = sync_channel(1);
@@ -91,7 +94,7 @@ pub(super) fn wait_polling<T: Send + 'static>(
 }
 
 /// Receives what is on its way, asking `poll` meanwhile.
-pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
+pub(super) fn polled<T>(poll: &crate::poll::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
     loop {
         match receive.recv_timeout(POLL_EVERY) {
             Ok(answer) => return answer,

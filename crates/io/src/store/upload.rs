@@ -19,7 +19,7 @@ use super::fetch::Store;
 use super::refusal;
 use super::remote::{polled, shared, wait_polling};
 use super::retry::Policy;
-use crate::saved::Poll;
+use crate::poll::Poll;
 
 /// The bytes of a block: stores want 5 MiB at least, and some want all but the last to be alike.
 const BLOCK_BYTES: usize = 8 << 20;

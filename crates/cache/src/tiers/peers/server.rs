@@ -21,11 +21,13 @@ use crate::key::{PrefixKey, RowKey};
 use crate::lock::{deadline, read};
 use crate::rows::found::Found;
 use crate::rows::in_flight::InFlight;
-use crate::rows::index::{Number, Numbering, RowLocation};
+use crate::rows::index::{Numbering, RowLocation};
+use crate::rows::number::Number;
 use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
 use crate::rows::tier_read::TierRead;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::tiers::TierId;
 use crate::tiers::block::format::encode;
 

@@ -10,6 +10,7 @@
 //! | `headers`, `range_buffer` | read the headers of many blocks together; present ranges that were read as a file |
 //! | `read` | reads rows by range |
 //! | `maintenance` | the thread that lists, inspects blocks that seem broken, and copies blocks to the disk |
+//! | `jobs` | the queue of jobs of that thread |
 //! | `access`, `breaker` | whether the place is asked now, and when a place that fails is not |
 //! | `cost` | what a read takes, whether it pays, which ranges are read together |
 //! | `names` | the names of objects |
@@ -23,6 +24,7 @@ mod breaker;
 pub(crate) mod cost;
 mod discovery;
 pub(crate) mod headers;
+mod jobs;
 pub(crate) mod maintenance;
 pub(crate) mod names;
 pub(crate) mod range_buffer;

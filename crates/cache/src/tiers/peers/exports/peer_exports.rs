@@ -14,9 +14,10 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::key::PrefixKey;
 use crate::lock::read;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::tiers::block::name::Name;
-use crate::tiers::peers::exports::export_index::snapshots;
+use crate::tiers::peers::exports::make::snapshots;
 use crate::tiers::peers::server::{PeerReply, PeerRequest};
 use crate::tiers::remote::blocks::{Object, Part};
 use crate::tiers::remote::names::{object_of, parse_name};
