@@ -40,3 +40,6 @@ pub(crate) use target::{Target, Version};
 pub(crate) use upload::Upload;
 pub use uri::is_remote;
 pub(crate) use uri::local_path;
+
+#[cfg(test)]
+mod tests;
