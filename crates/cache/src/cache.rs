@@ -1,5 +1,7 @@
 //! The cache of a process: opened once, and shared by all of its pipelines.
 
+#![expect(clippy::disallowed_methods, reason = "the threads of tiers, which end with the cache")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

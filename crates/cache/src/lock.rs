@@ -1,5 +1,7 @@
 //! Locks that survive a panic, because their data is plain and consistent between statements; and deadlines of waits.
 
+#![expect(clippy::disallowed_methods, reason = "the ends of waits")]
+
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 

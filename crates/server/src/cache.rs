@@ -3,6 +3,8 @@
 //! Invariant: a job that could run without a cache is not failed by one: a folder or a store that cannot be used is said once, and
 //! what is left is used.
 
+#![expect(clippy::disallowed_methods, reason = "the environment names the places of the cache")]
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};

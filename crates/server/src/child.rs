@@ -3,6 +3,8 @@
 //! Its stdin is the leash: it ends when that says something (a local worker: but how many threads it has) or closes, which the
 //! system does when this process is gone. Its stdout gives the announcement; its stderr is passed on, and the last of it kept to explain an early end.
 
+#![expect(clippy::disallowed_methods, reason = "a process is waited for within a bound, and threads read what it says")]
+
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,7 @@
 //! The children of one `up`: which there are, how to start each, and which died.
 
+#![expect(clippy::disallowed_methods, reason = "processes are ended within a bound")]
+
 use std::time::{Duration, Instant};
 
 use forebay_core::Result;

@@ -5,6 +5,8 @@
 //! One that cannot start, or that dies, is told of with its cause and what it wrote last, and another one is started after
 //! the reconciler's pause. What the dispatcher does not say (it restarts, or nothing is measured yet) stays as it is.
 
+#![expect(clippy::disallowed_methods, reason = "a thread starts and ends workers, and looks at them now and then")]
+
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 

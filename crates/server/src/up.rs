@@ -3,6 +3,8 @@
 //! The same processes as on a cluster, so a program that works here works there. Ends with the handle, and with this
 //! process, however that ends.
 
+#![expect(clippy::disallowed_methods, reason = "processes are waited for within a bound, and a thread watches them")]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};

@@ -3,6 +3,8 @@
 //! A page that is not in the index is looked for in the folder ([`PageIndex::look_around`]) before it is fetched, which
 //! reads the times of the folders and the ends of the tables.
 
+#![expect(clippy::disallowed_methods, reason = "times of folders are compared with the clock")]
+
 use std::fs::File;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};

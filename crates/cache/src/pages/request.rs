@@ -4,6 +4,8 @@
 //! makes several requests before it waits has them fetched at once. Invariant: a caller that waits for a page holds
 //! nothing that others wait for.
 
+#![expect(clippy::disallowed_methods, reason = "pages of another process are looked for within a bound")]
+
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;

@@ -10,6 +10,8 @@
 //! accounts of the disk. Apart from these, an index is locked alone, never with that of another prefix. While a store
 //! is asked, no lock is held but one of its maintenance thread.
 
+#![expect(clippy::disallowed_methods, reason = "a process draws the rank with which it waits for others")]
+
 pub(crate) mod blocks;
 pub(crate) mod prefix;
 

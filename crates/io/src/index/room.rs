@@ -3,6 +3,8 @@
 //! A table is made again where it is missing, so a bound costs time alone. It also keeps a dispatcher's own files safe from
 //! tables, which lie on the same disk. Processes that share a folder each keep it within the bound.
 
+#![expect(clippy::disallowed_methods, reason = "a kept index that is used gets the time of its use")]
+
 use std::fs::{DirEntry, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -3,6 +3,8 @@
 //! A body that breaks in the middle goes on at the byte where it broke. Invariants: every answer
 //! that bytes are taken of is of the pinned object; what is returned is as long as what was asked for.
 
+#![expect(clippy::disallowed_methods, reason = "requests are tried again within a bound")]
+
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;

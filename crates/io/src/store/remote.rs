@@ -3,6 +3,8 @@
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
 //! environment variables that each store's own tools use. What happens when a store does not answer is in `retry`.
 
+#![expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};

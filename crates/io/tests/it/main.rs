@@ -1,5 +1,7 @@
 //! The tests of crate `io` from outside, in one binary, which is linked once.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll, measure, and start a server")]
+
 mod check_format;
 mod compressed;
 mod errors;

@@ -1,5 +1,7 @@
 //! The child's side: its leash says how many threads it has; anything else on it, or its end, ends the process.
 
+#![expect(clippy::disallowed_methods, reason = "a thread ends the worker with its trainer")]
+
 use std::io::BufRead;
 
 use forebay_core::Result;

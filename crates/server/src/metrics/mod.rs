@@ -5,6 +5,8 @@
 //! [`CONNECTION_MAX`], and when [`CONNECTIONS_MAX`] others are there, so that it holds no scrape up; a request's head is bounded by
 //! hyper, its body is not read. `docs/operations.md` has a table of all of them, which a test compares.
 
+#![expect(clippy::disallowed_methods, reason = "a listener that fails is tried again after a pause")]
+
 mod dispatcher;
 mod process;
 mod text;

@@ -1,5 +1,7 @@
 //! What every process says of itself, under the names that Prometheus has for it. What the system does not say is left out.
 
+#![expect(clippy::disallowed_methods, reason = "metrics say when the process began")]
+
 use std::time::{Duration, SystemTime};
 
 use super::text::Exposition;

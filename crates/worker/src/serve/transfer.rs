@@ -4,6 +4,8 @@
 //! A consumer that disconnects, or sends while it is answered, ends its connection. Bounds: [`CONSUMERS_MAX`]
 //! connections; a consumer that does not receive what is sent holds one chunk.
 
+#![expect(clippy::disallowed_methods, reason = "a consumer hears now and then that its rows are computed")]
+
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;

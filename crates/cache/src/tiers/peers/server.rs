@@ -9,6 +9,8 @@
 //! as long as the request says, and at most [`REPLY_WAIT`]. The answer says how long it waited, because that time is
 //! not part of the cost of a request.
 
+#![expect(clippy::disallowed_methods, reason = "it measures how long a peer waited")]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The life of a local worker, with a shell in place of one: it announces itself, and writes down what it is told.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll processes")]
+
 use std::collections::HashMap;
 use std::path::Path;
 

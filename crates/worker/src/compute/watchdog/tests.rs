@@ -1,5 +1,7 @@
 //! Which threads are held up, and which jobs may get one then.
 
+#![expect(clippy::disallowed_methods, reason = "tests begin at the time of the machine")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
