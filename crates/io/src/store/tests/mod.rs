@@ -3,6 +3,8 @@
 //!
 //! A new store adds a function that makes a [`Rig`] of it, and one test that calls [`check_store`].
 
+#![expect(clippy::disallowed_methods, reason = "a test polls a file, and reads what it was started with")]
+
 mod server;
 
 use std::net::SocketAddr;
@@ -17,11 +19,14 @@ use crate::Allowed;
 /// How long a file of this machine is written over until its time of change is another one.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Puts bytes under a name.
+type Put = Box<dyn Fn(&str, &[u8])>;
+
 /// A store, and how its objects are changed.
 struct Rig {
     /// The beginning of every name, without a slash at its end.
     root: String,
-    put: Box<dyn Fn(&str, &[u8])>,
+    put: Put,
     remove: Box<dyn Fn(&str)>,
     /// Whether it can say what it has.
     lists: bool,

@@ -176,12 +176,12 @@ pub(super) fn text() -> Vec<Sample> {
 
 pub(super) fn jsonl() -> Vec<Sample> {
     let line = |n: usize| {
-        let missing = if n % 3 == 0 { "null".to_owned() } else { format!("\"{}\"", "ü".repeat(n)) };
+        let missing = if n.is_multiple_of(3) { "null".to_owned() } else { format!("\"{}\"", "ü".repeat(n)) };
         format!(
             "{{\"n\":{n},\"x\":{}.5,\"s\":{missing},\"l\":{:?},\"d\":{{\"e\":{}}}}}\n",
             n,
             vec![n; n % 4],
-            n % 2 == 0
+            n.is_multiple_of(2)
         )
     };
     let lines = |first: usize, rows: usize| (first..first + rows).map(line).collect::<String>();
@@ -197,14 +197,14 @@ pub(super) fn csv() -> Vec<Sample> {
         Draft::Csv(CsvDraft { paths, header, delimiter, quote, null, multiline, fields: None, columns: None })
     };
     let record = |n: usize, between: &str| {
-        let missing = if n % 4 == 0 { "NA".to_owned() } else { format!("{}.25", n) };
+        let missing = if n.is_multiple_of(4) { "NA".to_owned() } else { format!("{}.25", n) };
         [n.to_string(), missing, format!("\"a, \"\"{}\"\"\"", "ß".repeat(n % 7))].join(between) + "\n"
     };
     let records = move |first: usize, rows: usize, between: &str| -> String {
         (first..first + rows).map(|n| record(n, between)).collect()
     };
     let with_breaks = |first: usize, rows: usize| -> String {
-        let record = |n: usize| format!("{n},\"line\nof {n}\r\n\",{}\n", n % 2 == 0);
+        let record = |n: usize| format!("{n},\"line\nof {n}\r\n\",{}\n", n.is_multiple_of(2));
         "n,text,even\n".to_owned() + &(first..first + rows).map(record).collect::<String>()
     };
     vec![
