@@ -1,12 +1,6 @@
-//! What a file is compressed with, told by its first bytes, and what undoes that.
-
-use std::fmt;
+//! What a file is compressed with, told by its first bytes.
 
 use forebay_core::{Error, Result};
-
-use super::inflate::Inflate;
-use super::libraries::{Bunzip2, Unxz, Unzstd};
-use super::points::Point;
 
 /// The first bytes that tell the codec of a file, of a member, of a frame or of a stream.
 pub(crate) const HEAD: usize = 12;
@@ -80,43 +74,4 @@ impl Codec {
             Codec::Zlib | Codec::Zstd | Codec::Bzip2 => None,
         }
     }
-
-    /// Begins a member, a frame or a stream.
-    pub(super) fn decoder(self) -> Result<Box<dyn Decode>> {
-        Ok(match self {
-            Codec::Gzip | Codec::Zlib => Box::new(Inflate::begin()?),
-            Codec::Zstd => Box::new(Unzstd::new()?),
-            Codec::Bzip2 => Box::new(Bunzip2::new()),
-            Codec::Xz => Box::new(Unxz::new()?),
-        })
-    }
-
-    /// Begins at an access point; `before` is the byte in front of it.
-    pub(super) fn resume(self, point: &Point, before: u8) -> Result<Option<Box<dyn Decode>>> {
-        let Some(state) = &point.state else { return Ok(None) };
-        let trailer = if self == Codec::Gzip { 8 } else { 4 };
-        Ok(Some(Box::new(Inflate::resume(state, before, trailer)?)))
-    }
-}
-
-/// What one step of a decoder did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Bytes of the input that it is done with.
-    pub(super) taken: usize,
-    /// Bytes that it put out.
-    pub(super) put: usize,
-    /// Whether a member, a frame or a stream has ended, its checksum compared.
-    pub(super) ended: bool,
-    /// Where it stopped because decoding can be begun here: how many bits of the last byte taken are still to be read.
-    pub(super) bits: Option<u8>,
-}
-
-/// Undoes the compression of one member, one frame or one stream, a piece at a time.
-pub(super) trait Decode: fmt::Debug + Send {
-    /// Takes some of `input` and puts out some. With `pause`, it stops where decoding can be begun, if the codec has such places.
-    ///
-    /// # Errors
-    /// Data for bytes that are not of the codec, Exhausted for those that take more memory than is given to one file.
-    fn step(&mut self, input: &[u8], output: &mut [u8], pause: bool) -> Result<Step>;
 }

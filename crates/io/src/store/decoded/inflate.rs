@@ -9,7 +9,7 @@ use std::fmt;
 use forebay_core::{Error, ErrorKind, Result};
 use libz_rs_sys as z;
 
-use super::codec::{Decode, Step};
+use super::decode::{Decode, Step};
 use super::points::State;
 
 /// How far back a deflate stream may point.

@@ -4,6 +4,8 @@
 //! (`libraries.rs`, `inflate.rs`). What a file says of its size is never believed, so a small file that holds much costs time alone.
 
 mod codec;
+mod decode;
+mod decoders;
 mod inflate;
 mod libraries;
 mod points;
@@ -15,7 +17,7 @@ use forebay_core::{Error, Result};
 pub(crate) use codec::{Codec, HEAD};
 pub(crate) use points::Points;
 
-use self::codec::Decode;
+use self::decode::Decode;
 use self::points::{Point, SPACING, State};
 use super::{Forward, Object};
 
