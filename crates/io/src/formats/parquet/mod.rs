@@ -22,7 +22,6 @@ use super::grouped::Grouped;
 use crate::index::table::Table;
 use crate::store::Object;
 use object::Ranges;
-pub(crate) use statistics::Matching;
 
 /// What columns may be compressed with, as writers call it.
 const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";

@@ -11,15 +11,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::File;
 use crate::formats::arrow;
-
-/// The row groups of a file that a condition may be true in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Matching {
-    /// The rows of each row group: none where the condition is true of none.
-    pub(crate) rows: Vec<u64>,
-    /// What the other row groups take in the file.
-    pub(crate) bytes: u64,
-}
+use crate::index::matching::Matching;
 
 impl File {
     /// Returns the row groups that may have a row of which `filter` is true. `known` says what is known already of a column, of `fields`.
