@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p forebay-cache --example speed`
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,48 +1,30 @@
 //! The cache of a process: opened once, and shared by all of its pipelines.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+#![expect(clippy::disallowed_methods, reason = "the threads of tiers, which end with the cache")]
 
-use forebay_core::{Result, Stopwatch};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Result, Stopwatch, SystemClock};
 use forebay_data::Schema;
 
 use crate::key::PrefixKey;
-use crate::lock::deadline;
+use crate::lock::{deadline, left};
+use crate::options::Options;
 use crate::pages::{self, PageCache};
 use crate::rows::prefix::Prefix;
 use crate::state::CacheState;
 use crate::stats::{Stats, StoreStats};
 use crate::tiers::TierId;
+use crate::tiers::disk::tier::DiskTier;
+use crate::tiers::list::Tiers;
+use crate::tiers::memory::accounts::MemoryTier;
 use crate::tiers::peers::client::Peers;
 use crate::tiers::peers::exports::peer_exports::PeerExports;
 use crate::tiers::peers::tier::PeersTier;
 use crate::tiers::remote::blocks::Elsewhere;
-use crate::tiers::store::SharedStore;
+use crate::tiers::store::tier::StoreTier;
 use crate::tiers::tier::{BlockTier, TierThread};
-
-/// The quotas of a cache, and its places.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The most bytes of memory for rows and their index. The index of tiers may take up to 64 MiB even where this is
-    /// less.
-    pub memory: u64,
-    /// The local disk, if it is used.
-    pub disk: Option<Disk>,
-    /// The store that machines share, if one is used.
-    pub store: Option<SharedStore>,
-}
-
-/// A folder for blocks. All processes that use the folder share its quota.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    /// The folder. It is created if it is missing.
-    pub folder: PathBuf,
-    /// The most bytes of all blocks in it. A block has a few KiB besides its rows: far below 1 MiB, no rows are kept.
-    pub bytes: u64,
-    /// Whether pages of remote files are kept in it, too.
-    pub sources: bool,
-}
 
 /// How long a dropped cache waits until queued rows are written. Rows that are not written are computed again.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
@@ -61,7 +43,7 @@ impl Cache {
     /// # Errors
     /// The system's error where the folder can neither be created nor read, or a thread cannot be started.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
-        let state = Arc::new(CacheState::open(options)?);
+        let state = Arc::new(CacheState::new(tiers(options)?));
         let keeps_pages = options.disk.as_ref().is_some_and(|disk| disk.sources);
         state.tiers().below().cloned().try_for_each(|tier| start_all(&state, tier))?;
         if keeps_pages {
@@ -71,9 +53,9 @@ impl Cache {
         Ok(Arc::new(Self { state, keeps_pages }))
     }
 
-    /// Adds peers. From now on, lookups try peers before the store. `peers` lists and reads their blocks under the
-    /// names of a store's objects, and is read-only; the cache also requests rows from it that are about to be
-    /// computed. `watch` is as for a [`SharedStore`]. Only the first call has an effect.
+    /// Adds peers. From now on, missing rows are looked for at peers before the store. `peers` lists and reads their
+    /// blocks under the names of a store's objects, and is not written to; it is also asked for rows that are about to
+    /// be computed. `watch` is as for a [`SharedStore`](crate::SharedStore). Only the first call has an effect.
     ///
     /// # Errors
     /// The system's error where a thread cannot be started.
@@ -109,7 +91,7 @@ impl Cache {
     /// Writes the queued rows and pages, and waits at most `limit`. Returns whether everything was written.
     pub fn flush(&self, limit: Duration) -> bool {
         let until = deadline(limit);
-        let left = || until.saturating_duration_since(Instant::now());
+        let left = || left(until);
         // Each queue is flushed, whether or not an earlier one was done.
         let late = self.state.tiers().sinks().filter(|sink| !sink.queue().flush(left())).count();
         let pages = !self.keeps_pages || self.state.pages().queue.flush(left());
@@ -120,7 +102,7 @@ impl Cache {
     /// compute rows only to keep them.
     pub fn ease(&self, limit: Duration) {
         let until = deadline(limit);
-        let left = || until.saturating_duration_since(Instant::now());
+        let left = || left(until);
         self.state.tiers().sinks().for_each(|sink| _ = sink.queue().ease(left()));
     }
 
@@ -168,10 +150,22 @@ fn start(state: &Arc<CacheState>, (name, work): TierThread) -> Result<()> {
 impl Drop for Cache {
     fn drop(&mut self) {
         let until = deadline(CLOSE_WAIT);
-        let left = || until.saturating_duration_since(Instant::now());
+        let left = || left(until);
         if self.keeps_pages {
             self.state.pages().queue.close(left());
         }
         self.state.tiers().below().for_each(|tier| tier.close(until));
     }
+}
+
+/// Opens the tiers that the options name. This is the one place that puts them together.
+///
+/// # Errors
+/// The system's error where the folder can neither be created nor read.
+fn tiers(options: &Options) -> Result<Tiers> {
+    let watch = || Arc::new(SystemClock::default());
+    let disk = options.disk.as_ref().map(|disk| DiskTier::open(disk, watch())).transpose()?.map(Arc::new);
+    let tiers = Tiers::new(MemoryTier::new(options), disk);
+    options.store.iter().for_each(|store| _ = tiers.add(Arc::new(StoreTier::new(store))));
+    Ok(tiers)
 }

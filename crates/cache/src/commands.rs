@@ -4,6 +4,8 @@
 //! Invariants: a folder that is not a cache, and an object that is not a block, are not touched. Only [`evict`] changes
 //! anything, and it deletes only blocks.
 
+#![expect(clippy::disallowed_methods, reason = "whether a prefix is in use depends on the age of its mark")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
@@ -12,14 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::Memory;
 
 use crate::key::PrefixKey;
 use crate::pages::format;
-use crate::rows::table::{Shape, shapes};
-use crate::tiers::block::format::{BlockHeader, Layout, ReadAt, Trouble, open};
+use crate::tiers::block::check::check;
+use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
 use crate::tiers::block::name::{Kind, Name};
-use crate::tiers::block::read::{Reading, Want, are_right};
 use crate::tiers::disk::folder::{Folder, Locked};
 use crate::tiers::remote::blocks::Part;
 use crate::tiers::remote::headers::read_headers;
@@ -80,9 +80,6 @@ pub struct VerifyReport {
     pub bad: Vec<BadBlock>,
 }
 
-/// Rows of about this many bytes are checked together.
-const STEP_BYTES: usize = 16 << 20;
-
 /// Where rows are kept.
 #[derive(Debug, Clone)]
 pub enum CacheLocation {
@@ -131,7 +128,7 @@ impl<'a> Blocks<'a> {
                 Ok((Self::Folder { folder, locked }, blocks))
             }
             CacheLocation::Store(store) => {
-                let contents = Contents::new(store.list(&crate::FORMAT.to_string(), ANSWER_MAX)?);
+                let contents = Contents::new(store.list(&crate::version::FORMAT.to_string(), ANSWER_MAX)?);
                 let mut blocks = contents.blocks;
                 blocks.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
                 let blocks = blocks.into_iter().map(|(name, bytes, _)| (name, bytes)).collect();
@@ -310,31 +307,14 @@ pub fn verify(kept: &CacheLocation, progress: &mut dyn FnMut(u64, u64)) -> Resul
             }
             Err(Trouble::Gone) => continue,
             Err(Trouble::Later(e)) => (e.to_string(), false),
-            Err(Trouble::OtherFormat(format)) => (format!("it has format {format}, not {}", crate::FORMAT), false),
+            Err(Trouble::OtherFormat(format)) => {
+                (format!("it has format {format}, not {}", crate::version::FORMAT), false)
+            }
             Err(Trouble::Broken(why)) => (why, true),
         };
         verified.bad.push(BadBlock { block: place.place(&name), why, broken });
     }
     Ok(verified)
-}
-
-/// Checks every row of a block; returns the number of rows.
-pub(crate) fn check(file: &(impl ReadAt + ?Sized), header: &BlockHeader, layout: &Layout) -> Result<u64, Trouble> {
-    let fields = if header.filtered_out { &[] } else { header.schema.fields() };
-    let shapes: Vec<Shape> = fields.iter().flat_map(shapes).collect();
-    let mut rows = 0;
-    while rows < layout.keys.len() {
-        let step = layout.step(rows, STEP_BYTES);
-        let key = |row: usize| layout.keys[row];
-        let wants: Vec<Want> = (0..step).map(|i| Want { slot: i, row: rows + i, key: key(rows + i) }).collect();
-        let mut reading = Reading::new(&shapes, &[(layout, &wants)], step, &Memory::default());
-        reading.read(file, layout, &wants)?;
-        if !are_right(&reading.finish(), layout, &wants) {
-            return Err(Trouble::Broken("a row's sum is wrong".to_owned()));
-        }
-        rows += step;
-    }
-    Ok(rows as u64)
 }
 
 /// Deletes the blocks of a prefix, or the pages of a source, or all. A process that uses them computes or fetches them

@@ -6,7 +6,7 @@ use std::fmt;
 
 use forebay_core::{Error, Result, Seed};
 
-use crate::FORMAT;
+use crate::version::FORMAT;
 
 /// The hash of a pipeline's prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

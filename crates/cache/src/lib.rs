@@ -3,13 +3,14 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `cache` | [`Cache`]: the cache of a process, and its options |
+//! | `cache` | [`Cache`]: the cache of a process |
 //! | `rows` | lookup, claims and single flight of rows, the index, and the rows in memory |
 //! | `tiers` | the places where rows are kept, behind one trait: memory, the local disk, peers, the store |
 //! | `quota` | which rows a tier with a quota keeps |
 //! | `state` | the state that all prefixes share |
 //! | `pages` | the bytes of remote files, in the same folder: [`PageCache`] |
 //! | `commands` | `forebay cache ls`, `stats`, `verify` and `evict` |
+//! | `options`, `version` | its places and their quotas; the version of what it stores |
 //! | `key`, `stats`, `lock` | names of rows and prefixes; counters; locks and deadlines |
 //!
 //! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are
@@ -44,37 +45,31 @@ mod cache;
 mod commands;
 mod key;
 mod lock;
+mod options;
 mod pages;
 mod quota;
 mod rows;
 mod state;
 mod stats;
 mod tiers;
+mod version;
 
-pub use cache::{Cache, Disk, Options};
+pub use cache::Cache;
 pub use commands::{BadBlock, CacheLocation, PrefixListing, VerifyReport, evict, list, verify};
 pub use key::{FileKey, PrefixKey, RowKey};
+pub use options::{Disk, Options};
+pub use pages::page::PAGE_BYTES;
 pub use pages::request::Request;
-pub use pages::{Done, Fetch, PAGE_BYTES, PageCache, PagedFile};
+pub use pages::{Done, Fetch, PageCache, PagedFile};
 pub use rows::claim::{Claim, Computed, Pending};
 pub use rows::found::Found;
 pub use rows::prefix::{Look, Prefix};
 pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};
+#[doc(hidden)]
+pub use tiers::block::check::check_block;
 pub use tiers::peers::client::{PeerReplies, Peers};
 pub use tiers::peers::exports::peer_exports::{PART_BYTES_MAX, PeerExports};
 pub use tiers::peers::server::{PeerReply, PeerRequest};
 pub use tiers::remote::blocks::{Elsewhere, Object, Part, RemoteBlocks};
 pub use tiers::store::{SharedStore, Store};
-
-/// Reads every row of a block from an untrusted source, for the fuzzer. Returns how many rows are right.
-///
-/// # Errors
-/// Data, with the reason.
-#[doc(hidden)]
-pub fn check_block(bytes: &[u8]) -> forebay_core::Result<u64> {
-    let rows = tiers::block::format::open(bytes).and_then(|(header, layout)| commands::check(bytes, &header, &layout));
-    rows.map_err(|trouble| forebay_core::Error::data(format!("{trouble:?}")))
-}
-
-/// The version of the stored format. Blocks of another version are not touched; keys of another version differ.
-pub const FORMAT: u32 = 1;
+pub use version::FORMAT;

@@ -1,5 +1,7 @@
 //! Locks that survive a panic, because their data is plain and consistent between statements; and deadlines of waits.
 
+#![expect(clippy::disallowed_methods, reason = "the ends of waits")]
+
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -22,9 +24,14 @@ pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, un
         if let Some(there) = &*there {
             return Some(there.clone());
         }
-        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let left = Some(left(until)).filter(|left| !left.is_zero())?;
         there = changed.wait_timeout(there, left).unwrap_or_else(PoisonError::into_inner).0;
     }
+}
+
+/// Returns what is left of a wait until `until`.
+pub(crate) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// The longest wait.

@@ -21,6 +21,7 @@ mod limits;
 mod open_found;
 mod parallel;
 mod partitions;
+mod poll;
 mod readers;
 mod rows;
 pub mod saved;

@@ -5,6 +5,8 @@
 //! is an Exhausted error that names the file, the place, the size, the limit, and how to raise it where that makes
 //! sense.
 
+#![expect(clippy::disallowed_methods, reason = "limits may be set in the environment")]
+
 use std::sync::OnceLock;
 
 use forebay_core::{Error, ErrorKind, Result};

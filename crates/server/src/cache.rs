@@ -4,6 +4,8 @@
 //! Invariant: an unusable cache fails no job: the process reports once that a folder or a store cannot be used, and
 //! uses the remaining places.
 
+#![expect(clippy::disallowed_methods, reason = "the environment names the places of the cache")]
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! closes, which the system does when this process ends. Its stdout has the announcement; its stderr is passed on, and
 //! the last lines are kept to explain an early end.
 
+#![expect(clippy::disallowed_methods, reason = "a process is waited for within a bound, and threads read what it says")]
+
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};

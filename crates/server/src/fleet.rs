@@ -1,5 +1,7 @@
 //! The children of one `up`: the running ones, how to start each, and the dead ones.
 
+#![expect(clippy::disallowed_methods, reason = "processes are ended within a bound")]
+
 use std::time::{Duration, Instant};
 
 use forebay_core::Result;

@@ -1,5 +1,7 @@
 //! The end of a process: at a signal, in order; at a second signal, or with its parent, at once.
 
+#![expect(clippy::disallowed_methods, reason = "a thread ends the process when its parent is gone")]
+
 use std::io::Read;
 
 use forebay_core::Result;

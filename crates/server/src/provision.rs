@@ -6,6 +6,8 @@
 //! output, and another one starts after the reconciler's pause. While the dispatcher reports no number (it restarts, or
 //! has no measurement yet), the workers stay.
 
+#![expect(clippy::disallowed_methods, reason = "a thread starts and ends workers, and looks at them now and then")]
+
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! The dispatcher's and the worker's process: settings in, serve, leave in order.
 
+#![expect(clippy::disallowed_methods, reason = "a certificate is compared with the clock")]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Logs: to stderr, filtered by `FOREBAY_LOG`, coloured only for a terminal that wants it.
 
+#![expect(clippy::disallowed_methods, reason = "the environment says what is logged")]
+
 use std::io::IsTerminal;
 
 use forebay_core::{Error, Result};

@@ -3,6 +3,8 @@
 //! They are the same processes as on a cluster, so a program that works here works there. The service ends with the
 //! handle, and with this process.
 
+#![expect(clippy::disallowed_methods, reason = "processes are waited for within a bound, and a thread watches them")]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};

@@ -1,5 +1,7 @@
 //! The worker as a process: it binds, runs until `shutdown`, and leaves in order.
 
+#![expect(clippy::disallowed_methods, reason = "a worker has a random secret, and leaves within a bound")]
+
 use std::future::Future;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use forebay_core::Modes;
 use rustix::fs::{FlockOperation, flock, fstat};
 
-use crate::pages::PageKey;
+use crate::pages::page::PageKey;
 
 /// The number of attempts to take a claim that its last owner is deleting.
 const TRIES: usize = 4;

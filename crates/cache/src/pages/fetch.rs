@@ -2,6 +2,8 @@
 //!
 //! Invariant: every requested page is completed, even if its fetch is dropped.
 
+#![expect(clippy::disallowed_methods, reason = "it measures reads")]
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,18 +13,10 @@ use forebay_core::{Error, Result};
 
 use crate::pages::claim::PageClaim;
 use crate::pages::in_flight::{InFlight, Outcome};
-use crate::pages::{PageKey, SourceState};
+use crate::pages::page::PageKey;
+use crate::pages::state::{ArrivedPage, SourceState};
 use crate::state::CacheState;
 use crate::stats::add;
-
-/// A page that waits to be written. Its claim is released when it is.
-#[derive(Debug)]
-pub(crate) struct ArrivedPage {
-    pub(super) state: Arc<SourceState>,
-    pub(super) key: PageKey,
-    pub(super) bytes: Bytes,
-    pub(super) claim: Option<PageClaim>,
-}
 
 /// A page of a run that is being fetched.
 pub(super) struct ExpectedPage {

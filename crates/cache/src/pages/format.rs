@@ -21,8 +21,8 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::key::{FileKey, PrefixKey};
-use crate::pages::PageKey;
 use crate::pages::checksums::{StoredPage, stored_bytes, sums};
+use crate::pages::page::PageKey;
 use crate::tiers::block::format::Trouble;
 
 const MAGIC: [u8; 8] = *b"FBPAGES2";

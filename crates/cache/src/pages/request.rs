@@ -5,25 +5,26 @@
 //! of a caller before its wait are fetched in parallel. Invariant: a caller that waits for a page holds nothing that
 //! others wait for.
 
+#![expect(clippy::disallowed_methods, reason = "pages of another process are looked for within a bound")]
+
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use forebay_core::{Error, Result};
 
-use crate::lock::{deadline, lock};
+use crate::lock::{deadline, left, lock};
 use crate::pages::checksums::stored_bytes;
 use crate::pages::claim::{Claimed, PageClaim};
 use crate::pages::fetch::{ExpectedPage, PendingFetch, UncachedFetch};
 use crate::pages::format::{PageSlot, read, withdraw};
 use crate::pages::in_flight::{InFlight, Outcome};
 use crate::pages::index::PageFile;
+use crate::pages::page::{PAGE_BYTES, PageKey};
+use crate::pages::state::PageCacheState;
 use crate::pages::writer::file_bytes;
-use crate::pages::{
-    AHEAD_PAGES_MAX, PAGE_BYTES, PageCacheState, PageKey, PagedFile, RUN_BYTES_MAX, WAIT_MAX, WAIT_STEP,
-};
+use crate::pages::{AHEAD_PAGES_MAX, PagedFile, RUN_BYTES_MAX, WAIT_MAX, WAIT_STEP};
 use crate::state::CacheState;
 use crate::stats::add;
 use crate::tiers::block::format::Trouble;
@@ -246,7 +247,7 @@ impl PagedFile {
                 add(&self.source.state.counters.from_disk, to.len());
                 return Ok(());
             }
-            if Instant::now() >= until {
+            if left(until).is_zero() {
                 break;
             }
             if is_elsewhere {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::key::PrefixKey;
-use crate::pages::PAGE_BYTES;
-use crate::pages::SourceState;
 use crate::pages::checksums::stored_bytes;
-use crate::pages::fetch::ArrivedPage;
 use crate::pages::format::{GrowingFile, HEAD};
 use crate::pages::index::PageFile;
+use crate::pages::page::{PAGE_BYTES, PageKey};
+use crate::pages::state::ArrivedPage;
+use crate::pages::state::SourceState;
 use crate::quota::accounts::{LastHit, Victim};
 use crate::state::CacheState;
 use crate::stats::add;
@@ -61,7 +61,7 @@ fn keep(
     disk: &DiskTier,
     open: &mut Open,
     state: &Arc<SourceState>,
-    page: (&super::PageKey, &[u8]),
+    page: (&PageKey, &[u8]),
 ) -> bool {
     match disk.make_again().and_then(|()| write(cache, disk, open, state, page)) {
         Ok(true) => {
@@ -85,7 +85,7 @@ fn write(
     disk: &DiskTier,
     open: &mut Open,
     state: &Arc<SourceState>,
-    (key, bytes): (&super::PageKey, &[u8]),
+    (key, bytes): (&PageKey, &[u8]),
 ) -> io::Result<bool> {
     if open.get(&state.key).is_some_and(|(growing, _)| !growing.takes(bytes.len())) {
         complete(disk, open.remove(&state.key));
@@ -101,7 +101,7 @@ fn write(
         return Ok(false);
     }
     let slot = growing.add(key, bytes)?;
-    cache.pages().index.add(cache, file, *key, slot);
+    cache.pages().index.add(cache.memory(), file, *key, slot);
     Ok(true)
 }
 

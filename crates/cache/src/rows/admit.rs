@@ -9,13 +9,16 @@ use std::sync::Arc;
 use forebay_data::Memory;
 
 use crate::lock::{read, write};
-use crate::quota::accounts::LastHit;
-use crate::rows::index::{Number, ROW_BYTES, RowLocation, Segment};
+use crate::quota::accounts::{LastHit, Victim};
+use crate::rows::index::{ROW_BYTES, RowLocation};
+use crate::rows::number::Number;
+use crate::rows::segment::Segment;
 use crate::rows::table::{Place, Table};
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
-use crate::tiers::block::writer::{Message, Rows};
+use crate::tiers::block::message::{Message, Rows};
 use crate::tiers::tier::{BlockSink, Promotion, Tier};
 
 /// The memory of a segment besides its rows.
@@ -115,7 +118,7 @@ fn hold(
 ) -> u32 {
     let segment = segment(cache, state, table, rows, &Memory::default());
     let id = write(&state.index).add_segment(segment.clone());
-    cache.memory().hold(state, id, bytes, segment.last_hit.clone(), is_copy);
+    cache.memory().hold(Victim { prefix: state.key, block: id }, bytes, segment.last_hit.clone(), is_copy);
     id
 }
 
@@ -158,7 +161,12 @@ impl Admitted {
     pub(crate) fn commit(self, cache: &CacheState, state: &Arc<PrefixState>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
-            cache.memory().hold(state, id, self.bytes, self.segment.last_hit.clone(), false);
+            cache.memory().hold(
+                Victim { prefix: state.key, block: id },
+                self.bytes,
+                self.segment.last_hit.clone(),
+                false,
+            );
         }
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
         let (mut is_queued, mut is_local) = (false, false);

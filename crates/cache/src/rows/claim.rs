@@ -15,10 +15,11 @@ use crate::lock::{deadline, read, write};
 use crate::rows::admit::{admit, copy, write_filtered_out};
 use crate::rows::found::Found;
 use crate::rows::in_flight::{InFlight, Outcome};
-use crate::rows::index::{NO_NUMBER, Number, ROW_BYTES};
+use crate::rows::index::ROW_BYTES;
+use crate::rows::number::{NO_NUMBER, Number};
 use crate::rows::prefix::{Asking, Beyond, Look, Prefix};
 use crate::rows::table::{Place, Table};
-use crate::state::PrefixState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 
 /// Rows that the caller computes. When it is dropped without [`Claim::fulfil`], other callers compute them.

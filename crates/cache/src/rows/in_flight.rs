@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use crate::lock::{lock, wait_for};
-use crate::rows::index::Number;
+use crate::rows::number::Number;
 use crate::rows::table::Table;
 
 /// The result of rows in flight.

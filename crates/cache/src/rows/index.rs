@@ -11,9 +11,9 @@ use forebay_core::SampleId;
 use forebay_core::rng::mix64;
 
 use crate::key::{FileKey, RowKey};
-use crate::quota::accounts::LastHit;
 use crate::rows::in_flight::InFlight;
-use crate::rows::table::Table;
+use crate::rows::number::{NO_NUMBER, Number};
+use crate::rows::segment::Segment;
 use crate::tiers::TierId;
 use crate::tiers::block::Block;
 use crate::tiers::peers::exports::export_index::ExportIndex;
@@ -23,11 +23,6 @@ use crate::tiers::peers::exports::export_index::ExportIndex;
 pub(crate) const ROW_BYTES: u64 = 96;
 /// The memory of a file.
 pub(crate) const FILE_BYTES: u64 = 64;
-
-/// A row of a prefix in this process: the number of its file, and the row, as in [`SampleId`].
-pub(crate) type Number = u64;
-/// A row that cannot be kept, because its file number or its row is too large.
-pub(crate) const NO_NUMBER: Number = u64::MAX;
 
 /// The place of a row in one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +65,6 @@ pub(crate) enum RowLocation {
     /// A filter removed it.
     FilteredOut,
     Missing,
-}
-
-/// Rows in memory.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) table: Table,
-    pub(crate) numbers: Vec<Number>,
-    pub(crate) last_hit: Arc<LastHit>,
 }
 
 /// The rows of a prefix.

@@ -6,8 +6,8 @@
 //! | `claim` | rows that a caller computes, and its wait for rows that others compute |
 //! | `in_flight` | rows that are being computed, and that others wait for (single flight) |
 //! | `found` | the rows of one lookup, until their columns are copied together |
-//! | `index` | where each row of a prefix is |
-//! | `table` | rows as plain buffers |
+//! | `index`, `number` | where each row of a prefix is, by the number that this process gives it |
+//! | `segment`, `table` | rows in memory that came together; rows as plain buffers |
 //! | `admit` | which computed rows are kept in memory, and which are sent to the tiers below |
 //! | `tier_read` | reads the rows of one lookup from a tier below memory, and checks their sums |
 //!
@@ -19,6 +19,8 @@ pub(crate) mod claim;
 pub(crate) mod found;
 pub(crate) mod in_flight;
 pub(crate) mod index;
+pub(crate) mod number;
 pub(crate) mod prefix;
+pub(crate) mod segment;
 pub(crate) mod table;
 pub(crate) mod tier_read;

@@ -14,10 +14,12 @@ use crate::lock::{read, write};
 use crate::rows::admit::room;
 use crate::rows::claim::Claim;
 use crate::rows::found::Found;
-use crate::rows::index::{BlockSlot, FILE_BYTES, Index, Mixed, NO_NUMBER, Number, Numbering, RowLocation};
+use crate::rows::index::{BlockSlot, FILE_BYTES, Index, Mixed, Numbering, RowLocation};
+use crate::rows::number::{NO_NUMBER, Number};
 use crate::rows::table::Place;
 use crate::rows::tier_read::TierRead;
-use crate::state::{CacheState, InUse, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::{InUse, PrefixState};
 use crate::stats::add;
 use crate::tiers::TierId;
 use crate::tiers::tier::Tier;
@@ -275,8 +277,9 @@ mod tests {
     use forebay_data::{DType, Field, Kind};
 
     use super::*;
-    use crate::cache::{Cache, Options};
+    use crate::cache::Cache;
     use crate::key::{FileKey, PrefixKey};
+    use crate::options::Options;
 
     #[test]
     fn who_takes_over_rows_that_are_late_computes_them_and_peers_wait_for_that() {

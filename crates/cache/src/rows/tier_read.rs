@@ -8,10 +8,12 @@ use std::sync::Arc;
 use forebay_data::Memory;
 
 use crate::rows::admit::promote;
-use crate::rows::index::{BlockSlot, Index, Mixed, Number};
+use crate::rows::index::{BlockSlot, Index, Mixed};
+use crate::rows::number::Number;
 use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
 use crate::tiers::block::format::{Layout, Trouble};

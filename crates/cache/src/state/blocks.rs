@@ -8,9 +8,11 @@ use std::sync::atomic::AtomicU32;
 
 use crate::lock::{lock, write};
 use crate::quota::accounts::{LastHit, Victim};
-use crate::rows::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
+use crate::rows::index::{FILE_BYTES, Index, Numbering, ROW_BYTES};
+use crate::rows::number::{NO_NUMBER, Number};
 use crate::rows::table::{Shape, Table};
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
 use crate::tiers::block::format::{BlockHeader, Layout, Trouble};
@@ -108,7 +110,7 @@ impl CacheState {
     /// Forgets blocks that are gone from the disk.
     pub(crate) fn forget_blocks(&self, gone: &[Victim]) {
         for victim in gone {
-            self.pages.forget(self, victim.block);
+            self.pages.forget(self.memory(), victim.block);
             let Some(state) = lock(&self.prefixes).get(&victim.prefix).cloned() else { continue };
             let rows = self.forget_block(TierId::Disk, &state, victim.block);
             add(&state.counters.disk_evicted, rows);

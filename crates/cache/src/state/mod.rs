@@ -2,6 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
+//! | `prefix` | a prefix: its rows, counters, and whether it is in use |
 //! | `blocks` | adds the rows of blocks to the index of their prefix, and forgets them |
 //!
 //! Lock order: `beginning`, and the lock under which the disk opens a prefix, before all others; the accounts of
@@ -9,51 +10,32 @@
 //! the accounts of the disk. Apart from these, an index is locked alone, never with the index of another prefix. During
 //! a request to a store, no lock is held except one of its maintenance thread.
 
+#![expect(clippy::disallowed_methods, reason = "a process draws the rank with which it waits for others")]
+
 pub(crate) mod blocks;
+pub(crate) mod prefix;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use forebay_core::{Result, Stopwatch};
+use forebay_core::Stopwatch;
 use forebay_data::Schema;
 
-use crate::cache::Options;
 use crate::key::PrefixKey;
 use crate::lock::{lock, read, write};
-use crate::pages::PageCacheState;
+use crate::pages::state::PageCacheState;
 use crate::quota::accounts::Victim;
 use crate::quota::value::Uses;
 use crate::rows::index::{FILE_BYTES, Index, ROW_BYTES};
-use crate::rows::table::{Shape, shapes};
-use crate::stats::{Counters, PrefixStats, Stats, add};
+use crate::state::prefix::{InUse, PrefixState};
+use crate::stats::{PrefixStats, Stats, add};
 use crate::tiers::TierId;
 use crate::tiers::block::format::BlockHeader;
 use crate::tiers::disk::tier::DiskTier;
 use crate::tiers::list::Tiers;
-use crate::tiers::memory::MemoryTier;
-
-/// A prefix: its rows, and its description.
-#[derive(Debug)]
-pub(crate) struct PrefixState {
-    pub(crate) key: PrefixKey,
-    pub(crate) schema: Arc<Schema>,
-    pub(crate) shapes: Arc<[Shape]>,
-    pub(crate) what: String,
-    /// The rows of the source.
-    pub(crate) rows: u64,
-    pub(crate) index: RwLock<Index>,
-    pub(crate) counters: Counters,
-    /// Whether its rows are written to the store.
-    pub(crate) stored: AtomicBool,
-    users: Mutex<Weak<InUse>>,
-}
-
-/// Held while this process uses a prefix, so that other processes do not evict its blocks.
-#[derive(Debug)]
-pub(crate) struct InUse(Option<Arc<File>>);
+use crate::tiers::memory::accounts::MemoryTier;
 
 /// See the module's documentation.
 pub(crate) struct CacheState {
@@ -78,9 +60,9 @@ impl fmt::Debug for CacheState {
 }
 
 impl CacheState {
-    pub(crate) fn open(options: &Options) -> Result<Self> {
-        Ok(Self {
-            tiers: Tiers::open(options)?,
+    pub(crate) fn new(tiers: Tiers) -> Self {
+        Self {
+            tiers,
             uses: Mutex::default(),
             prefixes: Mutex::default(),
             beginning: Mutex::default(),
@@ -88,7 +70,7 @@ impl CacheState {
             exports_watch: OnceLock::new(),
             rank: uuid::Uuid::new_v4().as_u64_pair().0,
             snapshotting: Mutex::default(),
-        })
+        }
     }
 
     pub(crate) fn tiers(&self) -> &Tiers {
@@ -161,19 +143,7 @@ impl CacheState {
         rows: u64,
         what: &str,
     ) -> (Arc<PrefixState>, Arc<InUse>) {
-        let new = || {
-            Arc::new(PrefixState {
-                key,
-                schema: schema.clone(),
-                shapes: schema.fields().iter().flat_map(shapes).collect(),
-                what: what.to_owned(),
-                rows,
-                index: RwLock::default(),
-                counters: Counters::default(),
-                stored: AtomicBool::new(true),
-                users: Mutex::default(),
-            })
-        };
+        let new = || Arc::new(PrefixState::new(key, schema, rows, what));
         let _beginning = lock(&self.beginning);
         let state = lock(&self.prefixes).entry(key).or_insert_with(new).clone();
         let in_use = self.using(&state.users, key);
@@ -264,30 +234,13 @@ impl CacheState {
 
     pub(crate) fn stats(&self) -> Stats {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
-        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats(&self.tiers)).collect();
+        let add = |index: &Index, stats: &mut PrefixStats| {
+            self.tiers.all().for_each(|tier| tier.add_prefix_stats(index, stats));
+        };
+        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats(add)).collect();
         prefixes.sort_by_key(|p| p.key);
         let mut stats = Stats { prefixes, sources: self.pages.stats(), ..Stats::default() };
         self.tiers.all().for_each(|tier| tier.add_stats(&mut stats));
-        stats
-    }
-}
-
-impl PrefixState {
-    fn stats(&self, tiers: &Tiers) -> PrefixStats {
-        let index = read(&self.index);
-        let mut stats = PrefixStats {
-            key: self.key,
-            what: self.what.clone(),
-            rows: self.rows,
-            memory_rows: 0,
-            memory_bytes: 0,
-            disk_rows: 0,
-            peer_rows: 0,
-            store_rows: 0,
-            filtered_out: index.filtered_out(),
-            counts: self.counters.counts(),
-        };
-        tiers.all().for_each(|tier| tier.add_prefix_stats(&index, &mut stats));
         stats
     }
 }

@@ -1,14 +1,10 @@
-//! The tiers of a process. Only this module combines them.
+//! The tiers of a process, the nearest first.
 
 use std::sync::{Arc, OnceLock};
 
-use forebay_core::{Result, SystemClock};
-
-use crate::cache::Options;
 use crate::tiers::TierId;
 use crate::tiers::disk::tier::DiskTier;
-use crate::tiers::memory::MemoryTier;
-use crate::tiers::store::tier::StoreTier;
+use crate::tiers::memory::accounts::MemoryTier;
 use crate::tiers::tier::{BlockSink, BlockTier, Tier};
 
 /// See the module's documentation.
@@ -22,17 +18,11 @@ pub(crate) struct Tiers {
 }
 
 impl Tiers {
-    /// Opens the tiers that the options name.
-    ///
-    /// # Errors
-    /// The system's error where the folder can neither be created nor read.
-    pub(crate) fn open(options: &Options) -> Result<Self> {
-        let watch = || Arc::new(SystemClock::default());
-        let disk = options.disk.as_ref().map(|disk| DiskTier::open(disk, watch())).transpose()?.map(Arc::new);
-        let tiers = Self { memory: MemoryTier::new(options), below: Default::default(), disk: disk.clone() };
+    /// Makes a list of memory, and of the disk where it is used.
+    pub(crate) fn new(memory: MemoryTier, disk: Option<Arc<DiskTier>>) -> Self {
+        let tiers = Self { memory, below: Default::default(), disk: disk.clone() };
         disk.into_iter().for_each(|disk| _ = tiers.add(disk));
-        options.store.iter().for_each(|store| _ = tiers.add(Arc::new(StoreTier::new(store))));
-        Ok(tiers)
+        tiers
     }
 
     /// Adds a tier, if its place is free; returns whether it is.

@@ -24,13 +24,14 @@ use crate::key::PrefixKey;
 use crate::rows::claim::Claim;
 use crate::rows::index::Index;
 use crate::rows::prefix::{Answer, Prefix};
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, PrefixStats, Stats};
 use crate::tiers::TierId;
 use crate::tiers::block::format::{ReadAt, Trouble};
+use crate::tiers::block::message::Message;
 use crate::tiers::block::queue::Queue;
 use crate::tiers::block::read::{Want, bytes_of};
-use crate::tiers::block::writer::Message;
 use crate::tiers::block::{Block, BlockRef};
 use crate::tiers::remote::blocks::Elsewhere;
 

@@ -1,5 +1,10 @@
 //! The integration tests of crate `cache`, in one binary, which is linked once.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests poll, start threads and processes, and read what they were started with"
+)]
+
 mod common;
 mod conformance;
 mod folder;

@@ -5,6 +5,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod codec;
+pub(crate) mod matching;
 mod names;
 mod room;
 pub(crate) mod table;
@@ -16,10 +17,10 @@ use forebay_plan::Extent;
 
 use crate::Allowed;
 use crate::formats::compressed;
-use crate::formats::parquet::Matching;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 use codec::{Decoder, Encoder};
+use matching::Matching;
 use table::Table;
 
 /// Files of one block of `Files` and `ImageFolder`.

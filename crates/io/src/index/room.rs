@@ -3,6 +3,8 @@
 //! A missing table is made again, so the bound costs only time. It also protects a dispatcher's own files, which lie on
 //! the same disk. Each process that shares a folder keeps it within the bound.
 
+#![expect(clippy::disallowed_methods, reason = "a kept index that is used gets the time of its use")]
+
 use std::fs::{DirEntry, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 
 use super::codec::{Decoder, Encoder};
-use crate::formats::parquet::Matching;
+use super::matching::Matching;
 use crate::store::decoded::Points;
 
 /// The places of the rows of one file, in the form that its format needs.

@@ -8,7 +8,7 @@ use forebay_data::{Chunk, Kind, Schema};
 
 use super::pieces::Layout;
 use super::pool::Pool;
-use super::{Chunks, Place, Reader, check, ids, stream_counted};
+use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::limits;
 use crate::store::{Object, Pending};

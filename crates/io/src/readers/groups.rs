@@ -17,7 +17,7 @@ use super::lru::Lru;
 use super::packed::Layout;
 use super::parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
 use super::pool::Pool;
-use super::{Chunks, Place, Reader, block_ids, check, ids};
+use super::reader::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::rows;

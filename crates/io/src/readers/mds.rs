@@ -10,9 +10,10 @@ use forebay_data::{Chunk, Field, RowId, Schema};
 use forebay_plan::{MdsColumn, Wrap};
 
 use super::lru::Lru;
-use super::pieces::{self, Layout, Piece};
+use super::piece::Piece;
+use super::pieces::{self, Layout};
 use super::pool::Pool;
-use super::{Chunks, Place, Reader, check, ids, stream_counted};
+use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::{litdata, mds};
 use crate::index::table::Table;
 

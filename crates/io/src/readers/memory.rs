@@ -9,7 +9,7 @@ use bytes::Bytes;
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Schema};
 
-use super::{Chunks, Place, Reader, check, consecutive, ids, stream_counted};
+use super::reader::{Chunks, Place, Reader, block_ids, check, consecutive, ids, stream_counted};
 use crate::{SourceIndex, fail, rows};
 
 pub(crate) struct Memory {
@@ -43,7 +43,7 @@ fn of_fields(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch> {
 /// Converts columns that another Arrow writer made, and leaves columns of the right layout unchanged.
 fn adopt(schema: &Arc<Schema>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     let convert = |batch: &RecordBatch| {
-        let nameless = super::block_ids(0, 0, batch.num_rows(), Epoch(0));
+        let nameless = block_ids(0, 0, batch.num_rows(), Epoch(0));
         Chunk::from_foreign(schema, batch.columns(), nameless).map_err(|e| Error::data(e.message()))
     };
     let none = convert(&batch.slice(0, 0))?;

@@ -7,7 +7,7 @@ use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Schema};
 use forebay_plan::Source;
 
-use super::{Chunks, Place, Reader};
+use super::reader::{Chunks, Place, Reader};
 use crate::partitions;
 use crate::{SourceIndex, rows};
 

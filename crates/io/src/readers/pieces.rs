@@ -8,20 +8,10 @@ use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
 
+use super::piece::Piece;
 use super::pool::Pool;
 use super::unpacked;
 use crate::store::Object;
-
-/// A range of bytes to read, and its destination.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) file: usize,
-    pub(super) offset: u64,
-    pub(super) len: usize,
-    /// The number of the buffer, and the offset in it.
-    pub(super) buffer: usize,
-    pub(super) at: usize,
-}
 
 /// The rule for reading pieces together.
 struct Joining {

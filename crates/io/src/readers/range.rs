@@ -6,7 +6,7 @@ use arrow_array::Int64Array;
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, Schema};
 
-use super::{Chunks, Place, Reader, check, ids, stream_counted};
+use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::SourceIndex;
 
 pub(crate) struct Range {

@@ -7,10 +7,11 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
 use forebay_plan::LaneWindow;
 
-use super::pieces::{self, Layout, Piece};
+use super::piece::Piece;
+use super::pieces::{self, Layout};
 use super::pool::Pool;
+use super::reader::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use super::windows::{Sequential, Windows, content_offset, offset_of, position, sample_at};
-use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::fail;
 use crate::formats::compressed;

@@ -6,9 +6,10 @@ use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Int32Lists, RowId, Schema};
 
-use super::pieces::{self, Layout, Piece};
+use super::piece::Piece;
+use super::pieces::{self, Layout};
 use super::pool::Pool;
-use super::{Chunks, Place, Reader, check, ids, stream_counted};
+use super::reader::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::tokens::{narrow, widen};
 use crate::index::table::Table;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_core::{Error, Result};
 
 use super::lru::Lru;
-use super::pieces::Piece;
+use super::piece::Piece;
 use super::pool::Pool;
 use crate::fail;
 use crate::store::decoded::{Decoded, Points};

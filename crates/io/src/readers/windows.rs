@@ -19,9 +19,9 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::Chunk;
 use forebay_plan::{EpochLanes, LaneWindow, Piece};
 
-use super::Chunks;
-use super::WindowAnnouncement;
 use super::pool::{Head, Pool};
+use super::reader::Chunks;
+use super::reader::WindowAnnouncement;
 use crate::store::{CodecOf, Forward};
 use turns::{Cursors, Group, Open, lock};
 

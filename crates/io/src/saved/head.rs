@@ -4,8 +4,9 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
 use serde::{Deserialize, Serialize};
 
+use super::Format;
+use super::encode::Files;
 use super::sink::UNFINISHED;
-use super::{Compression, Format};
 
 /// The format of the folder. Other versions are refused.
 const FORMAT: u32 = 2;
@@ -44,19 +45,6 @@ pub struct Head {
     pub so_far: SoFar,
     /// The totals; `None` while the save is incomplete.
     pub complete: Option<Complete>,
-}
-
-/// The format and size of files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Files {
-    /// Their format.
-    pub format: Format,
-    /// The compression of columns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compression: Option<Compression>,
-    /// A file is full when its rows take this many bytes in memory.
-    pub bytes: u64,
 }
 
 /// The progress of a writer.
@@ -170,14 +158,6 @@ impl Head {
             return Some((what(self), what(other)));
         }
         (self.files != other.files).then(|| (files(self), files(other)))
-    }
-}
-
-impl Files {
-    /// Returns its name for messages.
-    fn name(&self) -> String {
-        let compression = self.compression.map(|compression| format!(", {}", compression.name()));
-        format!("files ({}{})", self.format.name(), compression.unwrap_or_default())
     }
 }
 

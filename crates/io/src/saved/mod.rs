@@ -25,14 +25,8 @@ mod shards;
 mod sink;
 mod writer;
 
-use std::sync::Arc;
-
-use forebay_core::Result;
-
-pub use encode::{Compression, Format};
-pub use head::{Complete, Files, Head, SoFar};
+pub use crate::poll::Poll;
+pub use encode::{Compression, Files, Format};
+pub use head::{Complete, Head, SoFar};
 pub use place::{Saved, open};
 pub use writer::{Progress, Writer};
-
-/// Called ten times a second by a thread that waits for a store. An error ends the wait with that error (Ctrl-C).
-pub type Poll = Arc<dyn Fn() -> Result<()> + Send + Sync>;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
-use super::Poll;
 use super::head::{HEAD_BYTES_MAX, HEADS, Head, head_of, is_ours, only_head};
 use super::shards::INDEX;
 use super::sink::{Sink, UNFINISHED, publish, unwritten};
 use crate::fail;
+use crate::poll::Poll;
 use crate::store::{Target, Version, is_remote, local_path};
 
 /// The number of files of a non-empty store folder that are checked for names of `save`.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
 
+use super::Format;
 use super::encode::{self, Encoder, row_bytes};
 use super::head::{Complete, Head, SoFar};
 use super::place::{Known, Place};
 use super::shards::write_index;
-use super::{Format, Poll};
+use crate::poll::Poll;
 
 /// The size to which rows are gathered before they are encoded: the unit of decoding in Arrow files.
 const BATCH_BYTES: usize = 1 << 20;

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use forebay_core::Result;
 use forebay_plan::Source;
 
-use super::format::{FileAccess, FileRows, FileToScan, Listed, format_of};
+use super::format::{FileAccess, FileRows, FileToScan, Listed};
+use super::registry::format_of;
 use crate::allowed::Allowed;
 use crate::index::table::Counted;
 use crate::index::{Inner, Layout, SourceIndex, cache};

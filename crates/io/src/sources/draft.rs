@@ -1,15 +1,8 @@
-//! A source as the user wrote it, and the inference of the parts that the user left open: extensions, features,
-//! columns, fields.
+//! A source as the user wrote it.
 //!
 //! Paths are checked and made absolute, but stay patterns: the index pins the matching files.
 
-use forebay_core::Result;
 use forebay_data::{DType, Field};
-use forebay_plan::Source;
-
-use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
-use crate::Progress;
-use crate::store::ReadThrough;
 
 /// A source as the user wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,42 +138,5 @@ impl Draft {
             | Self::Litdata { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
-    }
-}
-
-/// Infers the parts that the user left open. Remote files are read through `near`.
-///
-/// # Errors
-/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when its
-/// content fits no column.
-pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
-    infer_following(draft, near, &|_, _| Ok(()))
-}
-
-/// As [`infer`]; reports to `progress` where all files are read.
-///
-/// # Errors
-/// As [`infer`]; any error that `progress` returns.
-pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
-    match draft {
-        Draft::Files { paths } => files::infer(paths),
-        Draft::Text { paths } => lines::infer_text(paths),
-        Draft::ImageFolder { root } => image_folder::infer(&root),
-        Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
-        Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
-        Draft::Parquet { paths, columns, nullable, together } => {
-            parquet::infer(paths, together, (columns, nullable), near, progress)
-        }
-        Draft::Arrow { paths, columns, nullable, together } => {
-            arrow::infer(paths, together, (columns, nullable), near, progress)
-        }
-        Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
-        Draft::Csv(csv) => super::csv::infer(csv, near),
-        Draft::Tokens { paths, dtype, length, stride, column } => {
-            tokens::infer(paths, (dtype, length, stride), column, near)
-        }
-        Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
-        Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
-        Draft::Megatron { paths, column } => megatron::infer(&paths, column),
     }
 }

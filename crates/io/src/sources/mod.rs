@@ -2,8 +2,8 @@
 //! rows, and opens a reader.
 //!
 //! - `build`: makes an index of a source.
-//! - `format`: the trait `SourceFormat`, and the format of each source.
-//! - `draft`: the user's definition of a source; `look_up`: reads the first files.
+//! - `format`: the trait `SourceFormat`; `registry`: which source has which format.
+//! - `draft`: what the user wrote; `infer`: what it becomes; `look_up`: looking at the first files.
 //! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
 //!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
 //! - `table/`: files with columns (Parquet, Arrow). `shards`: folders with an `index.json`.
@@ -18,12 +18,14 @@ mod draft;
 mod files;
 mod format;
 mod image_folder;
+mod infer;
 mod lines;
 mod litdata;
 mod look_up;
 mod mds;
 mod megatron;
 mod parquet;
+mod registry;
 mod shards;
 pub(crate) mod table;
 mod tar;
@@ -31,5 +33,6 @@ mod tfrecord;
 mod tokens;
 
 pub(crate) use build::build;
-pub use draft::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
-pub(crate) use format::open as open_reader;
+pub use draft::{CsvDraft, CsvHeader, Draft, Features, Together};
+pub use infer::{infer, infer_following};
+pub(crate) use registry::open as open_reader;

@@ -3,6 +3,8 @@
 //! A body that breaks in the middle is resumed at the byte where it broke. Invariants: bytes are only used from answers
 //! about the pinned object; the result has exactly the requested length.
 
+#![expect(clippy::disallowed_methods, reason = "requests are tried again within a bound")]
+
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -21,8 +23,9 @@ use tokio::time::{timeout, timeout_at};
 
 use super::body::Feed;
 use super::http::Wrong;
+use super::pinned::{Mark, Stat};
+use super::refusal;
 use super::retry::{Attempts, Budget, Failure, Policy};
-use super::{Mark, Stat, refusal};
 use crate::fail;
 
 /// The bytes that an attempt must receive to count as progress, unless it completes.

@@ -3,6 +3,8 @@
 //! A list that breaks is resumed after the last name. Bounds: [`LISTS_MAX`] lists are in flight for one prefix, and
 //! every answer has the policy's time.
 
+#![expect(clippy::disallowed_methods, reason = "lists are tried again within a bound")]
+
 use std::time::Instant;
 
 use forebay_core::Result;

@@ -8,7 +8,9 @@ use std::path::Path;
 use forebay_core::{Error, Result};
 
 use super::folders::{self, Entry};
-use super::{Found, Mark, Stat, matching, nothing_matches};
+use super::matching;
+use super::pinned::{Found, Mark, Stat};
+use super::uri::{is_glob, nothing_matches};
 use crate::fail;
 
 pub(super) fn is_file(path: &str) -> bool {
@@ -25,7 +27,7 @@ pub(super) fn absolute(pattern: &str) -> Result<String> {
     }
     let here = std::env::current_dir().map_err(|e| fail::io(".", e))?;
     let here = here.to_string_lossy();
-    let here = if super::is_glob(pattern) { glob::Pattern::escape(&here) } else { here.into_owned() };
+    let here = if is_glob(pattern) { glob::Pattern::escape(&here) } else { here.into_owned() };
     Ok(format!("{}/{}", here.trim_end_matches('/'), pattern.trim_start_matches("./")))
 }
 

@@ -3,6 +3,8 @@
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
 //! environment variables that each store's own tools use. `retry` handles stores that do not answer.
 
+#![expect(clippy::disallowed_methods, reason = "the settings of stores come from the environment")]
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -21,8 +23,11 @@ use super::body::Body;
 use super::fetch::{Blocks, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
+use super::near::Done;
+use super::pinned::{Found, Stat};
+use super::refusal;
 use super::retry::{Budget, Policy};
-use super::{Done, Found, Stat, nothing_matches, refusal};
+use super::uri::nothing_matches;
 use crate::Allowed;
 
 /// The most requests of this process in flight.
@@ -80,7 +85,7 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
 /// # Errors
 /// Any error of the request or of `poll`.
 pub(super) fn wait_polling<T: Send + 'static>(
-    poll: &crate::saved::Poll,
+    poll: &crate::poll::Poll,
     request: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (send, receive) = sync_channel(1);
@@ -91,7 +96,7 @@ pub(super) fn wait_polling<T: Send + 'static>(
 }
 
 /// Receives the result of a request, calling `poll` meanwhile.
-pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
+pub(super) fn polled<T>(poll: &crate::poll::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
     loop {
         match receive.recv_timeout(POLL_EVERY) {
             Ok(answer) => return answer,

@@ -161,6 +161,7 @@ impl Attempts {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "tests begin at the time of the machine")]
 #[cfg(test)]
 mod tests {
     use super::*;

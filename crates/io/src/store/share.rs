@@ -61,6 +61,7 @@ pub(super) fn tidy(root: &FilePath) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "tests set the time of files")]
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;

@@ -19,7 +19,7 @@ use super::fetch::{Store, cause};
 use super::remote::{parse, wait_polling};
 use super::{Upload, refusal};
 use crate::Allowed;
-use crate::saved::Poll;
+use crate::poll::Poll;
 
 /// A folder of a store.
 pub(crate) struct Target {

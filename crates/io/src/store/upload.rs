@@ -20,7 +20,7 @@ use super::fetch::Store;
 use super::refusal;
 use super::remote::{polled, shared, wait_polling};
 use super::retry::Policy;
-use crate::saved::Poll;
+use crate::poll::Poll;
 
 /// The bytes of a block: stores require at least 5 MiB, and some require equal sizes of all but the last.
 const BLOCK_BYTES: usize = 8 << 20;

@@ -1,5 +1,7 @@
 //! The child's side: a line on its stdin sets the number of its threads; other input, or the end, ends the process.
 
+#![expect(clippy::disallowed_methods, reason = "a thread ends the worker with its trainer")]
+
 use std::io::BufRead;
 
 use forebay_core::Result;

@@ -33,6 +33,7 @@ pub(crate) fn give_way() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test has a thread of its own")]
 #[cfg(test)]
 mod tests {
     use super::*;

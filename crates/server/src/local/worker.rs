@@ -5,6 +5,8 @@
 //! set the number of threads, the dispatcher's answers do, but never above the number of cores that are idle *now*.
 //! Bounds: one child; a child that ends is restarted after 1 s, then 2, up to 60.
 
+#![expect(clippy::disallowed_methods, reason = "a thread starts the worker and looks at it now and then")]
+
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -6,6 +6,8 @@
 //! so that it delays no scrape; hyper bounds a request's head, its body is not read. `docs/operations.md` has a table
 //! of all of them, which a test compares.
 
+#![expect(clippy::disallowed_methods, reason = "a listener that fails is tried again after a pause")]
+
 mod dispatcher;
 mod process;
 mod text;

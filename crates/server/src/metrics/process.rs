@@ -1,5 +1,7 @@
 //! The metrics of every process, under Prometheus' standard names. Values that the system does not report are left out.
 
+#![expect(clippy::disallowed_methods, reason = "metrics say when the process began")]
+
 use std::time::{Duration, SystemTime};
 
 use super::text::Exposition;

@@ -6,6 +6,8 @@
 //! lets another compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the configured threads, and
 //! [`SPARE_THREADS_MAX`] that wait or hang.
 
+#![expect(clippy::disallowed_methods, reason = "the threads that compute, and the one that watches them")]
+
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,6 +4,8 @@
 //! chunks that were put before: they would be the same. A chunk that a job with the same samples has computed is taken
 //! from there (see `shared_chunks`).
 
+#![expect(clippy::disallowed_methods, reason = "it measures morsels, and tries a source again within a bound")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;

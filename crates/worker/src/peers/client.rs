@@ -5,6 +5,8 @@
 //! and then hangs when they are read is paused like one that fails. At most [`IDLE_MAX`] idle connections are kept. A
 //! connection on which an answer was read in part is dropped.
 
+#![expect(clippy::disallowed_methods, reason = "a peer that fails is left alone for a while")]
+
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 

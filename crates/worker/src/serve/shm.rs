@@ -6,6 +6,8 @@
 //! when the consumer's process is gone; only then is the memory used again. `loans` counts and bounds the loans. Beyond
 //! the bound, consumers get copies, and a slow consumer then slows its own stream.
 
+#![expect(clippy::disallowed_methods, reason = "a greeting has to arrive in time")]
+
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};

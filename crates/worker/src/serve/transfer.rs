@@ -4,6 +4,8 @@
 //! A consumer that disconnects, or sends during an answer, ends its connection. Bounds: [`CONSUMERS_MAX`] connections;
 //! a consumer that does not receive holds one chunk.
 
+#![expect(clippy::disallowed_methods, reason = "a consumer hears now and then that its rows are computed")]
+
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: one session at a time. `protocol` decides what to send.
 
+#![expect(clippy::disallowed_methods, reason = "a session that broke is begun again after a pause")]
+
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, Result, SystemClock, Ticks};

@@ -4,6 +4,8 @@
 //! because they are the same. Bounds: the worker requests no more than [`HELD_SPLITS_MAX`] and its [`Bounds`] allow.
 //! Splits of jobs that are held up come on top; the dispatcher grants such a job only as many as keep its threads busy.
 
+#![expect(clippy::disallowed_methods, reason = "a request waits for its lease within a bound")]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

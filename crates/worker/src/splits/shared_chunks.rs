@@ -11,6 +11,8 @@
 //! that falls behind computes for itself. Chunks that all jobs have taken are evicted first, and are at most
 //! [`SERVED_BYTES_MAX`]: jobs that run in step reuse a few blocks of memory instead of fresh pages for each chunk.
 
+#![expect(clippy::disallowed_methods, reason = "chunks of another job are waited for within a bound")]
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -27,9 +27,9 @@ use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
 use forebay_core::{Error, Result, VERSION};
 use forebay_data::{DType, Field, Kind, Schema};
 
-use crate::FORMAT;
 use crate::key::{FileKey, PrefixKey, RowKey};
 use crate::rows::table::{Shape, Table, shapes};
+use crate::version::FORMAT;
 
 /// The most bytes of a footer, or of the header of a message. A thousand columns take a tenth.
 const HEAD_BYTES_MAX: u64 = 16 << 20;
@@ -422,8 +422,8 @@ impl<F: ReadAt + ?Sized> Buffers<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::check;
     use crate::rows::table::Part;
+    use crate::tiers::block::check::check;
 
     /// A block of three rows, with its header.
     fn block() -> (BlockHeader, Table, Vec<RowKey>) {

@@ -10,7 +10,9 @@
 //!
 //! Invariant: a row that was read has the sum that it was written with.
 
+pub(crate) mod check;
 pub(crate) mod format;
+pub(crate) mod message;
 pub(crate) mod name;
 pub(crate) mod queue;
 pub(crate) mod read;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use crate::quota::accounts::LastHit;
-use crate::rows::index::Number;
+use crate::rows::number::Number;
 use crate::tiers::block::format::Layout;
 use crate::tiers::block::name::Name;
 

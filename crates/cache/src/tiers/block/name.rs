@@ -1,5 +1,7 @@
 //! The name of a block: its prefix, its kind, and a part that is unique.
 
+#![expect(clippy::disallowed_methods, reason = "blocks have random names")]
+
 use crate::key::PrefixKey;
 
 /// The name of a block.

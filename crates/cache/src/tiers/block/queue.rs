@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::lock::{deadline, lock};
+use crate::lock::{deadline, left, lock};
 
 /// The most bytes that wait in one queue. They count beside the quota of memory.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
@@ -73,7 +73,7 @@ impl<M> Queue<M> {
         let until = deadline(limit);
         let mut state = lock(&self.state);
         while state.bytes > QUEUE_BYTES_MAX / 4 * 3 && !state.ended {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = left(until);
             if left.is_zero() {
                 return false;
             }
@@ -103,7 +103,7 @@ impl<M> Queue<M> {
             if state.closing {
                 return Next::Close;
             }
-            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let left = due.map(left);
             if left.is_some_and(|left| left.is_zero()) {
                 return Next::Due;
             }
@@ -119,7 +119,7 @@ impl<M> Queue<M> {
         let asked = state.asked;
         self.changed.notify_all();
         while state.flushed < asked && !state.ended {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = left(until);
             if left.is_zero() {
                 return false;
             }
@@ -140,7 +140,7 @@ impl<M> Queue<M> {
         state.closing = true;
         self.changed.notify_all();
         while !state.ended {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = left(until);
             if left.is_zero() {
                 return;
             }

@@ -4,6 +4,8 @@
 //! half full, when every row of the prefix is there, or on a flush. So a crash loses a bounded number of rows. The time
 //! when a block appears changes no sample.
 
+#![expect(clippy::disallowed_methods, reason = "a block is written when its first row has waited for long enough")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,34 +16,20 @@ use forebay_data::Memory;
 
 use crate::key::{PrefixKey, RowKey};
 use crate::lock::{read, write};
-use crate::rows::index::{Number, Segment};
+use crate::rows::number::Number;
+use crate::rows::segment::Segment;
 use crate::rows::table::{Place, Table};
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
 use crate::tiers::block::format::{encode, open};
+use crate::tiers::block::message::{Message, Rows};
 use crate::tiers::block::queue::{Next, QUEUE_BYTES_MAX};
 use crate::tiers::tier::BlockSink;
 
 /// The longest wait of a row for its block to fill.
 const FLUSH_AFTER: Duration = Duration::from_secs(10);
-
-/// Rows to be written, with their bytes in the queue.
-#[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) state: Arc<PrefixState>,
-    pub(crate) rows: Rows,
-    pub(crate) bytes: u64,
-}
-
-/// Rows to be written.
-#[derive(Debug)]
-pub(crate) enum Rows {
-    /// A segment by its number in the index. A `passing` segment leaves the index when it is written here.
-    Computed { id: u32, segment: Arc<Segment>, passing: bool },
-    /// Rows that a filter removed.
-    FilteredOut(Vec<Number>),
-}
 
 /// Rows of a prefix that wait for their block.
 struct Gathered {

@@ -14,6 +14,11 @@
 //! The next process that opens the folder deletes the former and truncates the latter. Waits are bounded by
 //! [`LOCK_WAIT`]. Locks are `flock`: they end with their process.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the lock of a folder is waited for within a bound; files have random names until they are whole"
+)]
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

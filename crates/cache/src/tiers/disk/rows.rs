@@ -8,16 +8,18 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::lock::{lock, read};
-use crate::quota::accounts::Victim;
+use crate::lock::{left, lock, read};
+use crate::quota::accounts::{LastHit, Victim};
 use crate::rows::index::Index;
+use crate::state::CacheState;
 use crate::state::blocks::OpenedBlock;
-use crate::state::{CacheState, PrefixState};
+use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, DiskStats, PrefixStats, Stats};
 use crate::tiers::TierId;
 use crate::tiers::block::format::{ReadAt, Trouble, open};
+use crate::tiers::block::message::Message;
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::{self, Message};
+use crate::tiers::block::writer;
 use crate::tiers::block::{Block, BlockRef};
 use crate::tiers::disk::tier::DiskTier;
 use crate::tiers::tier::{BlockSink, BlockTier, Promotion, Tier, TierThread, WantedBlock};
@@ -41,6 +43,24 @@ impl DiskTier {
         let BlockRef { id, name, len, last_hit } = block;
         let (header, layout) = open(&File::open(self.folder().path(&name))?)?;
         cache.take_in(TierId::Disk, state, id, OpenedBlock { header, layout, name, len, last_hit })
+    }
+
+    /// Publishes a block in the folder, if there is room.
+    fn publish(&self, cache: &CacheState, state: &PrefixState, bytes: &[u8]) -> io::Result<Option<BlockRef>> {
+        let len = bytes.len() as u64;
+        let own = |prefix| cache.in_use(prefix);
+        let (gone, incoming) = self.make_room(state.key, len, cache.uses(), own)?;
+        cache.forget_blocks(&gone);
+        let Some(incoming) = incoming else { return Ok(None) };
+        let published = incoming.publish(state.key, bytes);
+        if published.is_err() {
+            self.give_back(len);
+        }
+        let name = published?;
+        let last_hit = Arc::<LastHit>::default();
+        last_hit.set(cache.passes(state.key));
+        let id = self.add(name.clone(), len, last_hit.clone());
+        Ok(Some(BlockRef { id, name, len, last_hit }))
     }
 }
 
@@ -115,7 +135,7 @@ impl BlockTier for DiskTier {
     }
 
     fn close(&self, until: Instant) {
-        self.queue.close(until.saturating_duration_since(Instant::now()));
+        self.queue.close(left(until));
     }
 }
 

@@ -12,17 +12,16 @@ use std::sync::{Arc, Mutex};
 
 use forebay_core::{Error, Result, Stopwatch};
 
-use crate::cache::Disk;
 use crate::key::PrefixKey;
 use crate::lock::lock;
+use crate::options::Disk;
 use crate::quota::accounts::{LastHit, QuotaAccounts, Victim};
 use crate::quota::value::Uses;
-use crate::state::{CacheState, PrefixState};
 use crate::stats::TierStats;
 use crate::tiers::block::format::Trouble;
+use crate::tiers::block::message::Message;
 use crate::tiers::block::name::{Kind, Name};
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::Message;
 use crate::tiers::block::{BLOCK_BYTES, BLOCK_BYTES_MIN, BlockRef};
 use crate::tiers::disk::backoff::Backoff;
 use crate::tiers::disk::folder::Incoming;
@@ -236,29 +235,6 @@ impl DiskTier {
 
     fn is_used(&self, prefix: PrefixKey, own: &impl Fn(PrefixKey) -> Option<Arc<File>>, held: &Locked) -> bool {
         self.folder.is_used_by_others(prefix, own(prefix).as_deref(), held)
-    }
-
-    /// Publishes a block in the folder, if there is room.
-    pub(super) fn publish(
-        &self,
-        cache: &CacheState,
-        state: &PrefixState,
-        bytes: &[u8],
-    ) -> io::Result<Option<BlockRef>> {
-        let len = bytes.len() as u64;
-        let own = |prefix| cache.in_use(prefix);
-        let (gone, incoming) = self.make_room(state.key, len, cache.uses(), own)?;
-        cache.forget_blocks(&gone);
-        let Some(incoming) = incoming else { return Ok(None) };
-        let published = incoming.publish(state.key, bytes);
-        if published.is_err() {
-            self.give_back(len);
-        }
-        let name = published?;
-        let last_hit = Arc::<LastHit>::default();
-        last_hit.set(cache.passes(state.key));
-        let id = self.add(name.clone(), len, last_hit.clone());
-        Ok(Some(BlockRef { id, name, len, last_hit }))
     }
 
     /// Adds a published block, for which room was made.

@@ -18,10 +18,11 @@ use bytes::Bytes;
 use forebay_data::Memory;
 
 use crate::key::RowKey;
-use crate::lock::{deadline, read, write};
+use crate::lock::{deadline, left, read, write};
 use crate::rows::admit::keep_copies;
 use crate::rows::claim::Claim;
-use crate::rows::index::{NO_NUMBER, Number, ROW_BYTES};
+use crate::rows::index::ROW_BYTES;
+use crate::rows::number::{NO_NUMBER, Number};
 use crate::rows::prefix::{Answer, Prefix};
 use crate::rows::table::{Place, Table};
 use crate::stats::add;
@@ -78,7 +79,7 @@ impl Prefix {
         let mut asked: Vec<RowKey> = wanted.keys().copied().collect();
         asked.sort_unstable();
         while !asked.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = left(until);
             if left.is_zero() {
                 return;
             }

@@ -9,6 +9,8 @@
 //! the limit of the request, and at most [`REPLY_WAIT`]. The answer has the time that it waited, because that time is
 //! not part of the cost of a request.
 
+#![expect(clippy::disallowed_methods, reason = "it measures how long a peer waited")]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +23,13 @@ use crate::key::{PrefixKey, RowKey};
 use crate::lock::{deadline, read};
 use crate::rows::found::Found;
 use crate::rows::in_flight::InFlight;
-use crate::rows::index::{Number, Numbering, RowLocation};
+use crate::rows::index::{Numbering, RowLocation};
+use crate::rows::number::Number;
 use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
 use crate::rows::tier_read::TierRead;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::tiers::TierId;
 use crate::tiers::block::format::encode;
 

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use forebay_core::Error;
 
-use crate::FORMAT;
 use crate::key::PrefixKey;
 use crate::lock::lock;
-use crate::state::PrefixState;
+use crate::state::prefix::PrefixState;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::block::name::Name;
 use crate::tiers::remote::blocks::Object;
 use crate::tiers::remote::headers::{OpenedHeader, read_headers};
-use crate::tiers::remote::maintenance::Job;
+use crate::tiers::remote::jobs::Job;
 use crate::tiers::remote::names::{object_of, parse_name};
 use crate::tiers::remote::read::unanswered;
 use crate::tiers::remote::state::{LIST_WAIT, Listing, Remote};
+use crate::version::FORMAT;
 
 /// The time limit of reading the headers of the blocks of one call.
 const HEADS_WAIT: Duration = Duration::from_secs(10);

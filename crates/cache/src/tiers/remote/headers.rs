@@ -3,8 +3,9 @@
 //! Where the parts of a header are depends on earlier parts. So each header is parsed from the ranges that were read,
 //! and the missing ranges of all blocks are read together next: three or four round trips for any number of blocks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::lock::{deadline, left};
 use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
 use crate::tiers::remote::blocks::{Part, RemoteBlocks};
 use crate::tiers::remote::range_buffer::{RangeBuffer, trouble};
@@ -26,7 +27,7 @@ pub(crate) type OpenedHeader = Result<(BlockHeader, Layout), Trouble>;
 
 /// Reads the headers of blocks, by name and size; `limit` is for all of them.
 pub(crate) fn read_headers(place: &dyn RemoteBlocks, blocks: &[(String, u64)], limit: Duration) -> Vec<OpenedHeader> {
-    let until = Instant::now() + limit;
+    let until = deadline(limit);
     let mut buffer: Vec<RangeBuffer> = blocks.iter().map(|(_, len)| RangeBuffer::new(*len)).collect();
     let mut opened: Vec<Option<OpenedHeader>> = blocks.iter().map(|_| None).collect();
     let mut wanted: Vec<(usize, std::ops::Range<u64>)> = Vec::new();
@@ -40,7 +41,7 @@ pub(crate) fn read_headers(place: &dyn RemoteBlocks, blocks: &[(String, u64)], l
         let part =
             |(i, range): &(usize, std::ops::Range<u64>)| Part { name: blocks[*i].0.clone(), range: range.clone() };
         let parts: Vec<Part> = wanted.iter().map(part).collect();
-        let read = place.read(&parts, until.saturating_duration_since(Instant::now()));
+        let read = place.read(&parts, left(until));
         for ((i, range), bytes) in wanted.drain(..).zip(read) {
             match bytes {
                 Ok(bytes) => buffer[i].add(range.start, bytes),

@@ -1,31 +1,31 @@
 //! The maintenance thread of a remote tier, apart from all jobs: it finds blocks that others wrote, copies blocks that
 //! are read often to the disk, inspects blocks that seem broken, and does the periodic work of its tier.
 //!
-//! Bounds: [`JOBS_MAX`] jobs wait. A job that does not fit is dropped, and queued again when it is needed again.
+//! Its jobs wait in a bounded queue (`jobs`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use crate::commands::check;
 use crate::key::PrefixKey;
-use crate::lock::{deadline, lock, read};
+use crate::lock::{deadline, read};
+use crate::state::CacheState;
 use crate::state::blocks::OpenedBlock;
-use crate::state::{CacheState, PrefixState};
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
+use crate::tiers::block::check::check;
 use crate::tiers::block::format::{Trouble, open};
 use crate::tiers::block::name::Name;
 use crate::tiers::remote::discovery::Changes;
+use crate::tiers::remote::jobs::{Done, Job};
 use crate::tiers::remote::state::{Listing, Remote};
 use crate::tiers::remote::tier::RemoteTier;
 use crate::tiers::tier::{BlockSink, WantedBlock};
 
 /// How long a starting pipeline waits for the blocks of its prefix. Later blocks are found while it runs.
 pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
-/// The most jobs that wait.
-const JOBS_MAX: usize = 64;
 /// The number of blocks whose headers are read together.
 const HEADS_MAX: usize = 64;
 /// The interval of checks while a prefix must be listed once more.
@@ -34,88 +34,6 @@ const TICK_WAITING: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_secs(30);
 /// A block is copied to the local disk at its second read.
 const COPY_AFTER: u32 = 2;
-
-/// A job of the thread. It is dropped when its prefix is no longer used.
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// List the blocks of a prefix.
-    Look { state: Weak<PrefixState>, done: Arc<Done> },
-    /// List them again when that is due.
-    LookAgain { state: Weak<PrefixState> },
-    /// Copy a block to the local disk.
-    CopyToDisk { state: Weak<PrefixState>, block: u32 },
-    /// Read a block that seems broken as a whole, and delete it if it is.
-    Inspect { state: Weak<PrefixState>, name: Name, len: u64 },
-}
-
-/// Signals that a job is done.
-#[derive(Debug, Default)]
-pub(crate) struct Done {
-    done: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Done {
-    fn set(&self) {
-        *lock(&self.done) = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until the job is done, `limit` at most.
-    fn wait(&self, limit: Duration) {
-        let waited = self.changed.wait_timeout_while(lock(&self.done), limit, |done| !*done);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// The queue of jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    state: Mutex<(VecDeque<Job>, bool)>,
-    changed: Condvar,
-}
-
-impl Jobs {
-    /// Adds a job; returns whether there was room.
-    pub(crate) fn push(&self, job: Job) -> bool {
-        let mut state = lock(&self.state);
-        let fits = state.0.len() < JOBS_MAX && !state.1;
-        if fits {
-            // A pipeline may wait for a listing.
-            if matches!(job, Job::Look { .. }) {
-                state.0.push_front(job)
-            } else {
-                state.0.push_back(job)
-            }
-            self.changed.notify_all();
-        }
-        fits
-    }
-
-    pub(crate) fn close(&self) {
-        lock(&self.state).1 = true;
-        self.changed.notify_all();
-    }
-
-    /// Returns the next job, or `Some(None)` when there is none until `until`; `None` when the queue is closed.
-    fn next(&self, until: Instant) -> Option<Option<Job>> {
-        let mut state = lock(&self.state);
-        loop {
-            if state.1 {
-                return None;
-            }
-            if let Some(job) = state.0.pop_front() {
-                return Some(Some(job));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Some(None);
-            }
-            let woken = self.changed.wait_timeout(state, left);
-            state = woken.map_or_else(|e| e.into_inner().0, |(state, _)| state);
-        }
-    }
-}
 
 impl Remote {
     /// Lists the blocks of a prefix that is about to be used, and waits for that, at most [`OPEN_WAIT`].

@@ -9,6 +9,7 @@
 //! | `headers`, `range_buffer` | read the headers of many blocks together; present ranges that were read as a file |
 //! | `read` | reads rows by range |
 //! | `maintenance` | the thread that lists, inspects blocks that seem broken, and copies blocks to the disk |
+//! | `jobs` | the queue of jobs of that thread |
 //! | `access`, `breaker` | whether requests are made now, and the pause after failures |
 //! | `cost` | the cost of a read, whether it pays, which ranges are read together |
 //! | `names` | the names of objects |
@@ -22,6 +23,7 @@ mod breaker;
 pub(crate) mod cost;
 mod discovery;
 pub(crate) mod headers;
+mod jobs;
 pub(crate) mod maintenance;
 pub(crate) mod names;
 pub(crate) mod range_buffer;

@@ -1,8 +1,8 @@
 //! The names of objects. The name of a block has its version and its prefix, so that other objects are ignored.
 
-use crate::FORMAT;
 use crate::key::PrefixKey;
 use crate::tiers::block::name::{Kind, Name};
+use crate::version::FORMAT;
 
 const MARK: &str = "used";
 

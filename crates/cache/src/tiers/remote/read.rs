@@ -7,7 +7,8 @@ use bytes::Bytes;
 use forebay_core::Error;
 
 use crate::lock::lock;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::block::format::{ReadAt, Trouble};
 use crate::tiers::block::name::Name;

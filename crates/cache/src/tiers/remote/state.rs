@@ -15,7 +15,7 @@ use crate::tiers::TierId;
 use crate::tiers::remote::access::Access;
 use crate::tiers::remote::blocks::{Elsewhere, RemoteBlocks};
 use crate::tiers::remote::cost::Cost;
-use crate::tiers::remote::maintenance::Jobs;
+use crate::tiers::remote::jobs::Jobs;
 
 /// The time limit of writing a block, or of reading it as a whole.
 pub(crate) const BLOCK_WAIT: Duration = Duration::from_secs(60);

@@ -77,8 +77,8 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FORMAT;
     use crate::tiers::remote::names::mark_of;
+    use crate::version::FORMAT;
 
     const A: PrefixKey = PrefixKey([0xaa; 32]);
     const B: PrefixKey = PrefixKey([0xbb; 32]);

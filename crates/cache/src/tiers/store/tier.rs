@@ -10,15 +10,17 @@ use std::time::Instant;
 use forebay_core::Result;
 
 use crate::key::PrefixKey;
-use crate::lock::lock;
+use crate::lock::{left, lock};
 use crate::rows::index::Index;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, PrefixStats, Stats, StoreStats, TierStats, add};
 use crate::tiers::TierId;
 use crate::tiers::block::format::{ReadAt, Trouble};
+use crate::tiers::block::message::Message;
 use crate::tiers::block::name::Name;
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::{self, Message};
+use crate::tiers::block::writer;
 use crate::tiers::block::{BLOCK_BYTES, BLOCK_BYTES_MIN, Block};
 use crate::tiers::remote::access::Access;
 use crate::tiers::remote::blocks::Elsewhere;
@@ -184,7 +186,7 @@ impl BlockTier for StoreTier {
 
     fn close(&self, until: Instant) {
         self.remote.close();
-        self.queue.close(until.saturating_duration_since(Instant::now()));
+        self.queue.close(left(until));
     }
 }
 

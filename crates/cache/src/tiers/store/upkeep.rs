@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use crate::FORMAT;
 use crate::key::PrefixKey;
 use crate::lock::lock;
 use crate::state::CacheState;
@@ -11,6 +10,7 @@ use crate::tiers::remote::names::mark_of;
 use crate::tiers::remote::state::LIST_WAIT;
 use crate::tiers::store::account::{Contents, MARK_EVERY};
 use crate::tiers::store::tier::StoreTier;
+use crate::version::FORMAT;
 
 /// The interval of counting the blocks of the store, in nanoseconds.
 const RECOUNT_EVERY: u64 = 300_000_000_000;

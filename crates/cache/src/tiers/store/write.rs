@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::FORMAT;
 use crate::key::PrefixKey;
 use crate::lock::lock;
 use crate::quota::accounts::LastHit;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::Counters;
 use crate::tiers::block::BlockRef;
+use crate::tiers::block::message::Message;
 use crate::tiers::block::name::Name;
 use crate::tiers::block::queue::Queue;
-use crate::tiers::block::writer::Message;
 use crate::tiers::remote::names::{mark_of, object_of};
 use crate::tiers::remote::state::{BLOCK_WAIT, LIST_WAIT};
 use crate::tiers::store::account::Contents;
 use crate::tiers::store::tier::StoreTier;
 use crate::tiers::tier::BlockSink;
+use crate::version::FORMAT;
 
 /// A larger block is not stored: its one row exceeds what most stores accept at once.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;

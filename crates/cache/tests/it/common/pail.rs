@@ -1,5 +1,7 @@
 //! A store under the control of the test, for faults that no real server produces at the right moment.
 
+#![expect(clippy::disallowed_methods, reason = "a store that is slow")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

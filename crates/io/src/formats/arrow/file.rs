@@ -12,8 +12,9 @@ use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
 use forebay_core::{Error, Result};
 use forebay_data::Field;
 
+use super::messages::{Batches, HEAD_BYTES_MAX, check_sizes, corrupt, guarded, message, read};
+use super::schema::{Found, found};
 use super::stream::{self, Stream};
-use super::{Batches, Found, HEAD_BYTES_MAX, check_sizes, corrupt, found, guarded, message, read};
 use crate::formats::grouped::Grouped;
 use crate::index::table::Table;
 use crate::store::Object;

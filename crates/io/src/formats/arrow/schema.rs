@@ -10,6 +10,8 @@ use forebay_plan::Merged;
 
 /// Arrow's name for a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
+/// The most dimensions of a tensor, as NumPy has: what says more is damaged, and its shape would take gigabytes.
+const RANK_MAX: usize = 64;
 
 /// Says whether a column is such a tensor.
 pub(crate) fn is_tensor(field: &ArrowField) -> bool {
@@ -306,7 +308,7 @@ fn variable(field: &ArrowField, ty: &DataType) -> Option<Kind> {
         return None;
     };
     let note: serde_json::Value = serde_json::from_str(field.metadata().get("ARROW:extension:metadata")?).ok()?;
-    let rank = usize::try_from(*rank).ok()?;
+    let rank = usize::try_from(*rank).ok().filter(|rank| *rank <= RANK_MAX)?;
     let uniform = |place: usize| {
         let dim = note.get("uniform_shape").and_then(|dims| dims.get(place)).and_then(serde_json::Value::as_u64);
         dim.and_then(|dim| usize::try_from(dim).ok())

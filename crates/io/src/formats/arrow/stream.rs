@@ -12,7 +12,7 @@ use arrow_schema::ArrowError;
 use forebay_core::{Error, Result};
 
 use super::file::Head;
-use super::{HEAD_BYTES_MAX, corrupt, guarded, message};
+use super::messages::{HEAD_BYTES_MAX, corrupt, guarded, message};
 use crate::index::table::Messages;
 use crate::parallel::check;
 use crate::store::Object;

@@ -3,8 +3,9 @@
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 
+use super::dialect::Dialect;
 use super::parser::{number, truth};
-use super::{Dialect, Fields};
+use super::record::Fields;
 
 /// The types that all values of a column can be read as, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,7 @@
 //! field is written twice. Text between a closing quote and the next delimiter belongs to the field. Invariant: where a
 //! record ends does not depend on how the bytes before it were read.
 
+mod dialect;
 mod inference;
 mod parser;
 mod record;
@@ -20,6 +21,7 @@ use crate::formats::lines;
 use crate::limits;
 use crate::store::Forward;
 
+pub(crate) use dialect::Dialect;
 pub(crate) use inference::TypeInference;
 pub(crate) use parser::{Parser, check, places};
 pub(crate) use record::{Fields, Scanner};
@@ -34,16 +36,6 @@ pub(crate) fn is_blank(record: &[u8]) -> bool {
 
 fn is_line_end(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n')
-}
-
-/// How files are written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Dialect {
-    pub(crate) delimiter: u8,
-    /// The quote; `None` if quotes are ordinary characters.
-    pub(crate) quote: Option<u8>,
-    /// Whether a quoted field may have line breaks.
-    pub(crate) multiline: bool,
 }
 
 impl Dialect {

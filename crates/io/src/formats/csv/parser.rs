@@ -6,7 +6,8 @@ use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
-use super::{Dialect, Fields};
+use super::dialect::Dialect;
+use super::record::Fields;
 use crate::columns::Column;
 
 /// Parses records into columns.

@@ -2,7 +2,7 @@
 
 use forebay_core::{Error, Result};
 
-use super::Dialect;
+use super::dialect::Dialect;
 use crate::formats::lines;
 
 /// Finds the ends of records in bytes that arrive in pieces.

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
+use super::members::{brief, parse, twice};
 use super::value::Value;
-use super::{brief, parse, twice};
 use crate::limits;
 
 /// The shape of one value.

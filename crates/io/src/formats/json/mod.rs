@@ -10,90 +10,12 @@
 //! maps cannot be written again byte for byte.
 
 mod inference;
+mod members;
 mod parser;
 mod value;
 
-use forebay_core::{Error, Result};
-use serde::de::IgnoredAny;
-
-use value::Value;
-
 pub(crate) use inference::FieldInference;
 pub(crate) use parser::{Parser, check};
-
-/// The deepest objects whose members are fields.
-const DEPTH_MAX: usize = 128;
-
-/// Called with each member of an object under its dotted name; returns whether it also wants the members of the value.
-type Visit<'v, 'l> = dyn FnMut(&str, Value<'l>) -> Result<bool> + 'v;
-
-/// Calls `visit` with the members of a line in the order in which they are written.
-///
-/// # Errors
-/// Data when the line is no JSON object; any error that `visit` returns.
-fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
-    let text = std::str::from_utf8(line).map_err(|e| {
-        Error::data(format!("a line is not json: it is not utf-8 from its byte {} on", e.valid_up_to() + 1))
-            .hint("convert the file to utf-8")
-    })?;
-    serde_json::from_str::<IgnoredAny>(text).map_err(|e| {
-        let what = e.to_string().replace(" at line 1 column ", " at byte ");
-        let error = Error::data(format!("a line is not json: {what}"));
-        let rest = line.get(e.column().saturating_sub(1)..);
-        error.hint(match () {
-            () if e.is_syntax() && rest.is_some_and(is_no_number) => {
-                "json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}"
-            }
-            () if e.is_eof() => {
-                "the file is cut off, or an object goes on in the next line: write each object in a line of its own, or leave such lines out \
-                 with on_error=\"skip\""
-            }
-            () => "each line holds one json object: write the line again, or leave such lines out with on_error=\"skip\"",
-        })
-    })?;
-    members(Value::of(text), &mut String::new(), 1, visit)
-}
-
-/// Calls `visit` with the members of an object whose dotted name is `name`.
-fn members<'l>(object: Value<'l>, name: &mut String, depth: usize, visit: &mut Visit<'_, 'l>) -> Result<()> {
-    let found = object.members().ok_or_else(|| Error::data("a line is json, but not an object"))?;
-    let outer = name.len();
-    for member in found {
-        let (key, value) = member?;
-        if outer > 0 {
-            name.push('.');
-        }
-        name.push_str(&key);
-        if visit(name, value)? {
-            if depth == DEPTH_MAX {
-                return Err(too_deep(name));
-            }
-            members(value, name, depth + 1, visit)?;
-        }
-        name.truncate(outer);
-    }
-    Ok(())
-}
-
-fn too_deep(name: &str) -> Error {
-    let first = name.split('.').next().unwrap_or_default();
-    Error::data(format!("field {first:?} nests objects deeper than {DEPTH_MAX}"))
-        .hint(format!("read it as its json text: schema={{{first:?}: \"string\", ...}}"))
-}
-
-/// Says whether a text begins with a token that Python writes for NaN or an infinity.
-fn is_no_number(text: &[u8]) -> bool {
-    [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
-}
-
-/// Returns the beginning of a value's text.
-fn brief(value: Value<'_>) -> String {
-    value.text().chars().take(80).collect()
-}
-
-fn twice(name: &str) -> Error {
-    Error::data(format!("field {name:?} is there twice"))
-}
 
 #[cfg(test)]
 mod tests {

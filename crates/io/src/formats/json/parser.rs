@@ -6,8 +6,8 @@ use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
+use super::members::{brief, parse, twice};
 use super::value::Value;
-use super::{brief, parse, twice};
 use crate::columns::Column;
 
 /// A name that matters: the name of a column, of an object that holds one, or both.

@@ -22,7 +22,6 @@ use super::grouped::Grouped;
 use crate::index::table::Table;
 use crate::store::Object;
 use object::Ranges;
-pub(crate) use statistics::Matching;
 
 /// The supported compression codecs, as writers call them.
 const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";

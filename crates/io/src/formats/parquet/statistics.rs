@@ -11,15 +11,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::File;
 use crate::formats::arrow;
-
-/// The row groups of a file in which a condition may be true.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Matching {
-    /// The rows of each row group: 0 where the condition is true for no row.
-    pub(crate) rows: Vec<u64>,
-    /// The bytes of the other row groups in the file.
-    pub(crate) bytes: u64,
-}
+use crate::index::matching::Matching;
 
 impl File {
     /// Returns the row groups that may have a row for which `filter` is true. `known` has facts about columns of

@@ -5,6 +5,7 @@
 //! the webdataset library does.
 
 mod header;
+mod name;
 mod samples;
 mod walk;
 
@@ -18,15 +19,9 @@ use super::compressed;
 use crate::index::table::TarTable;
 use crate::limits;
 use crate::store::{Forward, Object};
+pub(crate) use name::split_name;
 pub(crate) use samples::Samples;
 use walk::Walk;
-
-/// Splits a name into key and extension, if it is part of a sample.
-pub(crate) fn split_name(name: &str) -> Option<(&str, &str)> {
-    let last = name.rfind('/').map_or(0, |i| i + 1);
-    let dot = last + name[last..].find('.').filter(|&d| d > 0)?;
-    Some((&name[..dot], &name[dot + 1..]))
-}
 
 /// Returns the places of all samples of an archive, and the reader.
 pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) -> Result<(TarTable, Forward)> {

@@ -3,7 +3,7 @@
 use forebay_core::Result;
 
 use super::header::find_header;
-use super::split_name;
+use super::name::split_name;
 use super::walk::{Entry, Member, Walk};
 use crate::index::table::Span;
 use crate::store::Forward;

@@ -3,7 +3,7 @@
 use forebay_core::{Error, Result};
 
 use super::header::{BLOCK, Override, STEP, find_header, long_name, name_of, number, pax, sum_is_right};
-use super::split_name;
+use super::name::split_name;
 use crate::fail;
 use crate::index::table::Span;
 use crate::store::Forward;

@@ -17,10 +17,11 @@ use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
 use forebay_plan::LaneWindow;
 
-use super::pieces::{self, Layout, Piece};
+use super::piece::Piece;
+use super::pieces::{self, Layout};
 use super::pool::Pool;
+use super::reader::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use super::windows::{Windows, offset_of};
-use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::formats::{csv, example, json, lines, tfrecord};
 use crate::index::table::Table;

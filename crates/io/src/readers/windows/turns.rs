@@ -147,6 +147,7 @@ impl<F: Sequential> Group<F> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "tests poll")]
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};

@@ -12,7 +12,6 @@ use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Field, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::head::Files;
 use super::sink::Sink;
 
 pub(super) use cells::row_bytes;
@@ -40,6 +39,19 @@ pub enum Compression {
     Zstd,
     /// Fast ones.
     Snappy,
+}
+
+/// What files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// Their format.
+    pub format: Format,
+    /// How columns are compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
+    /// A file whose rows take as many bytes in memory is full.
+    pub bytes: u64,
 }
 
 /// Writes rows into one file.
@@ -82,6 +94,14 @@ impl Format {
             Format::Tar => tar::check(schema),
             Format::Mds => mds::check(schema, file_bytes),
         }
+    }
+}
+
+impl Files {
+    /// Names them for people.
+    pub(super) fn name(&self) -> String {
+        let compression = self.compression.map(|compression| format!(", {}", compression.name()));
+        format!("files ({}{})", self.format.name(), compression.unwrap_or_default())
     }
 }
 

@@ -13,6 +13,7 @@ use forebay_plan::{ColumnValues, Expr, Merged, Source, ValueBound, ValueRange};
 
 use crate::formats::grouped::Grouped;
 use crate::formats::{arrow, parquet};
+use crate::index::matching::Matching;
 use crate::index::table::{Counted, Table};
 use crate::partitions;
 use crate::store::{Found, Object};
@@ -71,7 +72,7 @@ impl<'s> Filtered<'s> {
 
     /// Returns the table of a file that is left out.
     pub(crate) fn nothing() -> Counted {
-        let matching = parquet::Matching { rows: Vec::new(), bytes: 0 };
+        let matching = Matching { rows: Vec::new(), bytes: 0 };
         Counted { table: Table::Matching(matching).into(), points: None }
     }
 

@@ -1,12 +1,6 @@
-//! The codecs of compressed files, detected by the first bytes, and their decoders.
-
-use std::fmt;
+//! What a file is compressed with, told by its first bytes.
 
 use forebay_core::{Error, Result};
-
-use super::inflate::Inflate;
-use super::libraries::{Bunzip2, Unxz, Unzstd};
-use super::points::Point;
 
 /// The first bytes that identify the codec of a file, of a member, of a frame or of a stream.
 pub(crate) const HEAD: usize = 12;
@@ -80,45 +74,4 @@ impl Codec {
             Codec::Zlib | Codec::Zstd | Codec::Bzip2 => None,
         }
     }
-
-    /// Begins a member, a frame or a stream.
-    pub(super) fn decoder(self) -> Result<Box<dyn Decode>> {
-        Ok(match self {
-            Codec::Gzip | Codec::Zlib => Box::new(Inflate::begin()?),
-            Codec::Zstd => Box::new(Unzstd::new()?),
-            Codec::Bzip2 => Box::new(Bunzip2::new()),
-            Codec::Xz => Box::new(Unxz::new()?),
-        })
-    }
-
-    /// Begins at an access point; `before` is the byte before it.
-    pub(super) fn resume(self, point: &Point, before: u8) -> Result<Option<Box<dyn Decode>>> {
-        let Some(state) = &point.state else { return Ok(None) };
-        let trailer = if self == Codec::Gzip { 8 } else { 4 };
-        Ok(Some(Box::new(Inflate::resume(state, before, trailer)?)))
-    }
-}
-
-/// The result of one step of a decoder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Bytes of the input that it consumed.
-    pub(super) taken: usize,
-    /// Bytes that it wrote.
-    pub(super) put: usize,
-    /// Whether a member, a frame or a stream has ended, its checksum compared.
-    pub(super) ended: bool,
-    /// Set where it stopped at a place from which decoding can begin: the number of unread bits of the last consumed
-    /// byte.
-    pub(super) bits: Option<u8>,
-}
-
-/// Decompresses one member, one frame or one stream, piece by piece.
-pub(super) trait Decode: fmt::Debug + Send {
-    /// Consumes some of `input` and writes some output. With `pause`, it stops where decoding can begin, if the codec
-    /// has such places.
-    ///
-    /// # Errors
-    /// Data for bytes that are not of the codec; Exhausted for a file that needs more memory than the limit.
-    fn step(&mut self, input: &[u8], output: &mut [u8], pause: bool) -> Result<Step>;
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use forebay_core::{Error, ErrorKind, Result};
 use libz_rs_sys as z;
 
-use super::codec::{Decode, Step};
+use super::decode::{Decode, Step};
 use super::points::State;
 
 /// The farthest back reference of a deflate stream.

@@ -6,7 +6,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use liblzma::stream::{Action, Error as XzError, Status as XzStatus, Stream};
 use zstd::stream::raw::{DParameter, Operation};
 
-use super::codec::{Decode, Step};
+use super::decode::{Decode, Step};
 
 /// The largest window of a zstd frame, as a power of two in bytes: 128 MiB, the default limit of `zstd -d`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;

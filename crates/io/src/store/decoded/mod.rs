@@ -6,6 +6,8 @@
 //! only time.
 
 mod codec;
+mod decode;
+mod decoders;
 mod inflate;
 mod libraries;
 mod points;
@@ -17,7 +19,7 @@ use forebay_core::{Error, Result};
 pub(crate) use codec::{Codec, HEAD};
 pub(crate) use points::Points;
 
-use self::codec::Decode;
+use self::decode::Decode;
 use self::points::{Point, SPACING, State};
 use super::{Forward, Object};
 

@@ -1,5 +1,7 @@
 //! The life of a local worker, with a shell in its place: it announces itself, and writes its input to a file.
 
+#![expect(clippy::disallowed_methods, reason = "tests poll processes")]
+
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! Threads that are held up, and the jobs that may get one then.
 
+#![expect(clippy::disallowed_methods, reason = "tests begin at the time of the machine")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -4,6 +4,8 @@
 //! Invariants: a peer can only read blocks of the folder and snapshots. The size of an answer is bounded. The peer
 //! checks the sum of every row.
 
+#![expect(clippy::disallowed_methods, reason = "a process without a folder has a random name")]
+
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
@@ -14,9 +16,10 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::key::PrefixKey;
 use crate::lock::read;
-use crate::state::{CacheState, PrefixState};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::tiers::block::name::Name;
-use crate::tiers::peers::exports::export_index::snapshots;
+use crate::tiers::peers::exports::make::snapshots;
 use crate::tiers::peers::server::{PeerReply, PeerRequest};
 use crate::tiers::remote::blocks::{Object, Part};
 use crate::tiers::remote::names::{object_of, parse_name};

@@ -13,14 +13,12 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
-use crate::key::RowKey;
-use crate::lock::read;
-use crate::rows::index::{Number, Segment};
-use crate::rows::table::{Place, Table};
-use crate::state::{CacheState, PrefixState};
-use crate::tiers::block::format::{StoredColumn, encode, open};
+use crate::key::{PrefixKey, RowKey};
+use crate::rows::segment::Segment;
+use crate::rows::table::{Place, Shape, Table};
+use crate::tiers::block::format::{BlockHeader, StoredColumn, encode, open};
 use crate::tiers::block::name::Name;
-use crate::tiers::memory::IndexRoom;
+use crate::tiers::memory::accounts::{IndexRoom, MemoryTier};
 
 /// The memory of a row in a snapshot besides its bytes: its key and its sum.
 pub(crate) const ROW_BYTES: u64 = 32;
@@ -54,24 +52,26 @@ enum PieceBytes {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of all rows of some segments; returns `None` where there is not enough memory for it.
+    /// Makes a snapshot of all rows of some segments, whose keys are given; returns `None` where there is no memory for
+    /// it.
     ///
     /// # Errors
     /// Exhausted when a column would pass 2^31 numbers; Internal when Arrow returns an error.
     pub(crate) fn of_rows(
-        cache: &CacheState,
-        state: &PrefixState,
+        header: &BlockHeader,
+        shapes: &[Shape],
+        keys: &[RowKey],
         segments: &[(u32, Arc<Segment>)],
+        memory: &MemoryTier,
     ) -> Result<Option<Self>> {
         let tables: Vec<&Table> = segments.iter().map(|(_, segment)| &segment.table).collect();
         let rows_of = |(at, table): (u32, &&Table)| (0..table.rows() as u32).map(move |row| Place { table: at, row });
         let places: Vec<Place> = (0..).zip(&tables).flat_map(rows_of).collect();
         let table = match &tables[..] {
             [only] => (*only).clone(),
-            _ => Table::gather(&state.shapes, &tables, &places, &Memory::default()),
+            _ => Table::gather(shapes, &tables, &places, &Memory::default()),
         };
-        let numbers = segments.iter().flat_map(|(_, segment)| &segment.numbers);
-        let encoded = encode(&cache.header(state, false), &table, &keys(state, numbers))?;
+        let encoded = encode(header, &table, keys)?;
         drop(table);
         let (_, layout) = open(&encoded[..]).map_err(|trouble| Error::internal(format!("{trouble:?}")))?;
         let mut rows = Vec::new();
@@ -89,23 +89,22 @@ impl Snapshot {
         }
         rows.sort_unstable_by_key(|piece| piece.at);
         let segments = segments.iter().map(|(id, _)| *id).collect();
-        Ok(Self::fitted(cache, state, &encoded, rows, segments))
+        Ok(Self::fitted(header.prefix, memory, &encoded, rows, segments))
     }
 
-    /// Makes a snapshot of rows that a filter removed.
+    /// Makes a snapshot of rows that a filter removed, of which the keys are given.
     ///
     /// # Errors
     /// As for [`Snapshot::of_rows`].
-    pub(crate) fn of_filtered_out(cache: &CacheState, state: &PrefixState, numbers: &[Number]) -> Result<Option<Self>> {
-        let table = Table::new(Vec::new(), numbers.len());
-        let encoded = encode(&cache.header(state, true), &table, &keys(state, numbers))?;
-        Ok(Self::fitted(cache, state, &encoded, Vec::new(), Vec::new()))
+    pub(crate) fn of_filtered_out(header: &BlockHeader, keys: &[RowKey], memory: &MemoryTier) -> Result<Option<Self>> {
+        let encoded = encode(header, &Table::new(Vec::new(), keys.len()), keys)?;
+        Ok(Self::fitted(header.prefix, memory, &encoded, Vec::new(), Vec::new()))
     }
 
     /// Copies the bytes between the rows.
     fn fitted(
-        cache: &CacheState,
-        state: &PrefixState,
+        prefix: PrefixKey,
+        memory: &MemoryTier,
         encoded: &[u8],
         rows: Vec<Piece>,
         segments: Vec<u32>,
@@ -124,8 +123,8 @@ impl Snapshot {
         }
         let len = encoded.len() as u64;
         hold(&mut pieces, end..len);
-        let room = cache.memory().index_room(held + (pieces.len() * size_of::<Piece>()) as u64)?;
-        Some(Self { name: Name::new_of(state.key), len, segments, pieces, _room: room })
+        let room = memory.index_room(held + (pieces.len() * size_of::<Piece>()) as u64)?;
+        Some(Self { name: Name::new_of(prefix), len, segments, pieces, _room: room })
     }
 
     /// Reads a part of it. `passes` are the passes over its prefix: rows that a peer reads count as used.
@@ -152,9 +151,4 @@ impl Snapshot {
         }
         Ok(read.into())
     }
-}
-
-fn keys<'a>(state: &PrefixState, numbers: impl IntoIterator<Item = &'a Number>) -> Vec<RowKey> {
-    let index = read(&state.index);
-    numbers.into_iter().map(|&number| index.key_of(number)).collect()
 }

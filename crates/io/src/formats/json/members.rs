@@ -1,0 +1,80 @@
+//! The members of a line, under their dotted names.
+
+use forebay_core::{Error, Result};
+use serde::de::IgnoredAny;
+
+use super::value::Value;
+
+/// The deepest objects whose members are fields.
+const DEPTH_MAX: usize = 128;
+
+/// Is told of each member of an object under its dotted name, and says whether the members of its value are told, too.
+pub(super) type Visit<'v, 'l> = dyn FnMut(&str, Value<'l>) -> Result<bool> + 'v;
+
+/// Calls `visit` with the members of a line in the order in which they are written.
+///
+/// # Errors
+/// Data when the line is no JSON object; what `visit` returns.
+pub(super) fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
+    let text = std::str::from_utf8(line).map_err(|e| {
+        Error::data(format!("a line is not json: it is not utf-8 from its byte {} on", e.valid_up_to() + 1))
+            .hint("convert the file to utf-8")
+    })?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|e| {
+        let what = e.to_string().replace(" at line 1 column ", " at byte ");
+        let error = Error::data(format!("a line is not json: {what}"));
+        let rest = line.get(e.column().saturating_sub(1)..);
+        error.hint(match () {
+            () if e.is_syntax() && rest.is_some_and(is_no_number) => {
+                "json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}"
+            }
+            () if e.is_eof() => {
+                "the file is cut off, or an object goes on in the next line: write each object in a line of its own, or leave such lines out \
+                 with on_error=\"skip\""
+            }
+            () => "each line holds one json object: write the line again, or leave such lines out with on_error=\"skip\"",
+        })
+    })?;
+    members(Value::of(text), &mut String::new(), 1, visit)
+}
+
+/// Calls `visit` with the members of an object whose dotted name is `name`.
+fn members<'l>(object: Value<'l>, name: &mut String, depth: usize, visit: &mut Visit<'_, 'l>) -> Result<()> {
+    let found = object.members().ok_or_else(|| Error::data("a line is json, but not an object"))?;
+    let outer = name.len();
+    for member in found {
+        let (key, value) = member?;
+        if outer > 0 {
+            name.push('.');
+        }
+        name.push_str(&key);
+        if visit(name, value)? {
+            if depth == DEPTH_MAX {
+                return Err(too_deep(name));
+            }
+            members(value, name, depth + 1, visit)?;
+        }
+        name.truncate(outer);
+    }
+    Ok(())
+}
+
+fn too_deep(name: &str) -> Error {
+    let first = name.split('.').next().unwrap_or_default();
+    Error::data(format!("field {first:?} nests objects deeper than {DEPTH_MAX}"))
+        .hint(format!("read it as its json text: schema={{{first:?}: \"string\", ...}}"))
+}
+
+/// Says whether a text begins with what Python writes for floats that are no numbers.
+fn is_no_number(text: &[u8]) -> bool {
+    [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
+}
+
+/// The beginning of a value's text.
+pub(super) fn brief(value: Value<'_>) -> String {
+    value.text().chars().take(80).collect()
+}
+
+pub(super) fn twice(name: &str) -> Error {
+    Error::data(format!("field {name:?} is there twice"))
+}

@@ -1,0 +1,46 @@
+//! What a source becomes when the user's omissions are looked up: extensions, features, columns, fields.
+
+use forebay_core::Result;
+use forebay_plan::Source;
+
+use super::draft::Draft;
+use super::{arrow, files, image_folder, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::Progress;
+use crate::store::ReadThrough;
+
+/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
+///
+/// # Errors
+/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
+/// what no column can.
+pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
+    infer_following(draft, near, &|_, _| Ok(()))
+}
+
+/// As [`infer`]; `progress` hears of it where all files are looked at.
+///
+/// # Errors
+/// As [`infer`]; what `progress` returns.
+pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
+    match draft {
+        Draft::Files { paths } => files::infer(paths),
+        Draft::Text { paths } => lines::infer_text(paths),
+        Draft::ImageFolder { root } => image_folder::infer(&root),
+        Draft::Tar { paths, extensions } => tar::infer(paths, extensions, near),
+        Draft::Tfrecord { paths, features, verify } => tfrecord::infer(paths, features, verify, near),
+        Draft::Parquet { paths, columns, nullable, together } => {
+            parquet::infer(paths, together, (columns, nullable), near, progress)
+        }
+        Draft::Arrow { paths, columns, nullable, together } => {
+            arrow::infer(paths, together, (columns, nullable), near, progress)
+        }
+        Draft::Jsonl { paths, fields } => lines::infer_json(paths, fields, near),
+        Draft::Csv(csv) => super::csv::infer(csv, near),
+        Draft::Tokens { paths, dtype, length, stride, column } => {
+            tokens::infer(paths, (dtype, length, stride), column, near)
+        }
+        Draft::Mds { paths, columns } => mds::infer(&paths, columns.as_deref(), near),
+        Draft::Litdata { paths, columns } => litdata::infer(&paths, columns.as_deref(), near),
+        Draft::Megatron { paths, column } => megatron::infer(&paths, column),
+    }
+}
