@@ -11,7 +11,7 @@ use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::cause;
+use super::cause;
 
 /// How long the API may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
