@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -44,6 +45,10 @@ KUBEDL_KINDS = [
 ]
 
 
+def key(found: Json) -> tuple[str, str]:
+    return found["metadata"]["namespace"], found["metadata"]["name"]
+
+
 class Fluid:
     """Binds each Dataset that has a runtime, makes its volume and claim, and removes them with it."""
 
@@ -64,28 +69,31 @@ class Fluid:
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            try:
+            # Somebody changed it, or the API is away: the next step sees.
+            with contextlib.suppress(ApiError, OSError, ValueError):
                 self.step()
-            except (ApiError, OSError, ValueError):
-                pass  # Somebody changed it, or the API is away: the next step sees.
             time.sleep(0.05)
 
     def step(self) -> None:
         runtimes = {
-            (it["metadata"]["namespace"], it["metadata"]["name"]) for k in RUNTIMES for it in self.cluster.list(f"{FLUID}/{k}")
+            (it["metadata"]["namespace"], it["metadata"]["name"])
+            for k in RUNTIMES
+            for it in self.cluster.list(f"{FLUID}/{k}")
         }
-        datasets = {(it["metadata"]["namespace"], it["metadata"]["name"]): it for it in self.cluster.list(f"{FLUID}/datasets")}
+        datasets = {
+            (it["metadata"]["namespace"], it["metadata"]["name"]): it for it in self.cluster.list(f"{FLUID}/datasets")
+        }
         for (namespace, name), dataset in datasets.items():
             if (namespace, name) in runtimes and name not in self.holds:
                 self._bind(namespace, name, dataset)
         for claim in self.cluster.list("/api/v1/persistentvolumeclaims"):
             meta = claim["metadata"]
-            key = (meta["namespace"], meta["name"])
+            namespace, name = key(claim)
             if meta.get("annotations", {}).get("CreatedBy") != "fluid":
                 continue
-            if key not in runtimes and "deletionTimestamp" not in meta:
-                self.cluster.delete(f"/api/v1/namespaces/{key[0]}/persistentvolumeclaims/{key[1]}")
-                self.cluster.delete(f"/api/v1/persistentvolumes/{key[0]}-{key[1]}")
+            if (namespace, name) not in runtimes and "deletionTimestamp" not in meta:
+                self.cluster.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+                self.cluster.delete(f"/api/v1/persistentvolumes/{namespace}-{name}")
             if self.binds_claims:
                 self._play_volumes(claim)
 

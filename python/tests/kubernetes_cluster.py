@@ -1,4 +1,6 @@
-"""A real kube-apiserver over a real etcd, for tests: no kubelet, no scheduler; the controller-manager where it is there.
+"""A real kube-apiserver over a real etcd, for tests: no kubelet, no scheduler.
+
+The controller-manager runs where it is there.
 
 `make kubernetes` finds or builds the programs (`.ci/kube-apiserver`) and names their folder in FOREBAY_KUBE_APISERVER.
 """
@@ -22,7 +24,7 @@ from typing import Any
 Json = dict[str, Any]
 #: How long a condition may take to come about, in seconds.
 WAIT_SECONDS = 60.0
-CONTROLLERS = "garbagecollector,persistentvolume-binder,pvc-protection,namespace,serviceaccount-token,serviceaccount"
+CONTROLLERS = "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace,serviceaccount-token,serviceaccount"
 
 
 class ApiError(Exception):
@@ -88,7 +90,12 @@ class Cluster:
             *("--bind-address", "127.0.0.1", "--cert-dir", str(self.folder / "pki")),
             *("--token-auth-file", str(self.folder / "tokens.csv"), "--authorization-mode", "RBAC"),
             *("--service-account-key-file", key, "--service-account-signing-key-file", key),
-            *("--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.0.0.0/24"),
+            *(
+                "--service-account-issuer",
+                "https://kubernetes.default.svc",
+                "--service-cluster-ip-range",
+                "10.0.0.0/24",
+            ),
             *("--disable-admission-plugins", "ServiceAccount", "--watch-cache=true"),
             *("--audit-policy-file", str(self._audit()), "--audit-log-path", str(self.folder / "audit.log")),
         )
@@ -170,12 +177,14 @@ class Cluster:
             if error.code != 404:
                 raise
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         cache = ["--cache-dir", str(self.folder / "kubectl")]
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig("admin")), *cache, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
-        assert not check or done.returncode == 0, f"{arguments}: {done.stderr}"
-        return done
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        return done.stdout
 
     @property
     def minor(self) -> int:
@@ -199,7 +208,7 @@ class Cluster:
 class Operator:
     """The operator's process: started, killed, started again."""
 
-    def __init__(self, cluster: Cluster, program: str, *, lease: int = 2) -> None:
+    def __init__(self, cluster: Cluster, program: str, *, lease: int = 15) -> None:
         self.cluster, self.program, self.lease = cluster, program, lease
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
@@ -209,7 +218,10 @@ class Operator:
         """Starts it; the same identity takes the Lease over at once, as the same pod does."""
         self.times += 1
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FOREBAY_", "POD_"))}
-        environment |= {"KUBECONFIG": str(self.cluster.kubeconfig("operator")), "FOREBAY_LOG": "info,forebay_operator=debug"}
+        environment |= {
+            "KUBECONFIG": str(self.cluster.kubeconfig("operator")),
+            "FOREBAY_LOG": "info,forebay_operator=debug",
+        }
         arguments = ["--namespace", "forebay", "--identity", "op-0", "--listen", f"127.0.0.1:{self.port}"]
         command = [self.program, "operate", *arguments, "--url", self.url, "--lease", str(self.lease)]
         with (self.cluster.folder / "operator.log").open("ab") as log:

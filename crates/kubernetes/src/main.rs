@@ -62,11 +62,15 @@ fn main() -> ExitCode {
 
 /// Runs until the command ends, or a signal ends it.
 async fn run(command: Command) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = stopped()?;
+    let command = match command {
+        // The operator resigns first when it is told to stop.
+        Command::Operate(arguments) => return operate::run(arguments, stop).await,
+        other => other,
+    };
     let work = async {
         match command {
-            Command::Operate(arguments) => operate::run(arguments).await,
+            Command::Operate(_) => Ok(()),
             Command::Scale(arguments) => scale::run(*arguments).await,
             Command::Wait(arguments) => wait::run(&arguments).await,
             Command::Crd => {
@@ -77,7 +81,18 @@ async fn run(command: Command) -> Result<()> {
     };
     tokio::select! {
         done = work => done,
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        () = stop => Ok(()),
     }
+}
+
+/// Returns what waits until this process is told to stop.
+fn stopped() -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

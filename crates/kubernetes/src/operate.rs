@@ -1,4 +1,5 @@
-//! `forebay-operator operate`: the controllers, side by side behind one elected leader, and the webhook on each replica.
+//! `forebay-operator operate`: the controllers, side by side behind one elected leader, and the webhook on each
+//! replica.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,11 +48,12 @@ pub(crate) struct Arguments {
     lease: u64,
 }
 
-/// Operates for ever.
+/// Operates until it is told to stop.
 ///
 /// # Errors
 /// Invalid when no cluster is known here; Unavailable when the election was lost, or the webhook cannot serve.
-pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) -> Result<()> {
+    let mut stop = std::pin::pin!(stop);
     let config = Config::infer().await.map_err(|e| {
         let hint = "run this in a pod with a service account, or set KUBECONFIG";
         Error::invalid(format!("no Kubernetes cluster is known here: {e}")).hint(hint)
@@ -67,6 +69,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     tokio::select! {
         () = election.win() => {}
         () = webhook.keep(false) => {}
+        () = &mut stop => return Ok(()),
     }
     tracing::info!(identity = election.identity, gates = abilities.gates, "operating");
     let events = Events::new(client, &election.identity);
@@ -74,7 +77,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
         lost = election.hold() => lost,
         () = webhook.keep(true) => Ok(()),
         () = caches::run(objects, events) => Ok(()),
-        () = told_to_stop() => {
+        () = stop => {
             election.resign().await;
             Ok(())
         }
@@ -106,14 +109,6 @@ async fn abilities(client: &Client) -> Result<Abilities> {
     let version = version.map_err(|e| silent(forebay_proto::innermost(&e)))?;
     tracing::info!(version = version.git_version, "the API server answers");
     Ok(Abilities::of(&version.major, &version.minor))
-}
-
-async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut told) => drop(told.recv().await),
-        Err(_) => std::future::pending().await,
-    }
 }
 
 fn own_name() -> String {

@@ -1,7 +1,7 @@
 //! `forebay-operator wait`: the init container of a pod whose cluster has no scheduling gates.
 //!
-//! The operator annotates a pod whose cache is ready, and the kubelet writes the pod's annotations into a file. So the pod needs no
-//! rights of its own.
+//! The operator annotates a pod whose cache is ready, and the kubelet writes the pod's annotations into a file. So the
+//! pod needs no rights of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;

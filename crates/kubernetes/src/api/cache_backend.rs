@@ -1,4 +1,5 @@
-//! What a user writes: KubeDL's fields with KubeDL's names, and `forebay`, `minCachedPercent` and two more runtimes of Fluid.
+//! What a user writes: KubeDL's fields with KubeDL's names, and `forebay`, `minCachedPercent` and two more runtimes of
+//! Fluid.
 //!
 //! Everything is optional here, because jobs embed the same struct and objects may be older than the schema;
 //! [`super::validate`] says what is missing.

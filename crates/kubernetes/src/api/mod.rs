@@ -1,4 +1,5 @@
-//! `CacheBackend` of `cache.kubedl.io/v1alpha1`: what users write, what the operator tells, and the definition that clusters get.
+//! `CacheBackend` of `cache.kubedl.io/v1alpha1`: what users write, what the operator tells, and the definition that
+//! clusters get.
 //!
 //! ```text
 //! cache_backend   the spec, with KubeDL's fields and ours       status       what the operator tells

@@ -1,6 +1,7 @@
 //! What is wrong with a spec, in words for its writer. Pure.
 //!
-//! The schema refuses most of it already; objects that were there before the schema, and specs inside jobs, come this far.
+//! The schema refuses most of it already; objects that were there before the schema, and specs inside jobs, come this
+//! far.
 
 use std::collections::BTreeSet;
 

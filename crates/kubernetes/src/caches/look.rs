@@ -69,11 +69,9 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     if is_ready {
         release::release(context, &uses).await?;
     }
-    if failed {
-        return Ok(Next::Failed);
-    }
     match left {
         Some(left) if left <= 0 => expire(context, key, &written).await,
+        _ if failed => Ok(Next::Failed),
         Some(left) => Ok(Next::After(Duration::from_secs(left.unsigned_abs()).min(AGAIN))),
         None => Ok(Next::After(if waits { WAITS_AGAIN } else { AGAIN })),
     }

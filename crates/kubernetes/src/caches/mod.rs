@@ -6,8 +6,8 @@
 //! inline   caches that jobs define themselves                     release   pods whose cache is ready
 //! ```
 //!
-//! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used; a status is
-//! written only when it changed, in the version that was read; a deletion names uid and version.
+//! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
+//! a status is written only when it changed, in the version that was read; a deletion names uid and version.
 
 mod index;
 mod inline;

@@ -1,4 +1,5 @@
-//! A cache that is being deleted: it stays while somebody uses it, then everything that was made for it goes, and it last.
+//! A cache that is being deleted: it stays while somebody uses it, then everything that was made for it goes, and it
+//! last.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use super::uses::{self, CACHE, Use};
 use super::{Context, USERS, look, release, status};
 use crate::api::status::whole;
+use crate::api::validate::named;
 use crate::api::{CacheBackend, Condition};
 use crate::cluster::Key;
 use crate::cluster::objects::{Answer, CACHE_BACKENDS, PODS, items};
@@ -63,7 +65,9 @@ pub(crate) async fn go_on(context: &Context, key: &Key, read: &Value, cache: &Ca
 /// When the API does not answer.
 pub(crate) async fn fresh(context: &Context, key: &Key) -> Answer<Vec<Use>> {
     let mut found = Vec::new();
-    for kind in USERS.into_iter().chain([PODS]) {
+    // A pod cannot name a cache whose name is no label.
+    let pods = named(&key.name).is_ok().then_some(PODS);
+    for kind in USERS.into_iter().chain(pods) {
         let labels = if kind == PODS { format!("{}%3D{}", CACHE.replace('/', "%2F"), key.name) } else { String::new() };
         let objects = context.objects.list(&kind.all(Some(&key.namespace)), &labels).await?;
         found.extend(objects.iter().filter_map(|object| uses::read(kind, object)).filter(|u| u.cache == *key));

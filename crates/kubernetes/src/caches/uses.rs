@@ -1,7 +1,8 @@
 //! Who uses which cache, read of one object. Pure.
 //!
-//! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job of KubeDL uses
-//! the cache of its `spec.cacheBackend`, from its creation to its end, with or without pods. A Job uses what its pod template names.
+//! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job
+//! of KubeDL uses the cache of its `spec.cacheBackend`, from its creation to its end, with or without pods. A Job uses
+//! what its pod template names.
 
 use serde_json::Value;
 
@@ -78,7 +79,7 @@ pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
         wanted,
     };
     if kind == JOBS {
-        let name = annotation(object.pointer("/spec/template")?, CACHE)?;
+        let name = named_by(object.pointer("/spec/template")?)?;
         return Some(use_of(name.to_owned(), None));
     }
     let (name, spec) = of_job(object)?;
@@ -128,6 +129,12 @@ fn pod(pod: &Value, object: User) -> Option<Use> {
         None => Waits::No,
     };
     Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted: None })
+}
+
+/// Returns the cache that a pod, or a template of pods, names.
+pub(crate) fn named_by(pod: &Value) -> Option<&str> {
+    let label = || pod.pointer("/metadata/labels").and_then(|all| all.get(CACHE)).and_then(Value::as_str);
+    annotation(pod, CACHE).or_else(label)
 }
 
 /// Returns an annotation.

@@ -1,8 +1,9 @@
 //! Which of several operators acts: the one that holds a Lease.
 //!
-//! A holder renews every third of the lease's time. By its own monotonic clock it stops before the time is over, so two never act at
-//! once, whatever the clocks of their machines say: a candidate takes the Lease only when it has not seen it change for the whole time,
-//! and each write names the version that was read. A holder that loses the Lease ends; whatever started it starts it again.
+//! A holder renews every third of the lease's time. By its own monotonic clock it stops before the time is over, so two
+//! never act at once, whatever the clocks of their machines say: a candidate takes the Lease only when it has not seen
+//! it change for the whole time, and each write names the version that was read. A holder that loses the Lease ends;
+//! whatever started it starts it again.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What all controllers share: the Kubernetes API, its watches, the queue of what is to be looked at, the election, and events.
+//! What all controllers share: the Kubernetes API, its watches, the queue of what is to be looked at, the election, and
+//! events.
 //!
 //! ```text
 //! objects   paths and JSON over kube's client      watches   what changed, of kinds that may not be there

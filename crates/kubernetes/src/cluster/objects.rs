@@ -1,6 +1,8 @@
-//! The Kubernetes API as paths and JSON, with kube's client under them: it finds the cluster, shows who asks, and speaks TLS.
+//! The Kubernetes API as paths and JSON, with kube's client under them: it finds the cluster, shows who asks, and
+//! speaks TLS.
 //!
-//! Each request has the bound [`ANSWER_MAX`]. Writes name the version that was read, or are patches that test what they change.
+//! Each request has the bound [`ANSWER_MAX`]. Writes name the version that was read, or are patches that test what they
+//! change.
 
 use std::fmt;
 use std::time::Duration;

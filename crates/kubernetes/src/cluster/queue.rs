@@ -1,7 +1,8 @@
 //! Keys that are to be looked at: each at most once at a time, and again when it changed meanwhile.
 //!
-//! A key that failed waits for 0.5 s, then twice as long each time, up to 60 s; a change of one of its objects ends the wait,
-//! but never makes it be looked at more often than every [`LEAST`], so that nothing turns in circles at full speed.
+//! A key that failed waits for 0.5 s, then twice as long each time, up to 60 s; a change of one of its objects ends the
+//! wait, but never makes it be looked at more often than every [`LEAST`], so that nothing turns in circles at full
+//! speed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};

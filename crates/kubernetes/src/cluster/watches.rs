@@ -1,7 +1,7 @@
 //! What changes in a cluster: one task for each kind, which may not be installed (yet, or any more).
 //!
-//! kube's watcher lists, watches, and lists again when the API lost its place; here its events become [`Change`]s. A kind that is not
-//! installed has no objects, and is looked for every [`INSTALLED_AGAIN`].
+//! kube's watcher lists, watches, and lists again when the API lost its place; here its events become [`Change`]s. A
+//! kind that is not installed has no objects, and is looked for every [`INSTALLED_AGAIN`].
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Makes, observes and removes what an engine describes.
 //!
-//! Rules: nothing is changed or removed that is not ours (by owner and uid); nothing is built on an object that is being deleted;
-//! each deletion names the uid that was read; an object that vanished is made again.
+//! Rules: nothing is changed or removed that is not ours (by owner and uid); nothing is built on an object that is
+//! being deleted; each deletion names the uid that was read; an object that vanished is made again.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,12 +1,14 @@
-//! Forebay's own engine: a volume of the CSI driver `csi.forebay.dev`, which mounts the sources on each node that needs them and keeps
-//! what was read there, and the claim that pods name. The volume's attributes tell the driver what to mount:
+//! Forebay's own engine: a volume of the CSI driver `csi.forebay.dev`, which mounts the sources on each node that needs
+//! them and keeps what was read there, and the claim that pods name. The volume's attributes tell the driver what to
+//! mount:
 //!
 //! | attribute | value |
 //! |---|---|
 //! | `sources` | JSON: a list of `{"location": URI, "subDirName": folder}`; the folder is absent for a single source at the root |
 //! | `tiers` | JSON: a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
 //!
-//! A volume has no namespace, so no cache can own it: it carries the cache's uid as a label, and the finalizer removes it.
+//! A volume has no namespace, so no cache can own it: it carries the cache's uid as a label, and the finalizer removes
+//! it.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Engines: who keeps the data of a cache. An engine only describes; [`drive`] makes, watches and removes what it describes, and holds
-//! the rules about owners, versions and objects that go, once for all engines.
+//! Engines: who keeps the data of a cache. An engine only describes; [`drive`] makes, watches and removes what it
+//! describes, and holds the rules about owners, versions and objects that go, once for all engines.
 //!
 //! ```text
 //! fluid     a Dataset and a runtime of Fluid, which makes the claim      forebay   a volume of our CSI driver, and its claim
@@ -74,7 +74,8 @@ pub(crate) trait Engine: Send + Sync {
     fn validate(&self, cache: &CacheBackend) -> Result<(), String>;
     /// What must be there besides the kinds of the children.
     fn needs(&self) -> Option<Need>;
-    /// The objects that make the cache, in the order in which they are made. Their names depend on that of the cache alone.
+    /// The objects that make the cache, in the order in which they are made. Their names depend on that of the cache
+    /// alone.
     fn children(&self, cache: &CacheBackend) -> Vec<Child>;
     /// What to tell when a kind of its objects is not installed.
     fn not_installed(&self) -> &'static str;

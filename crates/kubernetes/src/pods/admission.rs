@@ -8,7 +8,7 @@ use super::inject::{Injection, Waiter, inject};
 use super::registration::Abilities;
 use crate::api::validate::{mounted, named};
 use crate::api::{CacheBackend, CacheBackendSpec};
-use crate::caches::uses::{CACHE, MOUNT_PATH, annotation, of_job};
+use crate::caches::uses::{MOUNT_PATH, annotation, named_by, of_job};
 use crate::cluster::Key;
 use crate::cluster::objects::{CACHE_BACKENDS, Objects, PYTORCH_JOBS, TF_JOBS, controller, text};
 use crate::engines::engine_of;
@@ -72,8 +72,7 @@ impl Admission {
 
     /// Returns the cache that the pod names, or that its job of KubeDL names.
     async fn used(&self, pod: &Value, namespace: &str) -> Result<Option<Used>, (u16, String)> {
-        let label = pod.pointer("/metadata/labels").and_then(|all| all.get(CACHE)).and_then(Value::as_str);
-        let named = annotation(pod, CACHE).or(label).map(|name| Key::new(namespace, name));
+        let named = named_by(pod).map(|name| Key::new(namespace, name));
         let owner = controller(pod);
         let kind = owner.and_then(|owner| {
             [TF_JOBS, PYTORCH_JOBS]

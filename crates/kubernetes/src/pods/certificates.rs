@@ -1,7 +1,7 @@
 //! The webhook's certificates, which the operator makes itself and keeps in a Secret that all replicas share.
 //!
-//! An authority of ten years signs a certificate of one year, which is replaced when less than 30 days are left. The authority stays,
-//! so the API server trusts old and new at any moment.
+//! An authority of ten years signs a certificate of one year, which is replaced when less than 30 days are left. The
+//! authority stays, so the API server trusts old and new at any moment.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

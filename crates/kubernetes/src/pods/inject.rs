@@ -1,8 +1,8 @@
 //! What a pod gets that uses a cache. Pure; a pod that has all of it stays as it is.
 //!
-//! The claim's volume, mounted read-only in every container and init container; `KUBEDL_CACHE_NAME` and `FOREBAY_CACHE_NAME`; the
-//! label by which the operator finds it; a preference for nodes that hold the data; and a scheduling gate, or an init container that
-//! waits where the cluster has no gates.
+//! The claim's volume, mounted read-only in every container and init container; `KUBEDL_CACHE_NAME` and
+//! `FOREBAY_CACHE_NAME`; the label by which the operator finds it; a preference for nodes that hold the data; and a
+//! scheduling gate, or an init container that waits where the cluster has no gates.
 
 use serde_json::{Value, json};
 

@@ -49,7 +49,8 @@ impl Webhook {
         Ok(Self { objects, names, reached, abilities, identity })
     }
 
-    /// Renews the certificate and, where this operator is the one that acts, keeps the registration right. Never returns.
+    /// Renews the certificate and, where this operator is the one that acts, keeps the registration right. Never
+    /// returns.
     pub(crate) async fn keep(&self, registers: bool) {
         loop {
             match certificates::renew(&self.objects, &self.names, &self.identity).await {

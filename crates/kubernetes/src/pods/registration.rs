@@ -1,9 +1,9 @@
 //! How the API server is told of the webhook: which pods it is asked about, and what happens while it is down.
 //!
-//! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes them tries again.
-//! Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a condition where it has those
-//! (1.28), and refuses them as well. An older API server asks about all pods without the label, and lets them pass while the webhook is
-//! down. No other pod is touched.
+//! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes
+//! them tries again. Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a
+//! condition where it has those (1.28), and refuses them as well. An older API server asks about all pods without the
+//! label, and lets them pass while the webhook is down. No other pod is touched.
 
 use serde_json::{Value, json};
 

@@ -5,10 +5,11 @@
 //! cluster   the Kubernetes API: what there is, scale it  cause     why pods are not ready
 //! ```
 //!
-//! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there should be, by the
-//! rules that all have who start workers (`policy::provision`). Invariants: from 1 (0, of one kind among others) to `--max-workers` replicas; nothing is
-//! changed while nobody knows how many are wanted; after a failure nothing is asked for a pause that doubles, up to 60 s; each
-//! request has a bound. It keeps no state: end it, start it again, run none, and what there is stays.
+//! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there
+//! should be, by the rules that all have who start workers (`policy::provision`). Invariants: from 1 (0, of one kind
+//! among others) to `--max-workers` replicas; nothing is changed while nobody knows how many are wanted; after a
+//! failure nothing is asked for a pause that doubles, up to 60 s; each request has a bound. It keeps no state: end it,
+//! start it again, run none, and what there is stays.
 
 mod asks;
 mod cause;

@@ -1,5 +1,5 @@
-//! The scaler and its requests against a small HTTP server that speaks just these endpoints: no Kubernetes runs here. Its answers
-//! have the fields that the API reference names, and its refusals are the API's `Status` objects.
+//! The scaler and its requests against a small HTTP server that speaks just these endpoints: no Kubernetes runs here.
+//! Its answers have the fields that the API reference names, and its refusals are the API's `Status` objects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
