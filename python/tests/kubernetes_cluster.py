@@ -14,6 +14,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,7 +25,7 @@ from typing import Any
 Json = dict[str, Any]
 #: How long a condition may take to come about, in seconds.
 WAIT_SECONDS = 60.0
-CONTROLLERS = "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace,serviceaccount-token,serviceaccount"
+CONTROLLERS = "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace"
 
 
 class ApiError(Exception):
@@ -206,30 +207,53 @@ class Cluster:
 
 
 class Operator:
-    """The operator's process: started, killed, started again."""
+    """The operator's process: started, killed, and started again when it ends by itself, as a kubelet does."""
 
-    def __init__(self, cluster: Cluster, program: str, *, lease: int = 15) -> None:
-        self.cluster, self.program, self.lease = cluster, program, lease
+    def __init__(self, cluster: Cluster, program: str, *, name: str = "operator", lease: int = 15) -> None:
+        self.cluster, self.program, self.name, self.lease = cluster, program, name, lease
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self.times = 0
+        self.starts = 0
+        self._kept: threading.Thread | None = None
 
     def start(self) -> None:
         """Starts it; the same identity takes the Lease over at once, as the same pod does."""
-        self.times += 1
+        self._launch()
+        self._kept = threading.Thread(target=self._keep, args=(self.starts,), daemon=True)
+        self._kept.start()
+
+    def _launch(self) -> None:
+        self.starts += 1
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FOREBAY_", "POD_"))}
-        environment |= {
-            "KUBECONFIG": str(self.cluster.kubeconfig("operator")),
-            "FOREBAY_LOG": "info,forebay_operator=debug",
-        }
-        arguments = ["--namespace", "forebay", "--identity", "op-0", "--listen", f"127.0.0.1:{self.port}"]
+        environment["KUBECONFIG"] = str(self.cluster.kubeconfig("operator"))
+        environment["FOREBAY_LOG"] = "info,forebay_operator=debug"
+        arguments = ["--namespace", "forebay", "--identity", self.name, "--listen", f"127.0.0.1:{self.port}"]
         command = [self.program, "operate", *arguments, "--url", self.url, "--lease", str(self.lease)]
-        with (self.cluster.folder / "operator.log").open("ab") as log:
+        with (self.cluster.folder / f"{self.name}.log").open("ab") as log:
             process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, start_new_session=True)
-        self.cluster.running["operator"] = process
+        self.cluster.running[self.name] = process
+
+    def _keep(self, since: int) -> None:
+        while (process := self.cluster.running.get(self.name)) is not None and since == self.starts:
+            if process.poll() is not None and self.cluster.running.get(self.name) is process:
+                self._launch()
+                since = self.starts
+            time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.cluster.stop(self.name, how)
+        if self._kept is not None:
+            self._kept.join(10)
 
     def kill(self) -> None:
-        self.cluster.stop("operator", signal.SIGKILL)
+        self.stop(signal.SIGKILL)
+
+    def is_healthy(self) -> bool:
+        try:
+            with self.cluster.open(f"{self.url}/healthz", timeout=5) as answer:
+                return bool(answer.read() == b"ok")
+        except OSError:
+            return False
 
     def log(self) -> str:
-        return (self.cluster.folder / "operator.log").read_text()
+        return (self.cluster.folder / f"{self.name}.log").read_text()

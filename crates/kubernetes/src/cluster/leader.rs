@@ -1,6 +1,6 @@
 //! Which of several operators acts: the one that holds a Lease.
 //!
-//! A holder renews every third of the lease's time. By its own monotonic clock it stops before the time is over, so two
+//! A holder renews every fifth of the lease's time. By its own monotonic clock it stops before the time is over, so two
 //! never act at once, whatever the clocks of their machines say: a candidate takes the Lease only when it has not seen
 //! it change for the whole time, and each write names the version that was read. A holder that loses the Lease ends;
 //! whatever started it starts it again.
@@ -56,19 +56,24 @@ impl Election {
 
     /// Holds on; returns when this process must not act any more.
     pub(crate) async fn hold(&self) -> Result<()> {
+        let lost = |why: String| Err(Error::unavailable(format!("the Lease {} is lost: {why}", self.path())));
         let mut renewed = Instant::now();
         loop {
-            tokio::time::sleep(self.time / 3).await;
-            let start = Instant::now();
-            let lost =
-                |why: String| Err(Error::unavailable(format!("the election's Lease {} is lost: {why}", self.path())));
             let until = renewed + self.time * 5 / 6;
-            match tokio::time::timeout_at(until, self.renew()).await {
-                Ok(Ok(true)) => renewed = start,
+            tokio::time::sleep_until(until.min(Instant::now() + self.time / 5)).await;
+            let start = Instant::now();
+            // A try that hangs leaves time for another one.
+            let why = match tokio::time::timeout_at(until.min(start + self.time / 4), self.renew()).await {
+                Ok(Ok(true)) => {
+                    renewed = start;
+                    continue;
+                }
                 Ok(Ok(false)) => return lost("another operator holds it".to_owned()),
-                Ok(Err(refused)) if Instant::now() >= until => return lost(refused.to_string()),
-                Ok(Err(_)) => {}
-                Err(_) => return lost("Kubernetes does not answer".to_owned()),
+                Ok(Err(refused)) => refused.to_string(),
+                Err(_) => "Kubernetes does not answer".to_owned(),
+            };
+            if Instant::now() >= until {
+                return lost(why);
             }
         }
     }
