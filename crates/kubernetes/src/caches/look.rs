@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::removal::{self, FINALIZER};
-use super::status::{self, Seen};
+use super::status::{self, Observation};
 use super::{Context, inline, release};
 use crate::api::validate::validate;
 use crate::api::{CacheBackend, CacheBackendStatus, CacheStatus};
@@ -42,7 +42,7 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
         return Ok(Next::Settled);
     }
     if cache.status.as_ref().and_then(|s| s.cache_status).is_none() {
-        let first = Seen { now: Timestamp::now(), uses: &uses, invalid: None, made: None };
+        let first = Observation { now: Timestamp::now(), uses: &uses, invalid: None, made: None };
         write(context, &read, &cache, status::next(&cache, &first)).await?;
         return Ok(Next::Settled);
     }
@@ -61,7 +61,7 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     let waits =
         matches!(&made, Some(Ok((Ensured::Waits { .. }, _, _)))) || matches!(&made, Some(Ok((_, Claim::Going, _))));
     let failed = matches!(&made, Some(Err(_)));
-    let seen = Seen { now: Timestamp::now(), uses: &uses, invalid, made };
+    let seen = Observation { now: Timestamp::now(), uses: &uses, invalid, made };
     let next = status::next(&cache, &seen);
     let is_ready = status::is_ready(&cache, &next).is_ok();
     let left = status::seconds_left(&cache, &next, seen.now);

@@ -13,7 +13,7 @@ use crate::engines::{Progress, engine_of};
 const USERS_MAX: usize = 100;
 
 /// What a look saw.
-pub(crate) struct Seen<'a> {
+pub(crate) struct Observation<'a> {
     pub(crate) now: Timestamp,
     pub(crate) uses: &'a [Use],
     /// What is wrong with the spec.
@@ -23,7 +23,7 @@ pub(crate) struct Seen<'a> {
 }
 
 /// Returns the next status.
-pub(crate) fn next(cache: &CacheBackend, seen: &Seen<'_>) -> CacheBackendStatus {
+pub(crate) fn next(cache: &CacheBackend, seen: &Observation<'_>) -> CacheBackendStatus {
     let mut status = cache.status.clone().unwrap_or_default();
     let (state, reason, message) = state(seen);
     status.cache_engine = engine_of(&cache.spec).map(|engine| engine.name().to_owned());
@@ -56,7 +56,7 @@ pub(crate) fn next(cache: &CacheBackend, seen: &Seen<'_>) -> CacheBackendStatus 
     status
 }
 
-fn state(seen: &Seen<'_>) -> (CacheStatus, &'static str, String) {
+fn state(seen: &Observation<'_>) -> (CacheStatus, &'static str, String) {
     if let Some(invalid) = &seen.invalid {
         return (CacheStatus::CacheFailed, "InvalidSpec", invalid.clone());
     }
@@ -90,7 +90,7 @@ fn state(seen: &Seen<'_>) -> (CacheStatus, &'static str, String) {
     }
 }
 
-fn tell_users(status: &mut CacheBackendStatus, cache: &CacheBackend, seen: &Seen<'_>) {
+fn tell_users(status: &mut CacheBackendStatus, cache: &CacheBackend, seen: &Observation<'_>) {
     let mut users: Vec<User> = seen.uses.iter().map(|u| u.user.clone()).collect();
     users.sort();
     users.dedup();
@@ -151,12 +151,12 @@ mod tests {
         CacheBackend::new("c", serde_json::from_str(spec).expect("a spec"))
     }
 
-    fn seen<'a>(second: i64, made: Option<(Claim, Option<&str>)>, uses: &'a [Use]) -> Seen<'a> {
+    fn seen<'a>(second: i64, made: Option<(Claim, Option<&str>)>, uses: &'a [Use]) -> Observation<'a> {
         let made = made.map(|(claim, percent)| {
             let progress = Progress { cached_percentage: percent.map(str::to_owned), ..Progress::default() };
             Ok((Ensured::Made { outdated: None }, claim, progress))
         });
-        Seen { now: Timestamp::from_second(second).expect("a time"), uses, invalid: None, made }
+        Observation { now: Timestamp::from_second(second).expect("a time"), uses, invalid: None, made }
     }
 
     #[test]
