@@ -86,6 +86,10 @@ class Fluid:
         for (namespace, name), dataset in datasets.items():
             if (namespace, name) in runtimes and name not in self.holds:
                 self._bind(namespace, name, dataset)
+        for volume in self.cluster.list("/api/v1/persistentvolumes"):
+            meta, is_fluid = volume["metadata"], volume["spec"].get("storageClassName") == "fluid"
+            if is_fluid and volume["status"].get("phase") == "Released" and "deletionTimestamp" not in meta:
+                self.cluster.delete(f"/api/v1/persistentvolumes/{meta['name']}")
         for claim in self.cluster.list("/api/v1/persistentvolumeclaims"):
             meta = claim["metadata"]
             namespace, name = key(claim)

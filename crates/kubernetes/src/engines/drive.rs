@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CACHE_UID, Child, ENGINES, Engine, Progress};
 use crate::api::CacheBackend;
-use crate::cluster::objects::{Answer, CACHE_BACKENDS, CLAIMS, Objects, PODS, Refused, is_going, items, text};
+use crate::cluster::objects::{Answer, CACHE_BACKENDS, CLAIMS, Objects, PODS, Refused, VOLUMES, is_going, items, text};
 
 /// How long a claim may wait for finished pods before the operator ends its protection.
 const CLAIM_GRACE_SECONDS: i64 = 30;
@@ -59,7 +59,8 @@ impl<'a> Owner<'a> {
 
     /// Whether a cache of the same name owned it, which is gone.
     fn inherits(&self, object: &Value) -> bool {
-        self.references(object).any(|uid| uid != self.uid)
+        let is_volume_of_another = text(object, "/metadata/namespace").is_empty() && !label(object).is_empty();
+        is_volume_of_another || self.references(object).any(|uid| uid != self.uid)
     }
 
     fn references<'o>(&self, object: &'o Value) -> impl Iterator<Item = &'o str> {
@@ -141,6 +142,14 @@ async fn ensure_child(
             .await
             .map_err(|refused| failure(&refused))?;
         return waits("ChildTerminating", format!("{what} of an earlier cache is being deleted"));
+    }
+    if child.kind == VOLUMES && text(&found, "/status/phase") == "Released" {
+        // Its claim was deleted, and it takes no other one.
+        objects
+            .delete(&child.path(), text(&found, "/metadata/uid"), None)
+            .await
+            .map_err(|refused| failure(&refused))?;
+        return waits("ChildTerminating", format!("{what} lost its claim, and is made again"));
     }
     if covers(&found["spec"], &child.spec) {
         return Ok(Ensured::Made { outdated: None });
