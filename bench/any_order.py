@@ -1,9 +1,9 @@
-"""What `ordered=False` gains where some samples are slow: rows a second, in order and as they come.
+"""The gain of `ordered=False` if some samples are slow: rows a second, in order and as they come.
 
     python bench/any_order.py [--rows 20000] [--slow 0.002] [--seconds 0.25] [--threads 4] [--rounds 3]
 
-Each row takes a millisecond, and a share of them, chosen by their number, `--seconds`: as one large image, or a request
-that is answered late. The row function sleeps, so threads, and not cores, are what is short.
+Each row takes a millisecond, and a share of them, chosen by their number, `--seconds`: like one large image, or a
+request with a late answer. The row function sleeps, so threads, and not cores, are the scarce resource.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What `cache()` gains: epochs that are computed, found in memory and found on disk, and a cache that is far too small.
+"""The gain of `cache()`: epochs that are computed, found in memory and found on disk, and a cache that is too small.
 
     python bench/cache.py [--images 1000] [--rounds 3] [--dir /mnt/nvme] [--out bench/results/cache.json]
 
-JPEGs of 500 by 375 pixels are decoded, kept, and then given as they are (`decoded`: W1 stopped before its random crop)
-or cropped at random, mirrored and normalised (`training`: W1). Every figure is of a process of its own, in turns, so
-that a machine that changes its speed changes all; medians are shown. CPU-seconds are those of the whole process.
+JPEGs of 500 by 375 pixels are decoded, cached, and then delivered unchanged (`decoded`: W1 stopped before its random
+crop) or cropped at random, mirrored and normalised (`training`: W1). Every figure is of a separate process, in turns,
+so that a machine that changes its speed affects all of them; the table has medians. CPU-seconds are those of the whole
+process.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from typing import Any
 
 import forebay as fb
 
-#: Of the pictures that `forebay bench` makes.
+#: The size of the pictures that `forebay bench` makes.
 HEIGHT, WIDTH = 375, 500
-#: The first ones find pages that the system has to clear, and caches that are to be filled.
+#: The first epochs find pages that the system must clear, and caches that are not full.
 EPOCHS = 4
 
 
@@ -40,13 +41,13 @@ def dataset(folder: str, cached: bool, training: bool) -> fb.Dataset:
 
 
 def cpu() -> float:
-    """CPU-seconds of this process so far."""
+    """Returns the CPU-seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def epochs(ds: fb.Dataset, count: int) -> list[tuple[float, float, int]]:
-    """Seconds, CPU-seconds and images of each epoch."""
+    """Returns seconds, CPU-seconds and images of each epoch."""
     figures = []
     for epoch in range(count):
         began, used, images = time.perf_counter(), cpu(), 0
@@ -57,18 +58,18 @@ def epochs(ds: fb.Dataset, count: int) -> list[tuple[float, float, int]]:
 
 
 def measure(what: str, folder: str, training: bool) -> dict[str, float]:
-    """One figure, in this process: of the last epoch, when everything that is kept is there."""
+    """Returns one figure, in this process: of the last epoch, when all rows are cached."""
     ds = dataset(folder, what != "computed", training)
     seconds, used, images = epochs(ds, EPOCHS)[-1]
     return {"images_per_second": images / seconds, "seconds": seconds, "cpu_per_1000": used / images * 1000}
 
 
 def child(what: str, folder: str, kept: Path, bytes_of_all: int, training: bool) -> dict[str, float]:
-    """Runs `measure` in a process of its own."""
+    """Runs `measure` in a separate process."""
     settings = {
         "computed": {},
         "memory": {"FOREBAY_CACHE_MEMORY": str(4 * bytes_of_all)},
-        # In memory there is room for the index alone.
+        # Memory has room for the index alone.
         "disk": {"FOREBAY_CACHE_MEMORY": "1MiB", "FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_DISK": "1TiB"},
         "tenth": {"FOREBAY_CACHE_MEMORY": str(bytes_of_all // 10)},
     }[what]
@@ -82,14 +83,14 @@ def child(what: str, folder: str, kept: Path, bytes_of_all: int, training: bool)
 
 
 def pictures(folder: Path, count: int) -> None:
-    """Makes the JPEGs that `forebay bench` measures with."""
+    """Makes the JPEGs of `forebay bench`."""
     from forebay._src.bench.data import photos  # type: ignore[import-not-found]
 
     photos(folder, count)
 
 
 def compare(folder: Path, images: int, rounds: int, training: bool) -> dict[str, Any]:
-    """Everything, in turns."""
+    """Measures everything, in turns."""
     bytes_of_all = images * HEIGHT * WIDTH * 3
     runs: dict[str, list[dict[str, float]]] = {"computed": [], "memory": [], "disk": [], "tenth": []}
     for _ in range(rounds):
@@ -106,12 +107,12 @@ def compare(folder: Path, images: int, rounds: int, training: bool) -> dict[str,
 
 
 def name(training: bool) -> str:
-    """What a pipeline is called."""
+    """Returns the name of a pipeline."""
     return "training" if training else "decoded"
 
 
 def main() -> None:
-    """Measures and prints, or is the child that is measured."""
+    """Measures and prints, or runs as the measured child."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,16 +1,16 @@
-"""Cachew's sweep (USENIX ATC 2022, figure 7) on this machine: when what `autocache()` chooses pays.
+"""Cachew's sweep (USENIX ATC 2022, figure 7) on this machine: the cost at which the choice of `autocache()` pays.
 
     python bench/cachew.py [--rounds 3] [--store 75e6] [--dir /mnt/nvme] [--out FILE.json] [--svg FILE.svg]
 
-Rows of 110 KB are made 2.5 times as large by a function that also sleeps, which stands for its work: from 200 to 550 ms
-for 900 rows. At each point: nothing kept, rows kept as they are read, rows kept at the end, both on disk; and what
-`autocache()` chooses. What is shown is the time of an epoch, the median from the fourth on, and what it took beyond
-that in all of them to measure and to choose. Every figure is of a process of its own, in turns; medians are shown.
+A function makes rows of 110 KB 2.5 times as large and also sleeps, in place of work: from 200 to 550 ms for 900 rows.
+At each point: nothing cached, rows cached as they are read, rows cached at the end, both on disk; and the choice of
+`autocache()`. The table has the time of an epoch, the median from the fourth on, and the additional time in all epochs
+for measuring and choosing. Every figure is of a separate process, in turns; the table has medians.
 
-A local disk finds rows faster than any work makes them. With `--store` what is kept is in an S3 server that sends so
-many bytes a second (`far.py`), as Cachew's was on a file system that machines share, and an epoch has 90 rows: then it
-depends on the work whether keeping pays. What is measured there is a second process, which finds what the first has
-left in the store.
+A local disk finds rows faster than any work makes them. With `--store` the cache is in an S3 server that sends so many
+bytes a second (`far.py`), as Cachew's was on a file system that machines share, and an epoch has 90 rows: then it
+depends on the work whether caching pays. The measured process there is a second one, which finds the rows that the
+first has written to the store.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ import numpy as np
 from chart import curves
 from far import Far
 
-#: Milliseconds of sleep for all rows, the bytes of each, and how large they are made.
+#: Milliseconds of sleep for all rows, the bytes of each, and their larger size.
 SLEEPS, ROW_BYTES, LARGE_BYTES = (200, 250, 300, 350, 400, 450, 500, 550), 110_000, 275_000
-#: Rows that are kept on a disk, and in a store.
+#: Rows in a cache on disk, and in a store.
 ROWS, STORED_ROWS = 900, 90
 WAYS = ("compute", "source", "full", "auto")
 BATCH = 10
-#: In the first ones what is kept is computed, and `autocache()` finds out.
+#: In the first epochs rows are computed for the cache, and `autocache()` measures.
 FILLING, EPOCHS = 3, 12
 
 
 def working(row_ms: float) -> Callable[[Any], Any]:
-    """A function of rows that makes them larger and sleeps."""
+    """Returns a function of rows that makes them larger and sleeps."""
 
     def work(rows: Any) -> Any:
         time.sleep(row_ms * 1e-3 * len(rows["bytes"]))
@@ -62,7 +62,7 @@ def working(row_ms: float) -> Callable[[Any], Any]:
 
 
 def dataset(folder: str, way: str, row_ms: float) -> fb.Dataset:
-    """The pipeline, kept in one of the ways."""
+    """Returns the pipeline, cached in one of the ways."""
     ds = fb.from_files(f"{folder}/*.bin").shuffle()
     ds = ds.cache() if way == "source" else ds
     schema = {"large": ("uint8", (LARGE_BYTES,))}
@@ -71,7 +71,7 @@ def dataset(folder: str, way: str, row_ms: float) -> fb.Dataset:
 
 
 def measure(folder: str, way: str, row_ms: float) -> dict[str, Any]:
-    """Milliseconds of an epoch once everything is kept, what others took beyond that, and what is kept."""
+    """Returns milliseconds of an epoch with a full cache, the additional time of the others, and the cached op."""
     it = dataset(folder, way, row_ms).iter(seed=1, epochs=EPOCHS, threads=1)
     began = [(it.epoch, time.perf_counter())]
     for _ in it:
@@ -85,9 +85,9 @@ def measure(folder: str, way: str, row_ms: float) -> dict[str, Any]:
 
 
 def child(files: Path, kept: Path, far: Far | None, way: str, row_ms: float) -> dict[str, Any]:
-    """Runs `measure` in a process of its own, with a folder or a store of its own."""
+    """Runs `measure` in a separate process, with a folder or a store of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
-    # In memory there is room for the index alone.
+    # Memory has room for the index alone.
     settings = {"FOREBAY_CACHE_MEMORY": "1MiB", "FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_DISK": "1TiB"}
     if far:
         settings |= {**far.settings, "FOREBAY_CACHE": f"s3://far/{uuid.uuid4().hex}"}
@@ -102,7 +102,7 @@ def child(files: Path, kept: Path, far: Far | None, way: str, row_ms: float) -> 
 
 
 def sweep(folder: Path, rounds: int, far: Far | None) -> dict[str, Any]:
-    """Every point, each way in turns."""
+    """Measures every point, each way in turns."""
     files, rows = folder / "rows", STORED_ROWS if far else ROWS
     files.mkdir()
     for i in range(rows):
@@ -123,7 +123,7 @@ def sweep(folder: Path, rounds: int, far: Far | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures and prints, or is the child that is measured."""
+    """Measures and prints, or runs as the measured child."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", type=float, help="bytes a second")

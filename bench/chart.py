@@ -45,7 +45,7 @@ def bars(panels: dict[str, list[tuple[str, float]]], is_ours: Callable[[str], bo
 
 
 def picture(width: int, height: int, parts: list[str]) -> str:
-    """The parts, on white."""
+    """Returns the parts, on white."""
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -54,7 +54,7 @@ def picture(width: int, height: int, parts: list[str]) -> str:
 
 
 def bar(name: str, value: float, colour: str, y: int, most: float) -> list[str]:
-    """One bar with its name and its number."""
+    """Returns one bar with its name and its number."""
     length = max(1.0, BAR * value / most)
     return [
         text(NAME, y + 14, name, anchor="end"),
@@ -66,7 +66,7 @@ def bar(name: str, value: float, colour: str, y: int, most: float) -> list[str]:
 def text(
     x: int, y: int, words: str, *, size: int = 12, weight: int = 400, anchor: str = "start", colour: str = INK
 ) -> str:
-    """One line of text."""
+    """Returns one line of text."""
     return (
         f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" '
         f'fill="{colour}">{escape(words)}</text>'

@@ -3,7 +3,7 @@
     python bench/compare.py --peers FOLDER [--rounds 5] [--only W1,W4] [--out bench/results]
 
 `FOLDER` holds the harness (`peerlib.py`, `run_all.py`, the `peer_*.py`), its data and its venvs; a rival without a venv
-is left out. Every run is a process of its own: A B C A B C, so that a machine that changes its speed changes all.
+is left out. Every run is a separate process: A B C A B C, so that a machine that changes its speed affects all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chart import draw
 
 
 class Peer(NamedTuple):
-    """One line of a comparison: where it runs, what, and its name in the chart."""
+    """One line of a comparison: its interpreter, its script, and its name in the chart."""
 
     venv: str
     script: str
@@ -63,7 +63,7 @@ PEERS = [
 
 
 def harness(folder: Path) -> ModuleType:
-    """Puts our workloads beside the rivals', and loads what runs them."""
+    """Puts our workloads beside the rivals', and loads the code that runs them."""
     shutil.copy(Path(__file__).with_name("peer_forebay.py"), folder)
     venv = folder / "venv" / "forebay"
     if not venv.exists():
@@ -73,7 +73,7 @@ def harness(folder: Path) -> ModuleType:
 
 
 def run(peers: list[Peer], folder: Path, rounds: int, seconds: float, warmup: float) -> Iterator[list[dict[str, Any]]]:
-    """Runs every peer once a round; after each round gives what all runs so far told."""
+    """Runs every peer once a round; after each round yields the results of all runs so far."""
     runner = harness(folder)
     (folder / "logs").mkdir(exist_ok=True)
     told = folder / "runs.jsonl"
@@ -88,10 +88,10 @@ def run(peers: list[Peer], folder: Path, rounds: int, seconds: float, warmup: fl
 
 
 def medians(peers: list[Peer], runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line for each peer that ran: the median of what its runs told."""
+    """Returns one line for each peer that ran: the median of its runs' results."""
     rows = []
     for peer in peers:
-        # A script of several rivals calls itself what it ran.
+        # A script of several rivals is named after the one that it ran.
         names = (peer.script.removeprefix("peer_").removesuffix(".py"), peer.variant)
         variant = [r for r in runs if (r["workload"], r["variant"]) == (peer.workload, peer.variant)]
         mine = [r for r in variant if r["peer"] in names]
@@ -119,14 +119,14 @@ def medians(peers: list[Peer], runs: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 def machine() -> str:
-    """The processor and the system, in words."""
+    """Returns the processor and the system, in words."""
     cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     cores = len([line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
     return f"{cores} x {cpu.partition(':')[2].strip()}, {platform.platform()}, Python {platform.python_version()}"
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path, required=True, help="the folder of the rivals' harness")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,10 +1,9 @@
-"""How fast compressed text is read, beside Python's own readers.
+"""The speed of reading compressed text, beside Python's own readers.
 
     python bench/compressed.py [--lines 1000000] [--rounds 3]
 
-One file of text for each codec. Forebay with one thread, and the reader of Python that gives the same lines: MB of
-decompressed text a second, the best of several rounds in turns. Then a shuffle over all rows, counted before: rows a
-second.
+One file of text for each codec. Forebay with one thread, and the Python reader of the same lines: MB of decompressed
+text a second, the best of several rounds in turns. Then a shuffle over all rows, counted before: rows a second.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import zstandard
 
 
 def text(lines: int) -> bytes:
-    """Lines of words by Zipf's law, which compress about as well as prose."""
+    """Returns lines of words by Zipf's law, which compress about as well as prose."""
     rng = np.random.default_rng(0)
     words = np.array(["".join(map(chr, rng.integers(97, 123, int(n)))) for n in rng.integers(2, 11, 30_000)])
     rows = words[np.minimum(rng.zipf(1.3, (lines, 14)), 29_999)]
@@ -34,13 +33,13 @@ def text(lines: int) -> bytes:
 
 
 def zstd_lines(path: Path) -> Iterator[str]:
-    """Lines as the package zstandard reads them."""
+    """Yields lines with the package zstandard."""
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
         yield from io.TextIOWrapper(stream, "utf-8")
 
 
 def python_lines(module: Any) -> Callable[[Path], Iterator[str]]:
-    """Lines as a module of Python's library reads them."""
+    """Returns a reader of lines with a module of Python's library."""
 
     def lines(path: Path) -> Iterator[str]:
         with module.open(path, "rt", encoding="utf-8") as file:
@@ -59,7 +58,7 @@ READERS: dict[str, tuple[Callable[[bytes], bytes], Callable[[Path], Iterator[str
 
 
 def timed(count: Callable[[], int], want: int) -> float:
-    """Seconds that it takes to count the lines."""
+    """Returns the seconds to count the lines."""
     begin = time.perf_counter()
     assert count() == want
     return time.perf_counter() - begin

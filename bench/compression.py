@@ -1,12 +1,12 @@
-"""What compressing kept columns would bring: why blocks of the cache are not compressed.
+"""The effect of compressing cached columns: why blocks of the cache are not compressed.
 
     python bench/compression.py [--rounds 5] [--out bench/results/compression.json]
 
-Columns as pipelines keep them, in groups of 256 KiB: the least of which a row could be read by itself, if blocks were
-Arrow files with compressed buffers. For each codec: how much smaller a group is, what packing and opening a byte of it
-takes (CPU time, the best of several rounds), and from which bandwidth of a store on, or up to which, it pays: where the
-bytes that need not be moved take longer than opening takes. `a row` is what opening the group takes for one row of it,
-as a shuffled epoch asks for rows.
+Columns in the form in which pipelines cache them, in groups of 256 KiB: the smallest part that holds a row by itself,
+if blocks were Arrow files with compressed buffers. For each codec: how much smaller a group is, the time to pack and to
+open a byte of it (CPU time, the best of several rounds), and the bandwidth of a store from which on, or up to which, it
+pays: where moving the saved bytes takes longer than opening. `a row` is the time to open the group for one row of it,
+because a shuffled epoch requests single rows.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-#: The rows that are packed together, and how much of each column is looked at.
+#: The bytes of rows that are packed together, and the part of each column that is measured.
 GROUP_BYTES, COLUMN_BYTES = 256 << 10, 16 << 20
 CODECS = {"lz4": ("lz4", None), "zstd 1": ("zstd", 1), "zstd 3": ("zstd", 3)}
 PICTURE = Path(__file__).parent / "data" / "picture.jpg"
 
 
 def pictures(count: int, rng: np.random.Generator) -> np.ndarray:
-    """Crops of a photo, resized to 256 pixels on the shorter side."""
+    """Returns crops of a photo, resized to 256 pixels on the shorter side."""
     photo = Image.open(PICTURE).convert("RGB")
     width, height = photo.size
     rows = []
@@ -43,7 +43,7 @@ def pictures(count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def columns() -> dict[str, tuple[bytes, int]]:
-    """Bytes of each column, and those of a row."""
+    """Returns the bytes of each column, and the size of a row."""
     rng = np.random.default_rng(0)
     pixels = pictures(48, rng)
     files = []
@@ -74,7 +74,7 @@ def columns() -> dict[str, tuple[bytes, int]]:
 
 
 def cpu(run: Callable[[], Any], rounds: int) -> float:
-    """The least CPU-seconds of several rounds."""
+    """Returns the least CPU-seconds of several rounds."""
     best = float("inf")
     for _ in range(rounds):
         began = time.process_time()
@@ -84,7 +84,7 @@ def cpu(run: Callable[[], Any], rounds: int) -> float:
 
 
 def measure(raw: bytes, codec: pa.Codec, rounds: int) -> dict[str, float]:
-    """One column with one codec."""
+    """Measures one column with one codec."""
     groups = [raw[at : at + GROUP_BYTES] for at in range(0, len(raw), GROUP_BYTES)]
     packed = [codec.compress(group) for group in groups]
     ratio = len(raw) / sum(group.size for group in packed)

@@ -1,9 +1,9 @@
-"""Rows of CSV files: from_csv beside pyarrow's and, where it is installed, Polars' reader.
+"""Rows of CSV files: from_csv beside pyarrow's reader and, if it is installed, Polars'.
 
     python bench/csv_files.py --rows 4000000
 
 Makes eight files (once): an integer, two floats, a truth value, a word, and a text in quotes. Each reader makes columns
-of all rows, in batches, in a process of its own, in turns, with as many threads as there are cores. The page cache is
+of all rows, in batches, in a separate process, in turns, with as many threads as there are cores. The page cache is
 warm.
 """
 
@@ -46,7 +46,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def read(reader: str, folder: Path) -> int:
-    """Reads all rows; returns how many."""
+    """Reads all rows; returns their number."""
     paths = sorted(str(path) for path in folder.glob("*.csv"))
     if reader.startswith("forebay"):
         import forebay as fb

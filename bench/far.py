@@ -1,10 +1,10 @@
-"""An S3 server of a folder that is far away: it answers late, sends no more than so much a second in all, and counts.
+"""An S3 server of a folder, with a delay and a limit of bytes a second for all answers; it counts the bytes.
 
     with Far(folder, latency=0.02, rate=50e6) as far:
         os.environ |= far.settings    # then s3://far/... is what is below the folder
 
-It knows what readers and caches need (sizes, ranges, lists, whole objects put and removed) and no more. It is a process
-of its own, so that it costs them nothing but a core now and then.
+It supports the requests of readers and caches (sizes, ranges, lists, put and removal of whole objects) and no others.
+It is a separate process, so that it costs them only a core now and then.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any
 from xml.sax.saxutils import escape
 
-#: Bytes that are sent at once: a sixth of a millisecond's worth of what a fast line carries.
+#: Bytes that are sent at once: a sixth of a millisecond on a fast line.
 CHUNK = 64 << 10
-#: Objects of one answer to a list.
+#: The most objects in one answer to a list.
 LISTED = 1000
 
 
@@ -36,7 +36,7 @@ class Far:
         """Starts it."""
         here, there = multiprocessing.Pipe()
         arguments = (self._folder, self._latency, self._rate, there)
-        # Not forked: threads that run here do not run there.
+        # Not forked, because a forked child lacks the threads of this process.
         self._process = multiprocessing.get_context("spawn").Process(target=_run, args=arguments, daemon=True)
         self._process.start()
         self.url = f"http://127.0.0.1:{here.recv()}"
@@ -124,7 +124,7 @@ class _Server:
     def _change(
         self, writer: asyncio.StreamWriter, method: str, key: str, headers: dict[str, str], body: bytes
     ) -> None:
-        """Puts an object whole, or removes it."""
+        """Puts a whole object, or removes it."""
         path, there = self._folder / key, key in self._keys
         if method == "DELETE":
             path.unlink(missing_ok=True)
@@ -139,7 +139,7 @@ class _Server:
         return self._say(writer, 200, {"etag": f'"{path.stat().st_mtime_ns:x}"'}, b"")
 
     async def _line_takes(self, size: int) -> None:
-        """Waits for as long as so many bytes take on the line, which all share."""
+        """Waits for the time of so many bytes on the line, which all answers share."""
         loop = asyncio.get_running_loop()
         self._free_at = max(self._free_at, loop.time()) + size / self._rate
         await asyncio.sleep(self._free_at - loop.time())

@@ -3,8 +3,8 @@
     python bench/instructions.py            compare; exit code 1 when one grew by more than 2 %
     python bench/instructions.py --record   write bench/results/instructions.json
 
-A count does not depend on what else the machine does, so a regression is seen where a clock sees nothing. It says
-nothing of caches, and depends on the compiler: both are on record. Needs valgrind.
+A count does not depend on other load of the machine, so it shows regressions that a clock does not. It ignores caches,
+and depends on the compiler: both are on record. Needs valgrind.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "bench" / "results" / "instructions.json"
 KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "kernels"
-#: A kernel runs so many times in each of two runs; the difference leaves out what it takes to start.
+#: A kernel runs so many times in each of two runs; the difference excludes the start.
 ROUNDS = (2, 6)
 GROWTH_MAX = 0.02
 
 
 def run(*command: str | Path) -> str:
-    """Runs a command and returns what it said."""
+    """Runs a command and returns its output."""
     done = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True, cwd=ROOT)
     return done.stdout + done.stderr
 

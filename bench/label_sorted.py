@@ -7,16 +7,16 @@ shards of 287 samples, ten for each digit. A perceptron with one hidden layer (N
 falls to zero) reads them for a few epochs, in the order of each of these, and is tested on the other half of the digits
 as they are:
 
-- `none`: as the shards lie;
-- `buffer`: as they lie, through a buffer of 1,000 samples, as WebDataset's `.shuffle(1000)` without `shardshuffle`;
+- `none`: in the order of the shards;
+- `buffer`: in that order, through a buffer of 1,000 samples, as WebDataset's `.shuffle(1000)` without `shardshuffle`;
 - `webdataset`: shards in random order, and that buffer: `shardshuffle=1000`, `.shuffle(1000)`;
 - `window`: Forebay, `shuffle(window="2MiB")`, which is about 1,000 samples as they are stored;
 - `global`: Forebay, `shuffle(window=None)`.
 
-A seed decides on the first weights and on the order; the same seeds train all of them. For each it prints the mean
-accuracy, its standard error, how far it is below `global` (the mean over the same seeds, and its standard error), and
-how good the order is: how far samples move (a third of the epoch is perfect), and how long runs of one label are (1.1
-by chance). It exits with 1 where `window` is more than half a point below `global`.
+A seed decides the first weights and the order; the same seeds train all of them. For each it prints the mean accuracy,
+its standard error, the distance below `global` (the mean over the same seeds, and its standard error), and the quality
+of the order: how far samples move (a third of the epoch is perfect), and how long runs of one label are (1.1 by
+chance). It exits with 1 if `window` is more than half a point below `global`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def make(folder: Path) -> int:
     rows = [
         (int(label), changed(image, rng)) for image, label in zip(pixels, labels, strict=True) for _ in range(COPIES)
     ]
-    # Copies of one digit do not lie together, labels do.
+    # Copies of one digit do not lie together, but labels do.
     rng.shuffle(rows)
     rows.sort(key=lambda row: row[0])
     for shard, part in enumerate(np.array_split(np.arange(len(rows)), SHARDS)):
@@ -90,13 +90,13 @@ def make(folder: Path) -> int:
 
 
 def arrays(keys: list[str], pixels: list[bytes], labels: list[bytes]) -> Batch:
-    """Makes arrays of what the shards hold."""
+    """Makes arrays of the shards' content."""
     images = np.frombuffer(b"".join(pixels), np.uint8).reshape(-1, 64).astype(np.float32) / 255
     return np.array([int(key) for key in keys]), images, np.array([int(label) for label in labels])
 
 
 def forebay(shuffle: Callable[[fb.Dataset], fb.Dataset]) -> Callable[[Path, int], Iterator[list[Batch]]]:
-    """Returns what reads epochs of a seed with Forebay."""
+    """Returns a reader of a seed's epochs with Forebay."""
 
     def epochs(folder: Path, seed: int) -> Iterator[list[Batch]]:
         ds = shuffle(fb.from_tar(str(folder / "*.tar"))).batch(BATCH)
@@ -107,7 +107,7 @@ def forebay(shuffle: Callable[[fb.Dataset], fb.Dataset]) -> Callable[[Path, int]
 
 
 def webdataset(shards: bool) -> Callable[[Path, int], Iterator[list[Batch]]]:
-    """Returns what reads epochs of a seed with WebDataset, its shards in random order or as they lie."""
+    """Returns a reader of a seed's epochs with WebDataset, its shards in random order or not."""
 
     def epochs(folder: Path, seed: int) -> Iterator[list[Batch]]:
         urls = sorted(map(str, folder.glob("*.tar")))
@@ -159,7 +159,7 @@ class Perceptron:
 
 
 def train(order: str, folder: Path, seed: int, test: tuple[np.ndarray, np.ndarray]) -> tuple[float, float, float]:
-    """Returns the accuracy, and of the first epoch how far samples moved and the mean run of a label."""
+    """Returns the accuracy, and for the first epoch how far samples moved and the mean run of a label."""
     model = Perceptron(seed)
     moved = run = 0.0
     for number, batches in enumerate(ORDERS[order](folder, seed)):

@@ -1,11 +1,11 @@
-"""What idle cores of a trainer's machine are worth, and what a trainer that needs its cores loses.
+"""The gain from idle cores of a trainer's machine, and the loss of a trainer that needs its cores.
 
     python bench/local.py [--images 3000] [--seconds 40]
 
 A service of one worker with one thread, JPEGs of 500 by 375 pixels, W1's pipeline. First a trainer whose steps leave
 its machine idle (they sleep, as if an accelerator worked) and that takes batches faster than one thread makes them:
-images/s with `local=0`, a number, and "auto". Then one that keeps every core busy itself: the time of its steps with
-local threads, with "auto", and without any.
+images/s with `local=0`, a number, and "auto". Then a trainer that keeps every core busy itself: the time of its steps
+with local threads, with "auto", and without any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Literal
 import forebay as fb
 import numpy as np
 
-#: What a trainer does with a batch.
+#: The trainer's work on a batch.
 Step = Callable[[], object]
 
 BATCH = 32
@@ -57,7 +57,7 @@ def steps(service: fb.Service, ds: fb.Dataset, local: int | Literal["auto"], ste
 
 
 def busy(cores: int) -> Step:
-    """A step that keeps so many cores busy, with products of matrices."""
+    """Returns a step that keeps so many cores busy, with products of matrices."""
     factors = [np.random.default_rng(n).random((700, 700), dtype=np.float32) for n in range(cores)]
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark says of itself: its command, the machine, and the versions of what ran."""
+"""The description of a benchmark: its command, the machine, and the versions of the software."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the order of ops gains: pipelines written as they came to mind, run as written, reordered, and measured first.
+"""The gain from the order of ops: pipelines in a naive order, run as written, reordered, and measured first.
 
     python bench/order.py [--images 600] [--rounds 5] [--threads 0] [--out FILE.json] [--svg FILE.svg]
 
 `resnet` is Pecan's ResNet-50 pipeline in its naive order (decode, mirror, change colours on whole images, resize late,
 to floats, and the filter last); `augment` the same without a filter; `table` the same mistake without images: a costly
 function before a filter that keeps a tenth. Every order has a turn in each round, so a machine that changes its speed
-changes all; medians are shown.
+affects all of them; the table has medians.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def augment(folder: Path) -> fb.Dataset:
 
 
 def resnet(folder: Path) -> fb.Dataset:
-    """Half of the classes are wanted."""
+    """Keeps half of the classes."""
     return augment(folder).filter(fb.col("wanted") == 0)
 
 
@@ -49,13 +49,13 @@ def waves(row: dict[str, np.generic]) -> dict[str, object]:
 
 
 def table(rows: int) -> fb.Dataset:
-    """Numbers; a tenth of them is wanted."""
+    """Returns numbers, of which a tenth is kept."""
     ds = fb.range(rows).map(waves, reads=["id"], writes=["power"], schema={"power": "float64"})
     return ds.filter(fb.col("id").hash_mod(10) == 0).batch(64)
 
 
 def seconds(ds: fb.Dataset, order: str, threads: int) -> float:
-    """The time of one epoch."""
+    """Returns the time of one epoch."""
     began = time.perf_counter()
     for _ in ds.iter(seed=1, threads=threads, order=order):
         pass
@@ -63,7 +63,7 @@ def seconds(ds: fb.Dataset, order: str, threads: int) -> float:
 
 
 def compare(ds: fb.Dataset, rows: int, rounds: int, threads: int) -> dict[str, dict[str, float]]:
-    """Samples of the source that are passed through in a second, by order."""
+    """Returns the samples of the source that pass in a second, by order."""
     measured, relaxed = (ds.optimize(samples=64, order=order) for order in ("exact", "relaxed"))
     print(measured.explain(splits=False))
     print(ds.explain(splits=False, order="relaxed").partition("as it runs")[2])

@@ -1,11 +1,11 @@
-"""What workers find at each other, on disks or in memory: rows that are computed, and images/s, epoch by epoch.
+"""The rows that workers find at each other, on disks or in memory: computed rows, and images/s, epoch by epoch.
 
     python bench/peers.py [--images 2000] [--workers 4] [--epochs 3] [--memory 1GiB]
 
 Each worker is a process with a thread and a folder of its own, as if on a machine of its own, or with so much memory
-and no folder; JPEGs of 500 by 375 pixels, decoded and resized to 256 on the shorter side, kept, and cropped anew.
-`alone` is what the workers would compute if none knew of the others: of the rows that an epoch gives a worker, those
-that it had in no epoch before.
+and no folder; JPEGs of 500 by 375 pixels, decoded and resized to 256 on the shorter side, cached, and cropped anew.
+`alone` is the number of rows that the workers would compute without each other: of the rows that an epoch gives a
+worker, those that it had in no earlier epoch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 
 import forebay as fb
 
-#: How long workers may take to say what they found: they do every two seconds.
+#: How long workers may take to report their figures, which they do every two seconds.
 TOLD_MAX = 20.0
 
 
 def start(*arguments: object) -> tuple[subprocess.Popen[str], str]:
-    """Starts a process of a service, that ends with this one, and says where it listens."""
+    """Starts a process of a service, which ends with this one, and returns its address."""
     command = [sys.executable, "-m", "forebay", *map(str, arguments), "--announce", "--exit-with-parent"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
     pipe = subprocess.PIPE
@@ -37,13 +37,13 @@ def start(*arguments: object) -> tuple[subprocess.Popen[str], str]:
 
 
 def dataset(folder: Path) -> fb.Dataset:
-    """What is kept is 256 by 341 pixels."""
+    """Returns the pipeline; cached images have 256 by 341 pixels."""
     ds = fb.from_image_folder(folder).drop("path").shuffle().decode_image("image", mode="RGB")
     return ds.resize("image", shorter=256).cache().random_resized_crop("image", 224, antialias=False).batch(50)
 
 
 def found(service: fb.Service, images: int) -> dict[str, int]:
-    """What became of the rows that were asked for, once workers have told of so many."""
+    """Returns the results of requests for rows, once workers have reported so many."""
     names = ["computed", "found_in_memory", "found_on_disk", "found_at_peers"]
     end = time.monotonic() + TOLD_MAX
     while True:
@@ -84,7 +84,7 @@ def main() -> None:
             for _ in range(arguments.images // 50):
                 next(it)
             rate = arguments.images / (time.perf_counter() - began)
-            # Readers have some of the next epoch ahead.
+            # Consumers have some of the next epoch ahead.
             now = found(service, arguments.images * (epoch + 1))
             new = [now[key] - before.get(key, 0) for key in now]
             alone = arguments.images * (1 - 1 / arguments.workers) ** epoch

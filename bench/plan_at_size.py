@@ -1,17 +1,18 @@
-"""How long a plan over very many shards takes, and how much memory: by a store that lists them and holds none.
+"""The time and memory of a plan over very many shards, with a store that lists them and holds none.
 
     python bench/plan_at_size.py --shards 10000,100000,1000000
 
-An S3 server in a process of its own answers ListObjectsV2 as S3 does, 1,000 names a page, each page after 20 ms: tar
-shards of 1 GB, 1,000 in each folder. What is asked for of a shard is made up then. A process of its own each time:
+An S3 server in a separate process answers ListObjectsV2 as S3 does, 1,000 names a page, each page after 20 ms: tar
+shards of 1 GB, 1,000 in each folder. It makes up a shard's content on request. A separate process each time:
 
     ds = from_tar("s3://lake/train/**/*.tar").shuffle().batch(64)   # lists the files, and looks at the first one
     ds.explain()                                                     # makes the plan of an epoch
     next(ds.iter())                                                  # reads the first window
 
-"First GET" is when the first byte of a shard was asked for since the iteration began: then the first split is known.
-With `--service` the last line is `next(ds.distribute(...).iter())`, through a dispatcher and a worker. Cold is with an
-empty `FOREBAY_CACHE`, warm is the same again in another process. "By pages" is what the pages take one after another.
+"First GET" is the time from the start of the iteration to the first request for a shard's bytes: then the first split
+is known. With `--service` the last line is `next(ds.distribute(...).iter())`, through a dispatcher and a worker. Cold
+is with an empty `FOREBAY_CACHE`, warm is the same again in another process. "By pages" is the time of the pages one
+after another.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from typing import Any
 from machine import about
 
 PAGE, FOLDER = 1000, 1000
-#: A shard is a thousand samples, each of a class and a picture, and what ends an archive.
+#: A shard is a thousand samples, each of a class and a picture, and the end of an archive.
 SAMPLES, SAMPLE_BYTES = 1000, 1953 * 512
 SHARD_BYTES = SAMPLES * SAMPLE_BYTES + 1024
-#: What the server counts, and when the first byte of a shard was asked for.
+#: The server's counts, and the time of the first request for a shard's bytes.
 Counts = dict[str, float]
 
 
 def content(start: int, end: int) -> bytes:
-    """Returns bytes of a shard: all have the same."""
+    """Returns bytes of a shard: all shards have the same."""
     parts = []
     for sample in range(start // SAMPLE_BYTES, -(-end // SAMPLE_BYTES)):
         parts.append(one_sample(sample) if sample < SAMPLES else b"\0" * 1024)
@@ -53,7 +54,7 @@ def content(start: int, end: int) -> bytes:
 
 
 def one_sample(number: int) -> bytes:
-    """Returns a sample as an archive has it."""
+    """Returns a sample in an archive's form."""
     members = []
     for suffix, size in (("cls", 1), ("jpg", SAMPLE_BYTES - 3 * 512)):
         info = tarfile.TarInfo(f"{number:08}.{suffix}")
@@ -63,19 +64,19 @@ def one_sample(number: int) -> bytes:
 
 
 class Lister:
-    """Answers lists of so many shards, and gives what they would hold."""
+    """Answers lists of so many shards, and returns their content."""
 
     def __init__(self, shards: int, latency: float) -> None:
         self._shards, self._latency = shards, latency
         self.reset()
 
     def reset(self) -> None:
-        """Begins to count anew."""
+        """Resets the counts."""
         self.counts: Counts = {"pages": 0, "bytes": 0, "at once": 0, "gets": 0, "first": 0.0}
         self._running = 0
 
     async def serve(self, told: Any) -> None:
-        """Serves for ever; tells its port."""
+        """Serves for ever; sends its port."""
         server = await asyncio.start_server(self._client, "127.0.0.1", 0)
         told.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -97,7 +98,7 @@ class Lister:
         writer.close()
 
     async def _object(self, writer: asyncio.StreamWriter, method: str, path: str, asked: re.Match[str] | None) -> None:
-        """Gives a shard, or a range of it, a part at a time."""
+        """Sends a shard, or a range of it, a part at a time."""
         self.counts["gets"] += 1
         self.counts["first"] = self.counts["first"] or time.monotonic()
         await asyncio.sleep(self._latency)
@@ -160,7 +161,7 @@ class Lister:
         return self._page(more, token + listed)
 
     def _folders(self, prefix: str, start: int, end: int) -> bytes:
-        """Lists the folders right below a prefix, for a reader that lists them side by side."""
+        """Lists the folders directly below a prefix, for a reader that lists them in parallel."""
         depth = prefix.count("/") + 1
         found: dict[str, None] = {}
         while start < end and len(found) < PAGE:
@@ -186,19 +187,19 @@ def serve(shards: int, latency: float, told: Any) -> None:
 
 
 def ask(url: str, what: str) -> Counts:
-    """Asks the server for its counts, or to begin anew."""
+    """Requests the server's counts, or resets them."""
     with urllib.request.urlopen(f"{url}/{what}", timeout=60) as answer:
         return json.loads(answer.read() or b"{}")
 
 
 def memory(process: int | str) -> float:
-    """Returns the most memory that a process had, in MB."""
+    """Returns the peak memory of a process, in MB."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1000
 
 
 def plan(url: str, on_service: bool) -> dict[str, float]:
-    """Makes a plan, and asks for the first batch; returns seconds and memory."""
+    """Makes a plan, and requests the first batch; returns seconds and memory."""
     import forebay as fb
 
     service = fb.up(workers=1, threads=1) if on_service else None
@@ -251,7 +252,7 @@ def measure(shards: int, options: argparse.Namespace) -> None:
                         "AWS_ACCESS_KEY_ID": "key",
                         "AWS_SECRET_ACCESS_KEY": "secret",
                         "FOREBAY_CACHE": cache,
-                        # Bytes of shards that are kept would hide when the first one is asked for.
+                        # Cached bytes of shards would hide the time of the first request.
                         "FOREBAY_CACHE_SOURCE": "off",
                     }
                     command = [sys.executable, __file__, "--child", url, *(["--service"] if on_service else [])]

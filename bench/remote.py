@@ -1,11 +1,11 @@
-"""What it gains to keep the bytes of files that are far away: two epochs of W1, from here and from a store.
+"""The gain of caching the bytes of remote files: two epochs of W1, from local files and from a store.
 
     python bench/remote.py [--images 1000] [--latency 0.02] [--rate 50e6] [--workers 4] [--rounds 1] [--out FILE.json]
 
 The store is on this machine, answers after `latency` seconds and sends `rate` bytes a second in all (`far.py`). The
-JPEGs are those of `bench/cache.py`, as files and in tar shards; each figure is of processes of their own with an empty
-cache folder, in turns; with several rounds, medians are shown. `fetched` is what the store sent, as a share of the
-files' bytes. One process iterates epoch by epoch; a service runs one job of both.
+JPEGs are those of `bench/cache.py`, as files and in tar shards; each figure is of separate processes with an empty
+cache folder, in turns; with several rounds, the table has medians. `fetched` is the share of the files' bytes that the
+store sent. One process iterates epoch by epoch; a service runs one job of both.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def w1(files: str) -> fb.Dataset:
 
 
 def shards(files: str) -> fb.Dataset:
-    """The same from tar files, whose samples are read in any order."""
+    """Returns the same from tar files, whose samples are read in any order."""
     ds = fb.from_tar(f"{files}/*.tar").shuffle().decode_image("jpg", mode="RGB")
     ds = ds.random_resized_crop("jpg", 224, antialias=False).random_flip("jpg")
     return ds.normalize("jpg", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(BATCH)
 
 
 def measure(files: str, workers: int, images: int) -> list[float]:
-    """Images a second of each epoch, in this process or by workers that it starts."""
+    """Returns images a second of each epoch, in this process or by workers that it starts."""
     ds = shards(files) if files.endswith("shards") else w1(files)
     rates = []
 
@@ -66,7 +66,7 @@ def measure(files: str, workers: int, images: int) -> list[float]:
 
 
 def child(files: str, workers: int, images: int, kept: Path, source: str, far: Far) -> dict[str, Any]:
-    """Runs `measure` in a process of its own, and says what the store sent meanwhile."""
+    """Runs `measure` in a separate process, and returns the bytes that the store sent meanwhile."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
     settings = {"FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_SOURCE": source, **far.settings}
     before = far.sent()
@@ -78,7 +78,7 @@ def child(files: str, workers: int, images: int, kept: Path, source: str, far: F
 
 
 def main() -> None:
-    """Measures and prints, or is the child that is measured."""
+    """Measures and prints, or runs as the measured child."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--latency", type=float, default=0.02)
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def compare(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every figure."""
+    """Measures every figure."""
     from forebay._src.bench.data import photos  # type: ignore[import-not-found]
 
     photos(folder / "files", arguments.images)
@@ -128,7 +128,7 @@ def compare(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What several runs of one way gave: of each epoch, and of what was fetched."""
+    """Returns the medians of several runs of one way: of each epoch, and of the fetched bytes."""
     rates = zip(*(run["images_per_second"] for run in runs), strict=True)
     return {
         "images_per_second": [statistics.median(of_epoch) for of_epoch in rates],
@@ -149,7 +149,7 @@ def tars(files: Path, to: Path, count: int) -> None:
 
 
 def size(folder: Path) -> int:
-    """The bytes of all files."""
+    """Returns the bytes of all files."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

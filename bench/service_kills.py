@@ -1,10 +1,10 @@
-"""One of two workers is killed in the middle of a finite epoch: what tf.data service delivers, and what Forebay does.
+"""One of two workers is killed in the middle of a finite epoch: the results of tf.data service and of Forebay.
 
     python bench/service_kills.py --tf-python VENV/bin/python [--json FILE]
 
-4,000 elements in 40 splits, two workers as processes of their own, a consumer that takes an element each millisecond.
-After 1,000 of them a worker is killed with SIGKILL; it stays away, or is started again at its address. The same script
-runs in TensorFlow's Python for each of its processes. An iteration that gives nothing for 30 s hangs, and is ended.
+4,000 elements in 40 splits, two workers as separate processes, a consumer that takes an element each millisecond. After
+1,000 of them a worker is killed with SIGKILL; it stays away, or is restarted at its address. The same script runs in
+TensorFlow's Python for each of its processes. An iteration that yields nothing for 30 s counts as hung, and is ended.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ STEP_SECONDS, HANG_SECONDS, AWAY_SECONDS = 0.001, 30.0, 2.0
 
 @dataclass
 class Result:
-    """What a consumer got.
+    """The results of a consumer.
 
     Attributes:
-        system: Whose service.
-        killed: What became of the worker.
+        system: The system of the service.
+        killed: The fate of the worker.
         delivered: Elements that came.
-        lost: Of 4,000, those that never came.
-        duplicated: Those that came more than once.
-        in_order: Whether they came as they would have without the kill; `None` where no order is promised.
+        lost: Of 4,000, the elements that never came.
+        duplicated: Elements that came more than once.
+        in_order: Whether they came in the same order as without the kill; `None` if no order is promised.
         hung: Whether the iteration had to be ended.
-        longest_wait_ms: Between two elements, but for a hang.
+        longest_wait_ms: The longest wait between two elements, without a hang.
     """
 
     system: str
@@ -56,7 +56,7 @@ class Result:
 
 
 def free_port() -> int:
-    """Returns a port that nobody listens on."""
+    """Returns a port that no process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -94,7 +94,7 @@ class Fleet:
 
 
 def wait_for(port: int) -> None:
-    """Waits until something listens."""
+    """Waits until a process listens."""
     end = time.monotonic() + 60
     while True:
         try:
@@ -138,7 +138,7 @@ def strike(fleet: Fleet, again: bool) -> None:
 
 
 def read(consumer: subprocess.Popen[str], kill: object) -> tuple[list[int], list[float], bool]:
-    """Takes what a consumer prints, a number a line, and `end`; returns it, the waits, and whether it hung."""
+    """Reads the numbers and `end` that a consumer prints; returns them, the waits, and whether it hung."""
     lines: queue.Queue[str] = queue.Queue()
     assert consumer.stdout is not None
     threading.Thread(target=pump, args=(consumer.stdout, lines), daemon=True).start()
@@ -176,7 +176,7 @@ def consume(elements: object) -> None:
 
 
 def tf_role(role: str, arguments: list[str]) -> None:
-    """A process of tf.data service."""
+    """Runs as a process of tf.data service."""
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -200,7 +200,7 @@ def tf_role(role: str, arguments: list[str]) -> None:
 
 
 def fb_role(role: str, arguments: list[str]) -> None:
-    """A process of Forebay: its own command, or a consumer."""
+    """Runs as a process of Forebay: its own command, or a consumer."""
     import forebay as fb
 
     command = [sys.executable, "-m", "forebay", role]
@@ -215,7 +215,7 @@ def fb_role(role: str, arguments: list[str]) -> None:
 
 
 def versions(tf_python: str | None) -> dict[str, str]:
-    """Returns what ran."""
+    """Returns the versions of the software."""
     import forebay as fb
 
     found = {
@@ -232,7 +232,7 @@ def versions(tf_python: str | None) -> dict[str, str]:
 
 
 def main() -> None:
-    """Runs what is asked for, and prints a table."""
+    """Runs the chosen systems, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tf-python", help="a Python with tensorflow; without it only Forebay runs")
     parser.add_argument("--json", type=Path, help="where to write the results")

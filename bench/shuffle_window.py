@@ -1,17 +1,18 @@
-"""Rows a second of shuffled Parquet that is larger than what is kept decoded, beside what users write today.
+"""Rows a second of shuffled Parquet that is larger than the decoded blocks in memory, beside a common alternative.
 
-Run it with nothing else on the machine; each line is a process of its own:
+Run it with nothing else on the machine; each line is a separate process:
 
     .venv/bin/python bench/shuffle_window.py --rows 8000000 --folder /tmp/shuffle-window
 
 It makes files of 250,000 rows and 39 columns (one row group each) once. Then it reads them in turns: unshuffled, with
 `shuffle()`, and with a pyarrow reader over files in random order that shuffles in a buffer of 100,000 rows. For each it
-prints the seconds to the first batch of 4096, rows a second from there on, CPU-seconds, the most memory, how far rows
-move (1/3 of the epoch is perfect), and how many pairs of rows of a batch come from the same hundredth of the input,
-against what chance gives. A round has a seed of its own.
+prints the seconds to the first batch of 4096, rows a second after that, CPU-seconds, the peak memory, how far rows move
+(1/3 of the epoch is perfect), and how many pairs of rows of a batch come from the same hundredth of the input, as a
+multiple of chance. A round has a seed of its own.
 
-With `--copies 10` each file is there ten times, as hard links, so that a source of 80,000,000 rows takes the disk of
-8,000,000. An id is then there ten times, so how far rows move is not said; one batch of ten is kept for the pairs.
+With `--copies 10` each file is there ten times, as hard links, so that a source of 80,000,000 rows takes the disk space
+of 8,000,000. An id is then there ten times, so the figures omit how far rows move; one batch of ten is kept for the
+pairs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Batch = dict[str, np.ndarray]
 
 
 def make(folder: Path, rows: int) -> None:
-    """Writes what is missing of the files."""
+    """Writes the missing files."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(rows // FILE_ROWS):
         path = folder / f"{number:04d}.parquet"
@@ -53,7 +54,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def linked(folder: Path, copies: int) -> Path:
-    """Returns a folder in which each file is so many times."""
+    """Returns a folder with each file so many times."""
     if copies == 1:
         return folder
     links = folder / f"copies-{copies}"
@@ -67,7 +68,7 @@ def linked(folder: Path, copies: int) -> Path:
 
 
 def forebay(folder: Path, shuffled: bool, seed: int) -> Iterator[Batch]:
-    """Batches as Forebay gives them."""
+    """Yields Forebay's batches."""
     import forebay as fb
 
     ds = fb.from_parquet(str(folder / "*.parquet"))
@@ -75,7 +76,7 @@ def forebay(folder: Path, shuffled: bool, seed: int) -> Iterator[Batch]:
 
 
 def pyarrow_buffer(folder: Path, seed: int) -> Iterator[Batch]:
-    """Files in random order, and a buffer that is shuffled as a whole when it is full."""
+    """Yields batches of files in random order, through a buffer that is shuffled as a whole when it is full."""
     rng = np.random.default_rng(seed)
     paths = sorted(str(path) for path in folder.glob("*.parquet"))
     rng.shuffle(paths)
@@ -99,7 +100,7 @@ READERS = {
 
 
 def run(reader: str, folder: Path, seed: int, copies: int) -> None:
-    """Reads an epoch, and prints what was seen."""
+    """Reads an epoch, and prints its figures."""
     folder = linked(folder, copies)
     began, first, rows, ids = time.perf_counter(), 0.0, 0, []
     for number, batch in enumerate(READERS[reader](folder, seed)):

@@ -1,14 +1,14 @@
-"""Faults at random under load for a long time: is every batch right, and does anything grow?
+"""Random faults under load for a long time: is every batch right, and does anything grow?
 
     python bench/soak.py --minutes 120 [--seed 1] [--step 0.02] [--csv FILE]
 
-A dispatcher and three workers are processes of their own; two jobs (records with a Python function, pictures) are read
-without end, each batch is compared with the same pipeline's in this process. Every few seconds something happens: a
+A dispatcher and three workers are separate processes; two jobs (records with a Python function, pictures) are read
+without end, and each batch is compared with the same pipeline's in this process. A fault occurs every few seconds: a
 worker is killed and another starts at its address, is stopped for a while, leaves in order; the dispatcher is killed
-and starts again; a reader goes and resumes from its saved state. The first worker is never ended, only stopped, so that
-what grows in a process that lives long shows. Each half minute a line: memory (proportional set size), descriptors and
-threads of the first worker and of this process, the size of the dispatcher's state. At the end: batches, faults, what
-was wrong, and the medians of the first and the last quarter. Ends with 1 when a batch was wrong. Linux.
+and restarts; a consumer goes and resumes from its saved state. The first worker is never ended, only stopped, so that
+growth in a long-lived process shows. Each half minute a line: memory (proportional set size), descriptors and threads
+of the first worker and of this process, the size of the dispatcher's state. At the end: batches, faults, errors, and
+the medians of the first and the last quarter. Exits with 1 when a batch was wrong. Linux.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ RECORDS, PICTURES, SEED = 20_011, 600, 5
 WAIT = (1.0, 6.0)
 LOOK_SECONDS = 30.0
 WORKERS = 3
-#: A worker that leaves waits half a minute for what it holds to be fetched.
+#: A worker that leaves waits half a minute for its data to be fetched.
 LEAVE_SECONDS_MAX = 90.0
 
 
 class Reader(threading.Thread):
-    """Reads a job, and compares each batch with what this process computes; goes and resumes when told to."""
+    """Reads a job, and compares each batch with this process's; goes and resumes on command."""
 
     def __init__(self, fleet: Fleet, name: str, dataset: fb.Dataset, step: float) -> None:
         super().__init__(daemon=True)
@@ -50,7 +50,7 @@ class Reader(threading.Thread):
         self.leave, self.stop = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        """Until it is stopped, or something is wrong."""
+        """Runs until it is stopped, or finds an error."""
         expected = self.dataset.iter(seed=SEED, epochs=None, threads=1)
         state = None
         try:
@@ -70,7 +70,7 @@ class Reader(threading.Thread):
         expected.close()
 
     def compare(self, it: fb.DatasetIterator, expected: fb.DatasetIterator) -> None:
-        """Takes one batch of each."""
+        """Compares one batch of each."""
         start = time.perf_counter()
         got = next(it)
         self.longest = max(self.longest, time.perf_counter() - start)
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
 
 
 def differ(got: dict[str, np.ndarray], want: dict[str, np.ndarray], key: str) -> str:
-    """Says how a column differs from what it should be."""
+    """Returns how a column differs from the expected one."""
     if key not in got or key not in want or got[key].shape != want[key].shape:
         return f"{got.get(key)!r:.200} and not {want.get(key)!r:.200}"
     rows = [i for i in range(len(want[key])) if not np.array_equal(got[key][i], want[key][i])]
@@ -96,7 +96,7 @@ def differ(got: dict[str, np.ndarray], want: dict[str, np.ndarray], key: str) ->
 
 
 class Chaos:
-    """What can happen, by name. Each is over when it returns, but for the recovery."""
+    """The faults, by name. Each call returns after the fault, before the recovery."""
 
     def __init__(self, fleet: Fleet, readers: list[Reader], rng: random.Random) -> None:
         self.fleet, self.readers, self.rng = fleet, readers, rng
@@ -111,13 +111,13 @@ class Chaos:
         ]
 
     def something(self) -> None:
-        """One of them."""
+        """Causes one of them."""
         what = self.rng.choice(self.all)
         what()
         self.happened[what.__name__] += 1
 
     def kill(self) -> None:
-        """A worker is killed and comes back."""
+        """Kills a worker, and restarts it."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].kill()
         self.fleet.workers[which].end()
@@ -125,14 +125,14 @@ class Chaos:
         self.fleet.restart_workers([which])
 
     def pause(self) -> None:
-        """A worker stands still, for longer than its lease or not."""
+        """Stops a worker, for longer than its lease or not."""
         worker = self.fleet.workers[self.rng.randrange(WORKERS)]
         worker.signal(signal.SIGSTOP)
         time.sleep(self.rng.uniform(0.1, 4))
         worker.signal(signal.SIGCONT)
 
     def leave(self) -> None:
-        """A worker leaves in order, and another comes."""
+        """Makes a worker leave in order, and starts another."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].signal(signal.SIGTERM)
         self.fleet.workers[which].popen.wait(LEAVE_SECONDS_MAX)
@@ -140,14 +140,14 @@ class Chaos:
         self.fleet.restart_workers([which])
 
     def dispatcher(self) -> None:
-        """The dispatcher is killed and comes back."""
+        """Kills the dispatcher, and restarts it."""
         self.fleet.dispatcher.kill()
         self.fleet.dispatcher.end()
         time.sleep(self.rng.uniform(0, 1))
         self.fleet.restart_dispatcher()
 
     def resume(self) -> None:
-        """A reader goes, and resumes."""
+        """Makes a consumer go, and resume."""
         self.rng.choice(self.readers).leave.set()
 
 
@@ -165,7 +165,7 @@ def count(pid: int | str, what: str) -> int:
 
 
 def look(fleet: Fleet) -> dict[str, float]:
-    """Measures what could grow."""
+    """Measures the resources that could grow."""
     worker = fleet.workers[0].pid
     state = sum(file.stat().st_size for file in (fleet.folder / "state").rglob("*") if file.is_file())
     seen = {f"{name} {key}": value(pid) for name, pid in (("worker", worker), ("reader", "self")) for key, value in {
@@ -175,7 +175,7 @@ def look(fleet: Fleet) -> dict[str, float]:
 
 
 def main() -> int:
-    """Runs for the time that was asked for."""
+    """Runs for the given time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)

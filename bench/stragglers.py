@@ -1,8 +1,8 @@
-"""One of the workers computes ten times slower: how long an epoch takes, beside one where none does.
+"""One of the workers computes ten times slower: the duration of an epoch, beside one without a slow worker.
 
     python bench/stragglers.py [--workers 4] [--batches 1500] [--rounds 3] [--json FILE]
 
-The work of a batch is a wait of 20 ms, so that cores do not decide: four workers of one thread give at most 200 batches
+The work of a batch is a wait of 20 ms, so that cores do not decide: four workers of one thread make at most 200 batches
 a second. With one of them slowed, all the others and a tenth are left: `ideal` is the healthy time for that.
 """
 
@@ -21,13 +21,13 @@ ROWS, WAIT_SECONDS, FACTOR = 8, 0.02, 10
 
 
 def work(batch):  # noqa: ANN001, ANN201
-    """Takes its time, ten times as long where the process is slow."""
+    """Sleeps, ten times as long if the process is slow."""
     time.sleep(WAIT_SECONDS * float(os.environ.get(SLOW, "1")))
     return {"double": batch["id"] * 2}
 
 
 def epoch(workers: int, slow: int, batches: int) -> tuple[float, int]:
-    """Returns the seconds of an epoch from its first batch on, and the splits that were raced."""
+    """Returns the seconds of an epoch from its first batch on, and the splits under speculative execution."""
     ds = fb.range(batches * ROWS).shuffle().batch(ROWS).map(work, schema={"double": "int64"}, writes=["double"])
     with fb.up(workers=workers - slow, threads=1) as service:
         os.environ[SLOW] = str(FACTOR)

@@ -1,12 +1,12 @@
-"""Shards in a store that is 20 ms away: how soon the first batch comes, how fast the others, how well shuffled.
+"""Shards in a store that is 20 ms away: the time to the first batch, the rate of the others, and the shuffle quality.
 
     python bench/streaming.py --gigabytes 2.8 --rounds 3
 
 Makes the same samples of pictures' sizes in the format of each loader (once), serves them with nginx, which answers
-after 20 ms (Debian: nginx-light and libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in
-turns: Forebay as it lies and shuffled, WebDataset, MosaicML Streaming, LitData and Hugging Face datasets, with
-shuffling on. `streaming_loaders.py` says what each reads, with which settings, and how. Samples are read and batched,
-not decoded. Needs `webdataset`, `mosaicml-streaming`, `litdata`, `datasets` and `torch` for those of `--loaders`.
+after 20 ms (Debian: nginx-light and libnginx-mod-http-echo), and reads an epoch of them in separate processes, in
+turns: Forebay unshuffled and shuffled, WebDataset, MosaicML Streaming, LitData and Hugging Face datasets, with
+shuffling on. `streaming_loaders.py` describes the input and the settings of each. Samples are read and batched, not
+decoded. Needs `webdataset`, `mosaicml-streaming`, `litdata`, `datasets` and `torch` for those of `--loaders`.
 
 The clock starts after the imports, so the first batch includes all requests that a loader makes before it. "Sent by the
 first batch" adds up two counts: for an open connection, the bytes that the reader's kernel has acknowledged, with
@@ -59,7 +59,7 @@ http {{
   }}
 }}
 """
-#: Of Linux: netlink's protocol and message for sockets, and where `tcp_info` says what was acknowledged.
+#: Linux's netlink protocol and message for sockets, and the place of the acknowledged bytes in `tcp_info`.
 SOCK_DIAG, BY_FAMILY, REQUEST_DUMP, INFO, BYTES_ACKED = 4, 20, 0x301, 2, 120
 
 
@@ -92,25 +92,25 @@ def _connection(message: bytes, port: int, found: dict[int, int]) -> None:
 
 
 class Log:
-    """What the server has written of its answers since this was made."""
+    """The server's log of its answers since this was made."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._from = path, path.stat().st_size
 
     def lines(self) -> list[list[str]]:
-        """Port of the reader, method, status, bytes sent, those of the body: of each answer that has ended."""
+        """Returns the port of the reader, method, status, bytes sent, and body bytes, of each finished answer."""
         with self._path.open() as file:
             file.seek(self._from)
             return [line.split() for line in file]
 
     def sent(self, port: int) -> int:
-        """Bytes that were sent until now, those of answers that have not ended included."""
+        """Returns the bytes that were sent until now, including those of unfinished answers."""
         open_ = acknowledged(port)
         return sum(open_.values()) + sum(int(line[3]) for line in self.lines() if int(line[0]) not in open_)
 
 
 class Children:
-    """The highest memory of each child of this process, looked up four times a second."""
+    """The peak memory of each child of this process, read four times a second."""
 
     def __init__(self) -> None:
         self._most: dict[str, int] = {}
@@ -125,7 +125,7 @@ class Children:
                     self._most[child] = max(_kilobytes(child, "VmHWM"), self._most.get(child, 0))
 
     def end(self) -> float:
-        """Returns megabytes, added up."""
+        """Returns the sum in megabytes."""
         self._over.set()
         self._thread.join()
         return sum(self._most.values()) / 1000
@@ -144,12 +144,12 @@ def _kilobytes(process: str, what: str) -> int:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of children that have ended."""
+    """Returns the CPU time of this process and of children that have ended."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def child(name: str, url: str, shards: int, folder: Path) -> None:
-    """Reads an epoch and prints what it saw."""
+    """Reads an epoch and prints its figures."""
     out = quiet()
     read, modules = loader(name)
     for module in modules:
@@ -206,7 +206,7 @@ def warm(folder: Path) -> None:
 
 
 def nginx() -> str:
-    """The server's version."""
+    """Returns the server's version."""
     said = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
     return said.strip().rpartition("/")[2]
 

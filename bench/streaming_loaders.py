@@ -1,6 +1,6 @@
 """The same samples in the format of each streaming loader, and an epoch of each, for `bench/streaming.py`.
 
-A loader is used as its documentation says, with shuffling on and its own defaults:
+A loader is used as its documentation recommends, with shuffling on and its own defaults:
 
 | loader | format | shuffle |
 |---|---|---|
@@ -16,8 +16,8 @@ A loader is used as its documentation says, with shuffling on and its own defaul
 without a number all is read in one process.
 
 MosaicML Streaming and LitData have no client for plain HTTP. They read `s3://` through their own S3 clients, whose
-endpoint is the same nginx: a bucket is a folder, and it answers GET and HEAD of an object as a store does, and looks at
-no signature. Both keep a copy of what they read on the local disk, which is empty when a run begins.
+endpoint is the same nginx: a bucket is a folder, and it answers GET and HEAD of an object as a store does, without
+checking signatures. Both keep a copy of the data on the local disk, which is empty when a run begins.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-# This folder has a module that is named as MosaicML's package is.
+# This folder has a module with the name of MosaicML's package.
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(__file__).resolve().parent]
 
 BATCH = 64
@@ -43,7 +43,7 @@ Batches = Iterator[list[int]]
 
 
 def samples(shard: int) -> Iterator[tuple[int, memoryview, int]]:
-    """Key, bytes and class of each sample of a shard: random bytes of 60 to 170 kB."""
+    """Yields key, bytes and class of each sample of a shard: random bytes of 60 to 170 kB."""
     rng = np.random.default_rng((1, shard))
     sizes, places = rng.integers(60_000, 170_000, SAMPLES), rng.integers(0, 60 << 20, SAMPLES)
     for i, (size, at) in enumerate(zip(sizes.tolist(), places.tolist(), strict=True)):
@@ -129,7 +129,7 @@ def make_parquet(folder: Path, shards: int) -> None:
         path.with_suffix(".part").rename(path)
 
 
-#: The folder below the server's, and who writes it.
+#: The folder below the server's, and its writer.
 FORMATS: dict[str, Callable[[Path, int], None]] = {
     "tar": make_tar,
     "mds": make_mds,
@@ -146,7 +146,7 @@ def format_of(loader: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Which loader reads what: its name, the server, the number of tar shards, an empty folder, and its processes."""
+    """The run of a loader: its name, the server, the number of tar shards, an empty folder, and its processes."""
 
     name: str
     url: str
@@ -156,7 +156,7 @@ class Run:
 
 
 def forebay(run: Run) -> Batches:
-    """Batches of Forebay."""
+    """Returns batches of Forebay."""
     import forebay as fb
 
     ds = fb.from_tar(f"{run.url}/tar/train-{{00000..{run.shards - 1:05}}}.tar")
@@ -166,7 +166,7 @@ def forebay(run: Run) -> Batches:
 
 
 def webdataset(run: Run) -> Batches:
-    """Batches of WebDataset, with a shuffle of shards and a buffer of 1,000 samples."""
+    """Returns batches of WebDataset, with a shuffle of shards and a buffer of 1,000 samples."""
     import webdataset as wds
 
     urls = f"{run.url}/tar/train-{{00000..{run.shards - 1:05}}}.tar"
@@ -181,12 +181,12 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _keys(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """A batch of columns: bytes stay what they are, which torch's own function would not take."""
+    """Returns a batch of columns; bytes stay bytes, which torch's own function would refuse."""
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def mosaicml(run: Run) -> Batches:
-    """Batches of MosaicML Streaming."""
+    """Returns batches of MosaicML Streaming."""
     import torch
     from streaming import StreamingDataset
 
@@ -200,14 +200,14 @@ def mosaicml(run: Run) -> Batches:
 
 
 def litdata(run: Run) -> Batches:
-    """Batches of LitData."""
+    """Returns batches of LitData."""
     from litdata import StreamingDataLoader, StreamingDataset
     from litdata.streaming import downloader
 
-    # The client that it reads chunks with refuses plain HTTP, unless it is told.
+    # The client that reads its chunks refuses plain HTTP by default.
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
     options = {"endpoint_url": run.url, "region_name": "us-east-1"}
-    # The room for its copy is said, or it would depend on how full this disk is.
+    # An explicit size of its copy; the default depends on how full this disk is.
     given: dict[str, Any] = {"max_cache_size": "50GB", "storage_options": options}
     rows = StreamingDataset("s3://litdata", cache_dir=str(run.cache), shuffle=True, seed=3, **given)
     batches = StreamingDataLoader(rows, batch_size=BATCH, num_workers=run.workers, collate_fn=_keys)
@@ -215,7 +215,7 @@ def litdata(run: Run) -> Batches:
 
 
 def huggingface(run: Run) -> Batches:
-    """Batches of Hugging Face datasets, streamed."""
+    """Returns batches of Hugging Face datasets, streamed."""
     import datasets
     import torch
 
@@ -241,18 +241,18 @@ LOADERS: dict[str, tuple[Callable[[Run], Batches], tuple[str, ...]]] = {
     "hf": (huggingface, ("torch", "datasets")),
     "hf-tar": (huggingface, ("torch", "datasets")),
 }
-#: Packages as they are installed, for their versions.
+#: The names of the packages, for their versions.
 PACKAGES = ("webdataset", "mosaicml-streaming", "litdata", "datasets", "torch", "pyarrow", "numpy")
 
 
 def loader(name: str) -> tuple[Callable[[str, int, Path], Batches], tuple[str, ...]]:
-    """Returns what reads an epoch by a loader's name, and the modules that it imports."""
+    """Returns a loader's reader of an epoch, and the modules that it imports."""
     base, _, workers = name.partition(":")
     read, modules = LOADERS.get(base, (forebay, ("forebay",)))
     return lambda url, shards, cache: read(Run(base, url, shards, cache, int(workers or 0))), modules
 
 
 def quiet() -> TextIO:
-    """Sends what libraries print to the error stream, and returns where figures go."""
+    """Redirects the output of libraries to stderr, and returns the stream for figures."""
     out, sys.stdout = sys.stdout, sys.stderr
     return out

@@ -2,18 +2,18 @@
 
     python bench/text.py --gigabytes 10
 
-Makes text (once): documents of about 2 kB, of words and phrases by Zipf's law, from a seed. They
-are written as lines of text, as JSON lines that are not compressed, in gzip and in zstd, and as Parquet (zstd, row
-groups of 5,000 documents). A byte-level BPE tokenizer of 32,000 tokens is trained on some of it with the `tokenizers`
-library. Then each format is read in a process of its own, in turns:
+Makes text (once): documents of about 2 kB, of words and phrases by Zipf's law, from a seed. They are written as lines
+of text, as JSON lines without compression, in gzip and in zstd, and as Parquet (zstd, row groups of 5,000 documents). A
+byte-level BPE tokenizer of 32,000 tokens is trained on some of it with the `tokenizers` library. Then each format is
+read in a separate process, in turns:
 
     source.shuffle(window=...).tokenize("text", ...).pack("text", 2048, eos_id=0).batch(8)
 
-The window is what `shuffle()` takes by itself for large data: 256 MiB of decoded Parquet, 32 MiB of stored files in a
-store. A process reads half of an epoch, saves its state, and reads one batch more. Two others go on from the state: one
-with what the first had kept of the files' indexes (`FOREBAY_CACHE`), one without, as on another machine; their first
-batch has to be that one. Tokens are counted from the first batch on. The system's page cache is warm, as far as it
-goes: each process's files are read once before.
+The window is the default of `shuffle()` for large data: 256 MiB of decoded Parquet, 32 MiB of stored files in a store.
+A process reads half of an epoch, saves its state, and reads one batch more. Two others resume from the state: one with
+the first one's cache of the files' indexes (`FOREBAY_CACHE`), one without, as on another machine; their first batch
+must be that one. Tokens are counted from the first batch on. The system's page cache is warm, as far as it goes: each
+process's files are read once before.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def pieces() -> np.ndarray:
 def documents(number: int, size: int) -> list[str]:
     """Returns the documents of a file, of about so many bytes."""
     rng, table = np.random.default_rng((1, number)), pieces()
-    # Zipf's law, as Mandelbrot fitted it, over as many as there are.
+    # Zipf's law in Mandelbrot's form, over all words.
     share = np.cumsum(1 / (np.arange(len(table) // 3) + 2.7) ** 1.03)
     count = size // 5
     rank = np.searchsorted(share, rng.random(count) * share[-1])
@@ -98,7 +98,7 @@ def write(folder: Path, number: int, size: int) -> None:
 
 
 def make(folder: Path, gigabytes: float) -> float:
-    """Writes what is missing, and returns how many bytes of text a token takes."""
+    """Writes the missing files, and returns the bytes of text per token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     size = int(min(FILE_BYTES, gigabytes * 1e9 / 4))
@@ -139,7 +139,7 @@ def dataset(kind: str, folder: Path) -> Any:
 
 
 def read(kind: str, folder: Path, state: Path, tokens: int) -> dict[str, Any]:
-    """Reads so many tokens, saves the state, and says what was seen."""
+    """Reads so many tokens, saves the state, and returns the figures."""
     import forebay as fb
 
     began, spent = time.perf_counter(), sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
@@ -162,7 +162,7 @@ def read(kind: str, folder: Path, state: Path, tokens: int) -> dict[str, Any]:
 
 
 def resume(kind: str, folder: Path, state: Path) -> dict[str, Any]:
-    """Goes on from a state, and says how long the first batch took."""
+    """Resumes from a state, and returns the time of the first batch."""
     import forebay as fb
 
     began = time.perf_counter()
@@ -178,13 +178,13 @@ def digest(batch: dict[str, np.ndarray]) -> str:
 
 
 def memory() -> float:
-    """Returns the most memory that this process had, in MB."""
+    """Returns the peak memory of this process, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1000
 
 
 def child(kind: str, options: argparse.Namespace, what: str, tokens: int = 0) -> dict[str, Any]:
-    """Runs `read` or `resume` in a process of its own, its index kept in a folder of the benchmark."""
+    """Runs `read` or `resume` in a separate process, with its index in a folder of the benchmark."""
     cache = options.folder / "cache"
     if what != "resume":
         shutil.rmtree(cache, ignore_errors=True)

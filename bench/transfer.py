@@ -1,12 +1,12 @@
-"""What it costs to move batches from a worker to a consumer: lent memory and TCP, beside iperf3 in the same minute.
+"""The cost of moving batches from a worker to a consumer: lent memory and TCP, beside iperf3 in the same minute.
 
     python bench/transfer.py [--rounds 5] [--seconds 3] [--json FILE]
 
-A dispatcher and a worker with one thread for each core run as processes of their own, one worker that lends its memory
-and one that does not (`--no-lend`), so that all goes through a TCP connection on loopback, with checksums. Two streams:
-arrays of 9.6 MB (64 rows of 224 x 224 x 3 bytes that are only copied), and JPEGs of 66 KB to 224 x 224 float32 with a
-random crop, so that the difference between lent and sent is what sending costs on both sides together. In turns:
-iperf3, lent, sent, iperf3, ...; the medians are printed. Linux, with `iperf3` in the path.
+A dispatcher and a worker with one thread for each core run as separate processes, one worker that lends its memory and
+one that does not (`--no-lend`), so that all data goes through a TCP connection on loopback, with checksums. Two
+streams: arrays of 9.6 MB (64 rows of 224 x 224 x 3 bytes that are only copied), and JPEGs of 66 KB to 224 x 224 float32
+with a random crop, so that the difference between lent and sent is the cost of sending on both sides together. In
+turns: iperf3, lent, sent, iperf3, ...; the output has the medians. Linux, with `iperf3` in the path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOREBAY = str(Path(sys.executable).parent / "forebay")
 
 
 def free_port() -> int:
-    """Returns a port that nobody listens on."""
+    """Returns a port that no process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -53,7 +53,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 @contextlib.contextmanager
 def service(folder: Path, *options: str) -> Iterator[tuple[str, list[int]]]:
-    """Runs a dispatcher and a worker; gives the address and their process ids."""
+    """Runs a dispatcher and a worker; yields the address and their process ids."""
     address = f"127.0.0.1:{free_port()}"
     commands = [
         [FOREBAY, "dispatcher", "--listen", address, "--state-dir", str(folder)],
@@ -69,13 +69,13 @@ def service(folder: Path, *options: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def arrays() -> fb.Dataset:
-    """Rows that cost nothing to make but a copy."""
+    """Returns rows whose only cost is a copy."""
     pixels = np.random.default_rng(0).integers(0, 255, (ROWS, SIDE * SIDE * 3), dtype=np.uint8)
     return fb.from_numpy({"x": pixels}).repeat().batch(BATCH)
 
 
 def images(folder: Path) -> fb.Dataset:
-    """Pictures of a real size, each decoded and cropped in another way."""
+    """Returns pictures of a real size, each decoded and cropped in another way."""
     root = folder / "images" / "all"
     if not root.exists():
         root.mkdir(parents=True)
@@ -107,7 +107,7 @@ def stream(ds: fb.Dataset, folder: Path, seconds: float, *options: str) -> dict[
 
 
 def iperf3(seconds: float) -> float:
-    """Returns what one TCP connection over loopback carries, in GB/s."""
+    """Returns the throughput of one TCP connection over loopback, in GB/s."""
     port = str(free_port())
     with subprocess.Popen(["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL) as server:
         try:

@@ -1,9 +1,9 @@
-"""What jobs with the same samples cost together: CPU-seconds of a service for one job, and for two or four at once.
+"""The shared cost of jobs with the same samples: CPU-seconds of a service for one job, and for two or four at once.
 
     python bench/twins.py [--images 2000] [--epochs 2] [--jobs 1 2 4] [--rounds 3]
 
-W1 through a service of one worker on this machine, JPEGs of 500 by 375 pixels, some epochs. The readers are processes
-of their own and begin together; CPU-seconds are those of the worker, and of all readers from then on.
+W1 through a service of one worker on this machine, JPEGs of 500 by 375 pixels, some epochs. The consumers are separate
+processes and begin together; CPU-seconds are those of the worker, and of all consumers from then on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def dataset(folder: Path) -> fb.Dataset:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """What processes have used so far."""
+    """Returns the CPU time of processes so far."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -38,7 +38,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def read(address: str, job: str, folder: Path, epochs: int) -> None:
-    """Is a reader: begins when it is told, and says what it took."""
+    """Runs as a consumer: begins on command, and prints its CPU time."""
     ds = dataset(folder).distribute(fb.connect(address), job=job, seed=1, epochs=epochs)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -48,7 +48,7 @@ def read(address: str, job: str, folder: Path, epochs: int) -> None:
 
 
 def measure(folder: Path, jobs: int, epochs: int) -> tuple[float, float, float]:
-    """Seconds, CPU-seconds of the service, and CPU-seconds of the readers."""
+    """Returns seconds, CPU-seconds of the service, and CPU-seconds of the consumers."""
     with fb.up(workers=1) as service:
         own = ["--folder", folder, "--address", service.address, "--epochs", epochs, "--job"]
         command = [sys.executable, __file__, *map(str, own)]
@@ -69,7 +69,7 @@ def measure(folder: Path, jobs: int, epochs: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Measures and prints, or is a reader."""
+    """Measures and prints, or runs as a consumer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=2)

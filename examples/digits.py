@@ -2,7 +2,7 @@
 
     python examples/digits.py [options of `forebay demo`]
 
-The demo trains a small classifier on a service of two workers, and kills one of them on the way: see `forebay demo --help`.
+The demo trains a small classifier on a service of two workers, and kills one of them: see `forebay demo --help`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def test_pipeline(folder: str) -> fb.Dataset:
 
 
 def probabilities(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """What a linear classifier says of each image."""
+    """Returns the class probabilities of each image by a linear classifier."""
     scores = images.reshape(len(images), -1) @ weights
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
     return scores / scores.sum(axis=1, keepdims=True)

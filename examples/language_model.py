@@ -1,4 +1,4 @@
-"""Turns documents into the batches that a language model trains on: JSON Lines, tokens, packed rows, batches.
+"""Turns documents into the training batches of a language model: JSON Lines, tokens, packed rows, batches.
 
     python examples/language_model.py
 
@@ -21,7 +21,7 @@ EOS, LENGTH, BATCH = 1, 64, 8
 
 
 def write_corpus(folder: Path) -> None:
-    """Writes two files of documents, one a line, and a tokenizer as Hugging Face's `tokenizers` keeps it."""
+    """Writes two files of documents, one a line, and a tokenizer in the form of Hugging Face's `tokenizers`."""
     rng = random.Random(1)
     for part in range(2):
         with open(folder / f"corpus-{part}.jsonl", "w") as file:
@@ -50,7 +50,7 @@ def pipeline(folder: Path) -> fb.Dataset:
 
 
 def main() -> None:
-    """Counts which token follows which, and prints how well the counts predict the next token in a second epoch."""
+    """Counts which token follows another, and prints how well the counts predict the next token in a second epoch."""
     with tempfile.TemporaryDirectory(prefix="forebay-text-") as folder:
         write_corpus(Path(folder))
         ds = pipeline(Path(folder))

@@ -1,4 +1,4 @@
-"""Two ranks read one data set, stop in the middle of an epoch, and go on from their states with the very next batches.
+"""Two ranks read one data set, stop in the middle of an epoch, and resume from their states with the next batches.
 
     python examples/ranks.py
 
@@ -24,7 +24,7 @@ def pipeline() -> fb.Dataset:
 
 
 def train(rank: int, folder: str, steps: int | None) -> None:
-    """Reads batches of one rank, from its checkpoint if there is one, and writes what it saw and its new checkpoint."""
+    """Reads batches of one rank, from its checkpoint if there is one, and writes its ids and its new checkpoint."""
     checkpoint, log = Path(folder, f"checkpoint-{rank}.json"), Path(folder, f"seen-{rank}.txt")
     batches = pipeline().iter(seed=SEED, epochs=2, consumers=(rank, RANKS))
     if checkpoint.exists():
@@ -38,7 +38,7 @@ def train(rank: int, folder: str, steps: int | None) -> None:
 
 
 def run(folder: str, steps: int | None) -> None:
-    """Runs all ranks, each in a process of its own, for so many steps or to the end."""
+    """Runs all ranks, each in a separate process, for so many steps or to the end."""
     spawn = multiprocessing.get_context("spawn")
     ranks = [spawn.Process(target=train, args=(rank, folder, steps)) for rank in range(RANKS)]
     for process in ranks:
@@ -50,7 +50,7 @@ def run(folder: str, steps: int | None) -> None:
 
 
 def main() -> None:
-    """Compares runs that stopped and went on with a run that did not stop."""
+    """Compares runs that stopped and resumed with a run that did not stop."""
     with tempfile.TemporaryDirectory(prefix="forebay-ranks-") as folder:
         run(folder, STOP)
         run(folder, None)

@@ -1,8 +1,8 @@
-"""Reads a pipeline from a service of two workers, kills one of them, and gets the same batches all the same.
+"""Reads a pipeline from a service of two workers, kills one of them, and still gets the same batches.
 
     python examples/service.py
 
-Elsewhere, `forebay dispatcher` and `forebay worker` run on machines of their own, and `fb.connect(address)` takes the place
+Elsewhere, `forebay dispatcher` and `forebay worker` run on separate machines, and `fb.connect(address)` takes the place
 of `fb.up()`.
 """
 
@@ -17,7 +17,7 @@ ROWS, BATCH, EPOCHS, SEED = 20_000, 50, 2, 3
 
 
 def noise(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A function of yours; it runs on the workers, which get it with the pipeline."""
+    """A function of yours, which runs on the workers; they get it with the pipeline."""
     wave = np.sin(np.arange(256) * 0.01 * float(row["id"]))
     return {"id": row["id"], "wave": wave.astype(np.float32)}
 
@@ -28,7 +28,7 @@ def pipeline() -> fb.Dataset:
 
 
 def digest(batch: dict[str, np.ndarray]) -> str:
-    """Names a batch by its bytes."""
+    """Returns a hash of a batch's bytes."""
     return hashlib.sha256(batch["id"].tobytes() + batch["wave"].tobytes()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Trains on a table in Parquet files: row groups that a filter rules out are not read, and features are expressions.
+"""Trains on a table in Parquet files: row groups that a filter excludes are not read, and features are expressions.
 
     python examples/tabular.py
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 CORPUS = Path(__file__).parent / "corpus"
+GOLDENS = Path(__file__).parent.parent / "python" / "tests" / "golden"
 GOLDEN = Path(__file__).parent.parent / "crates" / "io" / "tests" / "golden"
 
 
@@ -59,6 +60,9 @@ def images() -> None:
     save("webp", draw(12, 10, 3), "RGB", "WEBP", quality=50)
     save("webp-alpha", draw(12, 10, 4), "RGBA", "WEBP", quality=50)
     save("webp-lossless", draw(12, 10, 3), "RGB", "WEBP", lossless=True)
+    moving = {"save_all": True, "append_images": [Image.fromarray(draw(12, 10, 4))], "duration": 40}
+    save("webp-animated", draw(12, 10, 4), "RGBA", "WEBP", quality=50, **moving)
+    save("webp-animated-lossless", draw(12, 10, 4), "RGBA", "WEBP", lossless=True, **moving)
     for path in sorted((GOLDEN.parents[2] / "exec" / "tests" / "golden" / "image").glob("*.png")):
         if path.stat().st_size < 700:
             keep("image", path.stem, b"\0" + path.read_bytes())
@@ -325,6 +329,54 @@ def indexes() -> None:
     keep("index", "tar", counted + file + tar)
 
 
+def shards() -> None:
+    """The first shard of each folder that MosaicML's and LitData's libraries wrote, with an index of it alone."""
+
+    def seed(target: str, name: str, choice: int, index: bytes, shard: bytes) -> None:
+        keep(target, name, struct.pack("<BH", choice, len(index)) + index + shard)
+
+    for choice, name in enumerate(("plain", "zstd", "gz")):
+        folder = GOLDENS / "mds" / name
+        written = json.loads((folder / "index.json").read_text())
+        first = written["shards"][0]
+        data = first["zip_data"] or first["raw_data"]
+        shard = (folder / data["basename"]).read_bytes()
+        first["raw_data"]["basename"] = "s.mds"
+        if first["zip_data"]:
+            first["zip_data"]["basename"] = f"s.mds.{name}"
+        index = json.dumps(written | {"shards": [first]}).encode()
+        seed("mds", name, choice, index.replace(b'"bytes": %d' % len(shard), b'"bytes": @'), shard)
+    for folder in sorted(path.parent for path in (GOLDENS / "litdata").glob("*/index.json")):
+        written = json.loads((folder / "index.json").read_text())
+        first = written["chunks"][0]
+        shard = (folder / first["filename"]).read_bytes()
+        first["filename"] = "c.bin"
+        index = json.dumps({"chunks": [first], "config": written["config"]}).encode()
+        index = index.replace(b'"pickle"', b'"bytes"')  # a pickle is refused, and the other columns with it
+        seed("litdata", folder.name, 0, index.replace(b'"chunk_bytes": %d' % len(shard), b'"chunk_bytes": @'), shard)
+    for code, dtype in ((8, "uint16"), (4, "int32")):
+        sequences = [np.arange(n, dtype=dtype) for n in (3, 0, 5, 2)]
+        lengths = np.array([len(ids) for ids in sequences], "<i4")
+        begins = np.concatenate([[0], np.cumsum(lengths[:-1] * sequences[0].itemsize)]).astype("<i8")
+        documents = np.array([0, 2, 4], "<i8")
+        header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sequences), len(documents))
+        index = header + lengths.tobytes() + begins.tobytes() + documents.tobytes()
+        seed("megatron", dtype, 0, index, b"".join(ids.tobytes() for ids in sequences))
+
+
+def flat_tokens() -> None:
+    """Token ids alone, behind the header of llm.c, and as NumPy saves them; byte 0 chooses how they are read."""
+    ids = np.arange(40, dtype="<u2")
+    keep("tokens", "flat", bytes([0b000_011_00]) + ids.tobytes())
+    keep("tokens", "overlapping", bytes([0b010_101_00]) + ids.tobytes())
+    header = np.zeros(256, "<i4")
+    header[:3] = 20240520, 1, len(ids)
+    keep("tokens", "llmc", bytes([0b000_011_00]) + header.tobytes() + ids.tobytes())
+    out = io.BytesIO()
+    np.save(out, ids.astype("<i8"))
+    keep("tokens", "npy", bytes([0b000_011_11]) + out.getvalue())
+
+
 if __name__ == "__main__":
     images()
     parquet()
@@ -337,3 +389,5 @@ if __name__ == "__main__":
     streams()
     blocks()
     indexes()
+    shards()
+    flat_tokens()

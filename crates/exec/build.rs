@@ -1,4 +1,4 @@
-//! Compiles the shim between libjpeg-turbo and our entropy decoder, against the headers of the libjpeg-turbo that
+//! Compiles the shim between libjpeg-turbo and Forebay's entropy decoder, against the headers of the libjpeg-turbo that
 //! turbojpeg-sys has built.
 
 #![expect(clippy::disallowed_methods, reason = "cargo tells build scripts by the environment")]

@@ -5,8 +5,8 @@
     >>> sorted(int(x) for batch in ds.iter(seed=7) for x in batch["x"])
     [1, 3, 5, 7, 9, 11, 13, 15]
 
-A pipeline is written once; it runs here (`ds.iter()`), on a service on this machine (`fb.up()`), or on a fleet
-(`fb.connect()`), and yields the same batches, bit for bit, in the same order.
+You write a pipeline once. It runs in this process (`ds.iter()`), on a service on this machine (`fb.up()`), or on a
+fleet (`fb.connect()`), and yields the same batches, bit for bit, in the same order.
 """
 
 from forebay import errors, examples

@@ -87,7 +87,7 @@ class NativeIterator:
 
 @final
 class SavedWriter:
-    """Writes what `save` leaves in a folder."""
+    """Writes the files of `save` to a folder."""
 
     @staticmethod
     def begin(
@@ -113,7 +113,7 @@ class SavedWriter:
 
 @final
 class SavedFolder:
-    """What is saved in a folder."""
+    """The contents of a folder of `save`."""
 
     format: str
     patterns: list[str]
@@ -126,7 +126,7 @@ def cores() -> int: ...
 
 @final
 class Reconciler:
-    """Brings the workers that there are to those that are wanted. Times are seconds of one monotonic clock."""
+    """Decides whether to start or to end a worker. Times are seconds of one monotonic clock."""
 
     def __init__(self, workers_min: int, workers_max: int, at_once: int) -> None: ...
     def next(self, now_s: float, wanted: int | None, starting: int, running: int, leaving: int) -> str: ...
@@ -230,7 +230,7 @@ class Up:
 
 @final
 class Progress:
-    """A line on a terminal's stderr that says how far long work is."""
+    """A line on a terminal's stderr with the progress of long work."""
 
     def __init__(self, what: str, unit: str = "") -> None: ...
     def show(self, done: int, total: int) -> None: ...

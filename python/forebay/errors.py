@@ -1,7 +1,7 @@
-"""What can go wrong, by what its reader must do about it.
+"""All exceptions, by the action that the reader can take.
 
-Every exception of Forebay is a `ForebayError`. Its class is its kind; `message` says what happened, `context` where
-(file, offset, sample, op, the line of your code), and `hint` what to do.
+Every exception of Forebay is a `ForebayError`. Its class is its kind; `message` describes the event, `context` the
+place (file, offset, sample, op, the line of your code), and `hint` the action to take.
 
     >>> import forebay as fb
     >>> try:
@@ -39,9 +39,9 @@ class ForebayError(Exception):
     """The base of every exception of Forebay.
 
     Attributes:
-        kind: What kind it is, as the service and the command line name it.
-        message: What happened, in one line.
-        context: Where: `op`, `line`, `file`, `offset`, `sample`, `traceback` and so on, as far as known.
+        kind: Its kind, in the names of the service and the command line.
+        message: The event, in one line.
+        context: The place: `op`, `line`, `file`, `offset`, `sample`, `traceback` and so on, as far as known.
     """
 
     kind: ClassVar[str] = "internal"
@@ -53,13 +53,13 @@ class ForebayError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """What to do about it, if something can be said."""
+        """The action to take, if one is known."""
         return self.context.get("hint")
 
     def __str__(self) -> str:
-        """The message, then a line for each piece of context."""
+        """The message, then a line for each entry of the context."""
         lines = [self.message]
-        # Whose fault it is decides what becomes of it; it is not news for a reader.
+        # The cause decides how the error is handled, and tells a reader nothing new.
         for key, value in ((k, v) for k, v in self.context.items() if k != "fault"):
             if "\n" in value:
                 lines += [f"  {key}:", *(f"    {line}" for line in value.rstrip().split("\n"))]
@@ -68,7 +68,7 @@ class ForebayError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[type[ForebayError], tuple[str, dict[str, str]]]:
-        """Errors cross processes."""
+        """Reduces the error, so that it can be pickled to other processes."""
         return type(self), (self.message, dict(self.context))
 
 
@@ -95,7 +95,7 @@ class PermissionDeniedError(ForebayError, PermissionError):
 
 
 class ConflictError(ForebayError):
-    """Pick another name, or end what holds it."""
+    """Pick another name, or end the process that holds it."""
 
     kind = "conflict"
 
@@ -118,13 +118,13 @@ class FunctionError(ForebayError):
 
 
 class UnavailableError(ForebayError, ConnectionError):
-    """Retry, or start what does not answer."""
+    """Retry, or start the service that does not answer."""
 
     kind = "unavailable"
 
 
 class ExhaustedError(ForebayError, MemoryError):
-    """Ask for less, or allow more."""
+    """Request less, or allow more."""
 
     kind = "exhausted"
 
@@ -136,7 +136,7 @@ class VersionMismatchError(ForebayError):
 
 
 class ClosedError(ForebayError):
-    """What was asked for has ended: the job is finished, or the iterator or the service was closed."""
+    """The job is finished, or the iterator or the service was closed."""
 
     kind = "closed"
 
@@ -166,9 +166,9 @@ _KINDS: dict[str, type[ForebayError]] = {
 
 
 def _make(kind: str, message: str, context: list[tuple[str, str]]) -> ForebayError:
-    """Makes the exception of a kind; the native module calls this."""
+    """Returns the exception of a kind; the native module calls this."""
     fields = dict(context)
-    # A column, or a member of a tar file, may be what is missing from a file that is there.
+    # In a file that exists, a column or a member of a tar file may be missing, which is no missing file.
     if kind == "not_found" and "file" in fields and not {"columns", "extensions"} & fields.keys():
         return MissingFileError(message, fields)
     return _KINDS.get(kind, InternalError)(message, fields)

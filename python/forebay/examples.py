@@ -50,7 +50,7 @@ def digits(folder: str | os.PathLike[str] = "digits", count: int = 1800) -> Path
     Files that exist and hold the same bytes stay as they are.
 
     Args:
-        folder: Where to write; it is made when it does not exist.
+        folder: The folder to write to; it is made if it does not exist.
         count: The number of digits, in all files together.
 
     Returns:
@@ -72,7 +72,8 @@ def photos(folder: str | os.PathLike[str] = "photos", count: int = 60) -> Path:
     """Writes drawn landscapes as JPEG files of different sizes, in a folder for each class: dawn, night, noon.
 
     Args:
-        folder: Where to write; it is made when it does not exist. Files that hold the same bytes stay as they are.
+        folder: The folder to write to; it is made if it does not exist. Files that hold the same bytes stay as they
+            are.
         count: The number of files.
 
     Returns:
@@ -120,7 +121,7 @@ def _landscape(kind: int, rng: np.random.Generator) -> Array:
 
 
 class _Tar:
-    """A tar file in memory whose bytes follow from its members alone."""
+    """A tar file in memory whose bytes depend on its members alone."""
 
     def __init__(self) -> None:
         self._buffer = io.BytesIO()
@@ -138,7 +139,7 @@ class _Tar:
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> Path:
-    """Writes the files that are not there yet, each under its name only once it is whole."""
+    """Writes the files that are missing, each under its name only when it is complete."""
     for name, data in files.items():
         path = folder / name
         if path.exists():

@@ -8,8 +8,8 @@
 //! | floats with missing values | NaN where missing |
 //! | other numbers that may be missing | `numpy.ma.MaskedArray` |
 //!
-//! An array is writable when its buffer belongs to this chunk alone, which is so for whatever the engine has computed;
-//! what is shared with the source or with other columns is read-only.
+//! An array is writable when its buffer belongs to this chunk alone, as for all columns that the engine has computed; a
+//! buffer that the source or other columns share is read-only.
 
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
@@ -22,19 +22,19 @@ use crate::masks::{self, Masks};
 use crate::memory::Memory;
 use crate::numpy::NumPy;
 
-/// A column whose numbers are found but whose Arrow array is let go, so that its buffer may have one owner.
+/// A column whose numbers are found but whose Arrow array is dropped, so that its buffer may have one owner.
 enum Numbers {
     Dense { buffer: Buffer, dtype: DType, shape: Vec<usize>, missing: Option<NullBuffer> },
     Ragged { buffer: Buffer, dtype: DType, shapes: Vec<Vec<usize>> },
     Objects(ArrayRef),
 }
 
-/// A chunk as Python sees it.
+/// A chunk in Python's form.
 pub(crate) struct Columns<'py> {
     names: Vec<Bound<'py, PyString>>,
     arrays: Vec<Bound<'py, PyAny>>,
     rows: usize,
-    /// Whether a row may lack a value (then `None` stands for it).
+    /// Whether a row may lack a value (`None` in Python).
     nullable: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'py> Columns<'py> {
         self.rows
     }
 
-    /// The columns, by name.
+    /// Returns the columns, by name.
     pub(crate) fn dict(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (name, array) in self.names.iter().zip(&self.arrays) {
@@ -66,7 +66,8 @@ impl<'py> Columns<'py> {
         Ok(dict)
     }
 
-    /// One row, by column name: NumPy scalars, arrays, `bytes`, `str`; `None` for a missing value that is no float.
+    /// Returns one row, by column name: NumPy scalars, arrays, `bytes`, `str`; `None` for a missing value that is no
+    /// float.
     pub(crate) fn row(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (name, array) in self.names.iter().zip(&self.arrays) {
@@ -144,7 +145,7 @@ fn with_missing<'py>(
         values.set_item(mask, f64::NAN)?;
         return Ok(values);
     }
-    // What lies there was left by whoever made the buffer. Some code looks under the mask, and must not see that.
+    // A masked place has arbitrary bytes of the buffer. Some code looks under the mask, and must not see them.
     if missing.is_some() {
         values.set_item(&mask, 0)?;
     }

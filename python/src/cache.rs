@@ -1,5 +1,5 @@
-//! The cache of this process: opened when a pipeline with `cache()` or `autocache()`, or of remote files whose bytes are kept,
-//! runs here first, and shared by all that do.
+//! The cache of this process: opened for the first pipeline with `cache()` or `autocache()`, or with remote files whose
+//! bytes are cached, and shared by all later ones.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,26 +13,26 @@ use pyo3::prelude::*;
 
 use crate::functions::lock;
 
-/// How long a process that ends waits for the disk and the store.
+/// How long an ending process waits for writes to the disk and the store.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
-/// How long whoever computes only to keep waits for room.
+/// How long a process that computes only to fill the cache waits for room.
 const EASE_MAX: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether rows are kept as they should be.
+/// The shortest time between two checks whether rows are cached.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The cache with what was found out of pipelines.
+/// The open cache, with its figures of pipelines.
 struct Opened {
-    /// Who opened it.
+    /// The process that opened it.
     process: u32,
-    /// As what.
+    /// The settings that it was opened with.
     config: CacheConfig,
     keeping: CacheContext,
 }
 
 static CACHE: Mutex<Option<Opened>> = Mutex::new(None);
 
-/// What the user was told.
+/// The warnings that the user has had.
 struct Warned {
     looked: Option<Instant>,
     disk: bool,
@@ -42,11 +42,11 @@ struct Warned {
 
 static WARNED: Mutex<Warned> = Mutex::new(Warned { looked: None, disk: false, store: false, late: None });
 
-/// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`, or the bytes of its files. To be called without the
-/// GIL.
+/// Returns the cache of a pipeline's rows, if it has `cache()` or `autocache()`, or of the bytes of its files. To be
+/// called without the GIL.
 ///
 /// # Errors
-/// Invalid when a `FOREBAY_CACHE_*` variable is not what it should be.
+/// Invalid when a `FOREBAY_CACHE_*` variable is not valid.
 pub(crate) fn keeping(graph: &Graph) -> Result<Option<CacheContext>> {
     match graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         true => open(&CacheConfig::from_env()?).map(Some),
@@ -54,7 +54,8 @@ pub(crate) fn keeping(graph: &Graph) -> Result<Option<CacheContext>> {
     }
 }
 
-/// Returns where the bytes of a source's files are kept, if they are remote and a folder is named. To be called without the GIL.
+/// Returns the cache of the bytes of a source's files, if they are remote and a folder is named. To be called without
+/// the GIL.
 ///
 /// # Errors
 /// As [`keeping`].
@@ -86,7 +87,7 @@ fn open(config: &CacheConfig) -> Result<CacheContext> {
     Ok(opened)
 }
 
-/// Says that settings come too late which name a place or an amount that the cache has not, once.
+/// Returns an error, once, if new settings name a place or a limit that differs from those of the open cache.
 fn too_late(opened: &CacheConfig, now: &CacheConfig) -> Option<Error> {
     let differs = |was: Option<u64>, is: Option<u64>| is.is_some() && is != was;
     let is_other = !now.places.is_empty() && now.places != opened.places
@@ -105,14 +106,15 @@ fn too_late(opened: &CacheConfig, now: &CacheConfig) -> Option<Error> {
     Some(Error::invalid(message).with("kept in", place(opened)).with("set to", place(now)).hint(hint))
 }
 
-/// Tells the user, once for each place, when rows are not kept that were to be. Looks now and then, or `now`.
+/// Warns the user, once for each place, when rows that should be cached are not. Checks every [`LOOK`], or at once if
+/// `now`.
 pub(crate) fn tell(now: bool) {
     let mut told = lock(&WARNED);
     if !now && told.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
         return;
     }
     told.looked = Some(Instant::now());
-    // Whoever opens it may be waiting for the GIL, which the caller may have.
+    // The thread that opens it may be waiting for the GIL, which the caller may have.
     let Ok(opened) = CACHE.try_lock() else { return };
     let Some(cache) = opened.as_ref().filter(|o| o.process == std::process::id()).map(|o| o.keeping.cache.clone())
     else {
@@ -134,13 +136,13 @@ pub(crate) fn tell(now: bool) {
     }
 }
 
-/// Waits until what is computed next finds room on its way to be kept.
+/// Waits until the queue for writing to the cache has room.
 pub(crate) fn ease() {
     let kept = lock(&CACHE).as_ref().filter(|o| o.process == std::process::id()).map(|o| o.keeping.clone());
     kept.into_iter().for_each(|keeping| keeping.cache.ease(EASE_MAX));
 }
 
-/// Writes what a later process would find, before this one ends.
+/// Writes the rows that a later process can use, before this one ends.
 pub(crate) fn flush() {
     if let Some(opened) = &*lock(&CACHE)
         && opened.process == std::process::id()
@@ -149,7 +151,7 @@ pub(crate) fn flush() {
     }
 }
 
-/// Tells the user, at the line that is running. Where warnings are errors, this one is printed: nothing but speed is lost.
+/// Warns the user, at the current line. If warnings are errors, prints this one, because only speed is lost.
 pub(crate) fn warn(error: &Error) {
     Python::attach(|py| {
         let warn =

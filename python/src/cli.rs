@@ -26,7 +26,7 @@ pub(crate) fn cli_main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<i32
     })
 }
 
-/// What starts this command line again.
+/// Returns the command that starts this command line again.
 pub(crate) fn command(py: Python<'_>) -> PyResult<Vec<String>> {
     let executable: Option<String> = py.import("sys")?.getattr("executable")?.extract()?;
     let python = executable.filter(|p| !p.is_empty()).unwrap_or_else(|| "python3".to_owned());
@@ -100,7 +100,7 @@ fn ask<T: DeserializeOwned>(module: &str, function: &str, options: &impl Seriali
     serde_json::from_str(&found).map_err(|e| Error::internal(format!("{module}.{function}: {e}")))
 }
 
-/// An error of ours keeps its kind; what else a script raised is its own.
+/// An error of ours keeps its kind; other exceptions are the script's.
 fn as_error(py: Python<'_>, exception: &PyErr) -> Error {
     match crate::errors::is_ours(py, exception) {
         true => from_exception(py, exception),

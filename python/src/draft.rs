@@ -1,4 +1,4 @@
-//! Sources as Python writes them.
+//! Sources in the form in which Python writes them.
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
@@ -61,7 +61,7 @@ pub(crate) enum Files {
     },
     Csv {
         paths: Vec<String>,
-        /// `true`: in the files; `false`: numbered; a list: the user's.
+        /// `true`: in the files; `false`: numbered; a list: given by the user.
         header: Header,
         delimiter: Option<char>,
         quote: Option<char>,
@@ -162,7 +162,7 @@ impl TryFrom<Files> for Draft {
     }
 }
 
-/// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
+/// Looks up the properties that a source of files leaves open. Bytes of remote files that it reads are cached.
 pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Source> {
     let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
     let filter = files.filter();
@@ -176,7 +176,7 @@ pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<
     filter.map_or(Ok(source.clone()), |filter| source.filtered(filter))
 }
 
-/// Makes a source, and its blob, of a dictionary of arrays or lists with the rows first.
+/// Makes a source, and its blob, from a dictionary of arrays or lists with the rows first.
 pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
     let py = columns.py();
     let raise = |e: Error| crate::errors::raise(py, &blame_argument(e));
@@ -206,7 +206,7 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
     write().map_err(raise)
 }
 
-/// What a function would have returned wrongly, an argument holds wrongly.
+/// Turns an error about a function's result into one about an argument.
 fn blame_argument(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Function | ErrorKind::Data) {
         return error;

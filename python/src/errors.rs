@@ -1,4 +1,4 @@
-//! Errors on their way to Python and back: one exception class for each kind, nothing lost, no panic text.
+//! Converts errors to Python exceptions and back: one class for each kind, without loss, and without panic texts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,7 +33,7 @@ fn kind(name: &str) -> ErrorKind {
         .unwrap_or(Internal)
 }
 
-/// Makes the exception that says this error.
+/// Makes the exception of this error.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let make = || -> PyResult<Bound<'_, PyAny>> {
         let module = py.import(intern!(py, "forebay.errors"))?;
@@ -46,7 +46,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
-/// Makes an error of an exception that our own Python code raised: a Forebay error as it is, others as a bug of ours.
+/// Makes an error from an exception of our own Python code: a Forebay error stays as it is, others are bugs of ours.
 pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
     let value = exception.value(py);
     let read = || -> PyResult<Error> {
@@ -67,8 +67,8 @@ pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
     read().unwrap_or_else(|e| Error::internal(e.to_string()))
 }
 
-/// Makes an error of an exception that came while a user's value was read: a Forebay error as it is; others were raised by
-/// methods of the value, or by NumPy, which makes arrays of it.
+/// Makes an error from an exception that was raised while reading a user's value: a Forebay error stays as it is;
+/// others come from methods of the value, or from NumPy, which makes arrays of it.
 pub(crate) fn from_value(py: Python<'_>, exception: &PyErr) -> Error {
     if is_ours(py, exception) {
         return from_exception(py, exception);
@@ -78,7 +78,7 @@ pub(crate) fn from_value(py: Python<'_>, exception: &PyErr) -> Error {
     error.context().iter().fold(told, |told, (key, value)| told.with(key, value))
 }
 
-/// Says whether an exception is one of Forebay's.
+/// Returns whether an exception is one of Forebay's.
 pub(crate) fn is_ours(py: Python<'_>, exception: &PyErr) -> bool {
     base_class(py).is_ok_and(|base| exception.is_instance(py, base))
 }
@@ -88,11 +88,11 @@ fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     BASE.import(py, "forebay.errors", "ForebayError")
 }
 
-/// What to do about arrays that were made by others.
-const READ_ONLY: &str = "what a function gets is read-only, for others may have the same memory: make something new of it, \
+/// The hint for arrays that others made.
+const READ_ONLY: &str = "the values that a function gets are read-only, because others may use the same memory: compute a new value, \
                          x = row[\"x\"] + 1, or copy it first, x = row[\"x\"].copy()";
 
-/// Makes an error of an exception that a user's function raised, with the user's own frames.
+/// Makes an error from an exception that a user's function raised, with the user's own frames.
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     let text = || -> PyResult<(String, String, Option<String>)> {
         let module = py.import(intern!(py, "forebay._src.user_errors"))?;
@@ -115,7 +115,7 @@ pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     }
 }
 
-/// Runs `work` and makes whatever goes wrong in it, a panic too, an exception.
+/// Runs `work` and turns its errors, and panics, into exceptions.
 pub(crate) fn guard<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyResult<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)));
     outcome.map_err(|e| raise(py, &e))
@@ -128,7 +128,7 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T>
     outcome.map_err(|e| raise(py, &e))
 }
 
-/// As [`detached`], for work that may take long: it is handed a `poll` that fails when the user presses Ctrl-C.
+/// As [`detached`], for long work: it gets a `poll` that fails when the user presses Ctrl-C.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<T> + Send,

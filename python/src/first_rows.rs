@@ -1,4 +1,4 @@
-//! The first rows of a pipeline, for whoever tries something on them: a function whose columns are to be found out, or an order.
+//! The first rows of a pipeline, for trials: of a function whose columns are unknown, or of an order.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use forebay_plan::{Class, Graph, Node, OnError, Op, Reorder, Sharding, Stages, o
 use crate::functions::PyFunctions;
 use crate::pipeline::Pipeline;
 
-/// Samples that fail before the first rows are there, and are passed over.
+/// The most failing samples that are skipped before the first rows.
 const PROBE_LOST_MAX: u64 = 64;
 
 impl Pipeline {
-    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored; and what made them, which
-    /// knows their names.
+    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored; and the
+    /// executable that made them, which knows their names.
     pub(crate) fn first_rows(
         &self,
         rows: usize,
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Option<Chunk>, Arc<Executable>)> {
-        // Whether a sample may fail is said later, where the pipeline is iterated.
+        // Whether a sample may fail is decided later, when the pipeline is iterated.
         let graph = Graph::new(self.graph.source().clone(), self.graph.site().cloned())?;
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
@@ -67,7 +67,7 @@ fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
     before.into_iter().any(|n| n.op.class() == Class::Group)
 }
 
-/// A function after batch sees columns.
+/// Makes a function after `batch` one of columns.
 fn as_batched(node: &Arc<Node>) -> Node {
     let mut node = (**node).clone();
     if let Op::Map(ops::Map { function, .. }) = &mut node.op {

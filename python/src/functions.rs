@@ -1,8 +1,9 @@
 //! Users' functions in this interpreter, under the GIL.
 //!
-//! Why here: the simplest of the two executors, and the one that the processes of the other run. Functions get arrays
-//! over the engine's memory, read-only: what they want to change, they copy. What they return for a row is taken before
-//! they are called again ([`crate::taken`]). Nothing ends a call: after [`PyFunctions::stop`] no other begins.
+//! Why here: it is the simplest of the two executors, and the processes of the other one run it. Functions get
+//! read-only arrays over the engine's memory, and copy those that they want to change. The result for a row is taken
+//! before the function is called again ([`crate::taken`]). Nothing ends a call; after [`PyFunctions::stop`] no other
+//! begins.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,21 +24,21 @@ use crate::rows::{columns_of_batch, columns_of_rows};
 use crate::taken;
 use crate::user_call::{self, Around};
 
-/// Told before each row that a user's code sees; says whether to go on.
+/// Called before each row that a user's code sees; returns whether to go on.
 type Progress = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
-/// Makes something of what a user's code returned for the row of this number, before that code runs again.
+/// Converts the result of a user's code for the row of this number, before that code runs again.
 type Take<'a, 'py, T> = &'a dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<T>;
 
 /// Runs users' functions here. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct PyFunctions {
     loaded: Mutex<HashMap<BlobId, Py<PyAny>>>,
-    /// What the threads that are in users' code run there, by name.
+    /// The names of the functions that threads are in now.
     inside: Mutex<Vec<String>>,
     stopped: AtomicBool,
     progress: Option<Progress>,
-    /// The process whose functions these are alone.
+    /// The only process that these functions belong to.
     process: Option<u32>,
 }
 
@@ -49,14 +50,14 @@ impl PyFunctions {
         functions
     }
 
-    /// Ends a process that a user's function forked and that has come back out of it: it must not answer in our place.
+    /// Ends a process that a user's function forked and that returned from it: it must not answer in our place.
     fn end_fork(&self) {
         if self.process.is_some_and(|process| process != std::process::id()) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
     }
 
-    /// Lets no call begin any more, nor go on to another row.
+    /// Prevents further calls, and further rows of running ones.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -71,7 +72,7 @@ impl PyFunctions {
         if goes_on && !self.stopped.load(Ordering::Relaxed) { Ok(()) } else { Err(closed()) }
     }
 
-    /// Runs what calls users' code, if the interpreter is still there.
+    /// Runs work that calls users' code, if the interpreter still exists.
     fn inside<T>(&self, name: &str, work: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
         let run = |py: Python<'_>| {
             let _around = Around::enter();
@@ -89,7 +90,7 @@ impl PyFunctions {
         Python::try_attach(run).unwrap_or_else(|| Err(closed()))
     }
 
-    /// Calls a user's object, and looks at whether it is this process that comes back.
+    /// Calls a user's object, and checks that the call returned in this process.
     fn enter<'py>(&self, callable: &Bound<'py, PyAny>, arguments: Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let result = user_call::call(callable, arguments);
         self.end_fork();
@@ -179,7 +180,7 @@ impl PyFunctions {
         }
     }
 
-    /// Returns the columns that a function gives for these rows.
+    /// Returns the columns that a function returns for these rows.
     pub(crate) fn fields(
         &self,
         function: &Function,
@@ -307,7 +308,7 @@ impl Functions for PyFunctions {
 
 impl Drop for PyFunctions {
     fn drop(&mut self) {
-        // Objects are let go under the GIL, or leaked when the interpreter is gone.
+        // Objects are dropped under the GIL, or leaked when the interpreter is gone.
         let loaded = std::mem::take(&mut *lock(&self.loaded));
         if !loaded.is_empty() {
             let mut loaded = Some(loaded);
@@ -318,7 +319,7 @@ impl Drop for PyFunctions {
     }
 }
 
-/// Says whether an exception is that modules of this process are in the way.
+/// Returns whether an exception means that modules of this process have the names of the pickle's modules.
 fn is_other_modules(py: Python<'_>, exception: &PyErr) -> bool {
     let class = py.import("forebay._src.shipping").and_then(|m| m.getattr("OtherModulesError"));
     class.is_ok_and(|class| exception.is_instance(py, &class))
@@ -352,12 +353,12 @@ fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
         let message = format!("returned {dtype}{shape:?} instead of a bool array of {rows} rows");
         return Err(crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message)));
     }
-    // A row of which it is not known is dropped, as an expression drops it.
+    // A row with a missing answer is dropped, as by an expression.
     let known = if crate::masks::mask(value)?.is_some() { value.call_method1("filled", (false,))? } else { array };
     known.call_method0("tolist")?.extract()
 }
 
-/// What a function gives is part of the pipeline: no sample is to blame for it.
+/// Marks an error as the code's: the function's columns are part of the pipeline, so no sample caused it.
 fn of_code(error: Error) -> Error {
     if error.kind() == ErrorKind::Function { error.with("fault", "code") } else { error }
 }

@@ -1,6 +1,7 @@
-//! Listing and counting the files of a source, with a progress line where somebody waits for it.
+//! Lists and counts the files of a source, with a progress line on a terminal.
 //!
-//! Files in a store are listed once for a dataset and all that is made of it ([`Listing`]), as a service lists them once for a job.
+//! Files in a store are listed once for a dataset and all datasets made from it ([`Listing`]), as a service lists them
+//! once for a job.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +13,11 @@ use forebay_io::{ReadThrough, SourceIndex, is_remote};
 use forebay_plan::Source;
 use forebay_server::CachePlaces;
 
-/// The most indexes of one dataset: counted or not, and by what of its files is wanted.
+/// The most indexes of one dataset: counted or not, and by the part of its files that is used.
 const LISTED_MAX: usize = 8;
 
-/// What was found of a dataset's files in a store. Its epochs are of the same files, and only the first waits for them to be
-/// listed; files on a disk are listed for each. Clones are the same listing.
+/// The listed files of a dataset in a store. All its epochs use the same files, and only the first waits for the
+/// listing; files on a disk are listed for each epoch. Clones are the same listing.
 #[derive(Clone, Default)]
 pub(crate) struct Listing(Arc<Mutex<Vec<Listed>>>);
 
@@ -47,7 +48,7 @@ impl Listing {
         Ok(index)
     }
 
-    /// Lists anew the next time: reading failed, and files may not be what they were.
+    /// Lists the files again the next time: reading failed, and they may have changed.
     pub(crate) fn forget(&self) {
         self.lock().clear();
     }
@@ -57,8 +58,8 @@ impl Listing {
     }
 }
 
-/// Indexes a source, as a dispatcher does: what is planned here is planned there. What is read of remote files on the way is kept
-/// where their bytes are.
+/// Indexes a source as a dispatcher does, so that both have the same plan. Bytes of remote files that it reads are
+/// cached.
 fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (cache, kept) = (cache_folder()?, crate::cache::keeping_bytes(source)?);
@@ -77,14 +78,14 @@ fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -
     })
 }
 
-/// Does what looks at many files, with a line that shows how far it is, until `poll` fails.
+/// Runs work on many files, with a progress line, until `poll` fails.
 pub(crate) fn followed<T>(
     what: &'static str,
     poll: &mut dyn FnMut() -> Result<()>,
     work: impl FnOnce(forebay_io::Progress<'_>) -> Result<T>,
 ) -> Result<T> {
     let line = Progress::new(what, "files");
-    // `progress` is called on this thread alone, but has to be shareable.
+    // `progress` is called on this thread alone, but must be shareable.
     let poll = Mutex::new(Polled(poll));
     work(&|done: u64, total: u64| {
         line.show(done, total);
@@ -95,7 +96,7 @@ pub(crate) fn followed<T>(
     })
 }
 
-/// The line that shows how far indexing is, here or at a dispatcher.
+/// Returns the progress line of indexing, here or at a dispatcher.
 pub(crate) fn progress_line() -> Progress {
     Progress::new("indexing", "files")
 }
@@ -105,8 +106,8 @@ struct Polled<'a>(&'a mut dyn FnMut() -> Result<()>);
 // SAFETY: `forebay_io` calls `progress` on the thread that called it, which is the one that `poll` belongs to.
 unsafe impl Send for Polled<'_> {}
 
-/// Where indexes are kept between runs: `$FOREBAY_CACHE/index`, if that names a folder, else the user's cache folder; nowhere
-/// without a home.
+/// Returns the folder for indexes between runs: `$FOREBAY_CACHE/index`, if that names a folder, else the user's cache
+/// folder; none without a home.
 fn cache_folder() -> Result<Option<PathBuf>> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = CachePlaces::from_env()?

@@ -1,4 +1,4 @@
-//! The iterator under every Python iterator: waits without the GIL, ends at once on Ctrl-C, knows where it is.
+//! The iterator under every Python iterator: it waits without the GIL, ends at once on Ctrl-C, and has a position.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -23,14 +23,14 @@ use crate::saving::SavedWriter;
 
 /// How long `close` waits for threads that are in a user's code.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
-/// How long it is waited for where somebody waits to see an error, or the end of the program.
+/// How long it waits if the user waits for an error, or for the end of the program.
 const LEAVE_WAIT: Duration = Duration::from_millis(200);
 
-/// Where deliveries come from.
+/// The source of deliveries.
 pub(crate) enum Iteration {
-    /// With the files that it is of.
+    /// With the listing of its files.
     Local(Box<LocalStream>, Listing),
-    /// With the worker beside it, if there is one.
+    /// With its local worker, if there is one.
     Service(Box<ServiceStream>, Option<LocalWorker>),
 }
 
@@ -48,7 +48,7 @@ impl Iteration {
         }
     }
 
-    /// What ops cost in this process, and what is kept; what a service's workers do is theirs.
+    /// Returns the costs of ops in this process, and the cache's figures; a service's workers report their own.
     fn stats(&self) -> String {
         match self {
             Iteration::Local(stream, _) => stream.stats(),
@@ -56,7 +56,7 @@ impl Iteration {
         }
     }
 
-    /// Where a stream stands that has ended, if that is not where its last delivery ends.
+    /// Returns the position of an ended stream, if that is not the end of its last delivery.
     fn end_position(&self) -> Option<Position> {
         match self {
             Iteration::Local(..) => None,
@@ -64,7 +64,7 @@ impl Iteration {
         }
     }
 
-    /// What the user is to be told, once.
+    /// Returns the warning for the user, once.
     fn news(&self) -> Option<Error> {
         match self {
             Iteration::Service(_, Some(local)) => local.news(),
@@ -80,23 +80,23 @@ impl Iteration {
     }
 }
 
-/// A sample that was left out, for Python: epoch, split, number and repetition of the sample, the exception, the record.
+/// A skipped sample, for Python: epoch, split, number and repetition of the sample, the exception, the record.
 type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
 
 struct Inner {
     iteration: Mutex<Option<Iteration>>,
-    /// Where the last delivery begins and ends.
+    /// The begin and the end of the last delivery.
     at: Mutex<Span>,
-    /// Samples that were left out, and that nobody has asked for yet.
+    /// Skipped samples that were not requested yet.
     losses: Mutex<Vec<SkippedSample>>,
-    /// Those that might not fail again: a resumed run must leave them out all the same.
+    /// Skipped samples that might not fail again: a resumed run must still leave them out.
     uncertain: Mutex<Vec<SavedSkip>>,
     closing: AtomicBool,
-    /// What was said of the iteration last, once that is gone.
+    /// The last figures of the iteration, once that is gone.
     last: Mutex<Option<String>>,
-    /// Threads do not survive a fork: in a child, nothing of all this may be touched, and nothing can be waited for.
+    /// Threads do not survive a fork: a child must not touch any of this, nor wait for it.
     process: u32,
-    /// Whoever closes second waits for the first, and then leaves the interpreter alone: it may be ending.
+    /// A second `close` waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
     runner: Runner,
 }
@@ -152,8 +152,8 @@ impl NativeIterator {
         Ok(Some(PyList::new(py, rows)?.into_any()))
     }
 
-    /// Writes the next rows instead of returning them. Returns whether there were any, and, where the file is full, how many rows of
-    /// the last delivery are in it: what is left of that is written first by the next call.
+    /// Writes the next rows instead of returning them. Returns whether there were any, and, if the file is full, how
+    /// many rows of the last delivery are in it: the next call writes the rest first.
     fn write(&self, py: Python<'_>, writer: &SavedWriter) -> PyResult<(bool, Option<u64>)> {
         if let Some(used) = writer.go_on(py)? {
             return Ok((true, Some(used)));
@@ -164,7 +164,7 @@ impl NativeIterator {
         }
     }
 
-    /// The samples that were left out of what came since this was last asked for, in the order of the stream.
+    /// Returns the samples that were skipped since the last call, in the order of the stream.
     fn losses<'py>(&self, py: Python<'py>) -> Vec<LostRow<'py>> {
         let lost = std::mem::take(&mut *lock(&self.inner.losses));
         let row = |lost: SkippedSample| {
@@ -175,8 +175,8 @@ impl NativeIterator {
         lost.into_iter().map(row).collect()
     }
 
-    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), and what that speaks
-    /// of, as JSON.
+    /// Returns the state once `rows` samples of the last delivery have been used (`None`: all), with the properties
+    /// that it depends on, as JSON.
     #[pyo3(signature = (rows=None))]
     fn saved(&self, rows: Option<u64>) -> String {
         let at = lock(&self.inner.at).after(rows.unwrap_or(u64::MAX));
@@ -184,16 +184,16 @@ impl NativeIterator {
         serde_json::to_string(&SavedState::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
-    /// What the ops of the pipeline cost in this process, and what is kept of it and why, as JSON.
+    /// Returns the costs of the pipeline's ops in this process, and the cache's figures with reasons, as JSON.
     fn stats(&self, py: Python<'_>) -> Option<String> {
-        // Without the GIL: whoever holds the iteration may be waiting for it.
+        // Without the GIL: the thread that holds the iteration may be waiting for it.
         py.detach(|| {
             let iteration = lock(&self.inner.iteration);
             iteration.as_ref().map(Iteration::stats).or_else(|| lock(&self.inner.last).clone())
         })
     }
 
-    /// The epoch of the last delivery.
+    /// Returns the epoch of the last delivery.
     #[getter]
     fn epoch(&self) -> u64 {
         lock(&self.inner.at).epoch()
@@ -209,12 +209,12 @@ impl NativeIterator {
 }
 
 impl NativeIterator {
-    /// Waits for what comes next, and whether that is a batch.
+    /// Waits for the next delivery, and returns whether it is a batch.
     fn deliver(&self, py: Python<'_>) -> PyResult<Option<(bool, Chunk)>> {
         let inner = &self.inner;
         let mut news = None;
         let delivery = interruptible(py, |poll| {
-            // Taken without the GIL: whoever holds it may be waiting for the GIL.
+            // Locked without the GIL: the thread that holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
             let iteration = iteration.as_mut().ok_or_else(closed)?;
             let mut go_on = || {
@@ -263,18 +263,19 @@ impl Inner {
         lock(&self.losses).extend(losses);
     }
 
-    /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
-    /// may have an exception on its way, which no Python code may come across.
+    /// Stops everything from a thread of its own: a user's function may never return, and a thread that drops an
+    /// iterator may have a pending exception, with which no Python code may run.
     ///
-    /// Says whether all has ended.
+    /// Returns whether all has ended.
     fn close(self: Arc<Self>, wait: Duration) -> bool {
         self.begin_close().is_none_or(|ended| ended.recv_timeout(wait).is_ok())
     }
 
-    /// As [`Inner::close`], and returns what tells when all has ended.
+    /// As [`Inner::close`], and returns a receiver that gets a message when all has ended.
     fn begin_close(self: Arc<Self>) -> Option<mpsc::Receiver<()>> {
         if self.process != std::process::id() {
-            // Its threads, which dropping it would wait for, are in the parent; and so are its processes, which are used there.
+            // Its threads, which a drop would wait for, are in the parent; and so are its processes, which the parent
+            // uses.
             std::mem::forget(self);
             return None;
         }
@@ -293,7 +294,7 @@ impl Inner {
         std::thread::Builder::new().name("forebay-close".to_owned()).spawn(join).is_ok().then_some(ended)
     }
 
-    /// Says, once, that users' functions outlive their iterator.
+    /// Warns, once, that users' functions outlive their iterator.
     fn tell_running(&self) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         let running = self.runner.running();
@@ -310,12 +311,12 @@ impl Inner {
 
 impl Drop for NativeIterator {
     fn drop(&mut self) {
-        // Under the GIL, which the threads may be waiting for: nothing is waited for here.
+        // Under the GIL, which the threads may be waiting for, so this waits for nothing.
         self.inner.clone().close(Duration::ZERO);
     }
 }
 
-/// Ends every iterator before the interpreter does, and writes what was kept.
+/// Ends every iterator before the interpreter does, and flushes the cache.
 #[pyfunction]
 pub(crate) fn close_all(py: Python<'_>) {
     let live: Vec<_> = std::mem::take(&mut *lock(&LIVE)).iter().filter_map(Weak::upgrade).collect();
@@ -334,7 +335,7 @@ pub(crate) fn close_all(py: Python<'_>) {
     });
 }
 
-/// Writes what was kept.
+/// Flushes the cache.
 #[pyfunction]
 pub(crate) fn flush_cache(py: Python<'_>) {
     py.detach(|| {
@@ -343,13 +344,13 @@ pub(crate) fn flush_cache(py: Python<'_>) {
     });
 }
 
-/// Waits until what is computed next finds room on its way to be kept.
+/// Waits until the queue for writing to the cache has room.
 #[pyfunction]
 pub(crate) fn ease_cache(py: Python<'_>) {
     py.detach(crate::cache::ease);
 }
 
-/// Makes sure that an error can be told (used by tests of the exception tree).
+/// Raises an error from JSON (used by tests of the exception tree).
 #[pyfunction]
 pub(crate) fn raise_error(py: Python<'_>, json: &str) -> PyErr {
     crate::errors::raise(py, &Error::from_json(json))

@@ -1,4 +1,4 @@
-//! JPEG files made of NumPy's pixels: data to try things on.
+//! Makes JPEG files of NumPy's pixels, as example data.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

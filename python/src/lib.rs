@@ -1,18 +1,18 @@
 //! The native module under the `forebay` Python package.
 //!
 //! ```text
-//! pipeline   the graph that Python builds          iter      the iterator under every iterator
-//! draft      sources                               runner    thread or process
-//! arrays     chunks -> NumPy, sharing memory       functions users' functions, in this interpreter
-//! values     what functions return -> columns      process   users' functions, in processes of their own
-//! probe      the schema of what they return        errors    one exception class for each kind
-//! retry      samples out of quarantine             cache    what this process keeps
-//! jpeg       pixels -> JPEG files, for examples
-//! saving     what save() writes                     provision  what those who start workers ask
-//! taken      what functions return, made ours      user_call  how users' code is called
+//! pipeline   the graph that Python builds          iter       the iterator under every iterator
+//! draft      sources                               runner     thread or process
+//! arrays     chunks -> NumPy, sharing memory       functions  users' functions, in this interpreter
+//! values     results of functions -> columns       process    users' functions, in separate processes
+//! probe      the schema of these results           errors     one exception class for each kind
+//! retry      samples from quarantine               cache      the cache of this process
+//! jpeg       pixels -> JPEG files, for examples    provision  the reconciler of provisioners
+//! saving     the folders of save()                 user_call  calls of users' code
+//! taken      copies results that may change
 //! ```
 //!
-//! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
+//! Invariants: nothing waits with the GIL held; no panic reaches Python; only this crate uses pyo3.
 
 mod arrays;
 mod blobs;
@@ -83,7 +83,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // A panic becomes an InternalError; its text and backtrace are for those who ask.
+        // A panic becomes an InternalError; its text and backtrace are printed only on request.
         if std::env::var_os("FOREBAY_PANICS").is_none() {
             std::panic::set_hook(Box::new(|_| {}));
         }

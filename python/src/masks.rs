@@ -1,14 +1,14 @@
-//! NumPy's masked arrays: how numbers that may be missing go to users' functions, and come back.
+//! NumPy's masked arrays: converts numbers that may be missing for users' functions, and back.
 //!
-//! `numpy.ma` is not imported with NumPy, and takes its time. Nobody has a masked array without it, so what comes from users
-//! is looked at only once somebody has loaded it.
+//! `numpy.ma` is not imported with NumPy, and its import is slow. Masked arrays exist only after it was imported, so
+//! values from users are checked only then.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 pub(crate) struct Masks {
-    /// What stands for one missing number.
+    /// NumPy's value for one missing number.
     masked: Py<PyAny>,
     array: Py<PyAny>,
     mask_of: Py<PyAny>,
@@ -17,7 +17,7 @@ pub(crate) struct Masks {
 static MASKS: PyOnceLock<Masks> = PyOnceLock::new();
 
 impl Masks {
-    /// Returns them, to make a masked array.
+    /// Imports the names that make a masked array.
     pub(crate) fn get(py: Python<'_>) -> PyResult<&Self> {
         MASKS.get_or_try_init(py, || {
             let module = py.import("numpy.ma")?;
@@ -26,7 +26,7 @@ impl Masks {
         })
     }
 
-    /// Returns them if there may be a masked array.
+    /// Returns the names if there may be a masked array.
     pub(crate) fn loaded(py: Python<'_>) -> PyResult<Option<&Self>> {
         if let Some(masks) = MASKS.get(py) {
             return Ok(Some(masks));
@@ -35,7 +35,7 @@ impl Masks {
         if modules.contains(intern!(py, "numpy.ma"))? { Self::get(py).map(Some) } else { Ok(None) }
     }
 
-    /// Makes an array of values, of which those are missing that the mask says.
+    /// Makes a masked array of values and a mask.
     pub(crate) fn cover<'py>(
         &self,
         values: &Bound<'py, PyAny>,
@@ -44,7 +44,7 @@ impl Masks {
         self.array.bind(values.py()).call1((values, mask))
     }
 
-    /// Says whether a value is a number that is masked.
+    /// Returns whether a value is a number that is masked.
     fn is_masked(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
         if value.is(self.masked.bind(py)) {
@@ -68,19 +68,20 @@ impl Masks {
     }
 }
 
-/// Says whether a value is none: `None`, or a number that is masked.
+/// Returns whether a value is none: `None`, or a number that is masked.
 pub(crate) fn is_missing(masks: Option<&Masks>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     if value.is_none() { Ok(true) } else { masks.map_or(Ok(false), |masks| masks.is_masked(value)) }
 }
 
-/// Returns where an array has masked numbers, as truth values of its shape; `None` when it has all.
+/// Returns the mask of an array, as truth values of its shape; `None` when no number is masked.
 ///
-/// Whoever reads an array's numbers asks here first: `numpy.asarray` gives those that are masked as if they were there.
+/// Code that reads an array's numbers must call this first: `numpy.asarray` returns masked numbers as if they were
+/// there.
 pub(crate) fn mask<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Masks::loaded(array.py())?.map_or(Ok(None), |masks| masks.mask(array))
 }
 
-/// Says whether a value is a masked array, whatever is masked in it.
+/// Returns whether a value is a masked array, with any mask.
 pub(crate) fn is_masked_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Masks::loaded(value.py())?.map_or(Ok(false), |masks| value.is_instance(masks.array.bind(value.py())))
 }

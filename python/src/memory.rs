@@ -1,4 +1,4 @@
-//! Memory of the engine that Python looks at: one Arrow buffer behind Python's buffer protocol.
+//! Memory of the engine for Python: one Arrow buffer behind Python's buffer protocol.
 //!
 //! NumPy arrays over it keep the object, and so the buffer, alive. It is writable when nothing else holds the buffer.
 
@@ -18,7 +18,7 @@ enum Bytes {
 /// One buffer. See the module's documentation.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Memory {
-    /// Where the bytes begin and how many they are: fixed, so that views stay valid.
+    /// The start and the length of the bytes: fixed, so that views stay valid.
     start: usize,
     len: usize,
     writable: bool,
@@ -32,7 +32,8 @@ impl Memory {
             Ok(owned) => Self::owned(owned),
             Err(buffer) => {
                 let (start, len) = (buffer.as_ptr() as usize, buffer.len());
-                // An arena's block has the one owner that it was lent to; other memory from outside is not ours to write.
+                // An arena's block has the one owner that it was lent to; other memory from outside must not be
+                // written.
                 let writable = buffer.strong_count() == 1 && forebay_data::is_in_arena(&buffer);
                 Self { start, len, writable, bytes: Bytes::Buffer(buffer).into() }
             }
@@ -49,7 +50,7 @@ impl Memory {
         self.writable
     }
 
-    /// Takes the buffer back. Whoever calls this must hold the only reference, with no view on it.
+    /// Takes the buffer back. The caller must hold the only reference, with no view on it.
     pub(crate) fn take(&self) -> Buffer {
         let mut bytes = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match std::mem::replace(&mut *bytes, Bytes::Taken) {

@@ -1,10 +1,10 @@
-//! How much memory a pipeline may take here, as its user says it.
+//! The user's limit for the memory of a pipeline in this process.
 
 use forebay_core::{Error, Result};
 use forebay_plan::{EpochPlan, Stages};
 use forebay_server::parse_bytes;
 
-/// What says it where nothing else does.
+/// The variable that applies if the user gives no limit.
 const NAME: &str = "FOREBAY_MEMORY";
 
 /// Reads a size, or else the environment's.
@@ -19,10 +19,11 @@ pub(crate) fn said(memory: Option<&str>) -> Result<Option<u64>> {
     text.map(|text| parse_bytes(&text)).transpose().map_err(|e| e.with("variable", NAME))
 }
 
-/// Refuses a bound that the windows of a shuffle do not fit into: their size is part of the order, so they are not made smaller.
+/// Refuses a limit that the windows of a shuffle exceed: their size is part of the order, so they cannot be made
+/// smaller.
 ///
 /// # Errors
-/// Invalid, with what the windows take.
+/// Invalid, with the size of the windows.
 pub(crate) fn check(said: Option<u64>, stages: &Stages, plan: &EpochPlan) -> Result<()> {
     let Some(said) = said else { return Ok(()) };
     let windows = plan.sizing().window_memory(stages, plan.extent())?;

@@ -48,9 +48,9 @@ impl NumPy {
         self.dtypes[dtype as usize].bind(py)
     }
 
-    /// Returns which of our dtypes a NumPy dtype is, if any.
+    /// Returns our dtype for a NumPy dtype, if there is one.
     pub(crate) fn which(&self, py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
-        // NumPy makes each of them once, as a rule; comparing identities is far cheaper than comparing dtypes.
+        // NumPy mostly makes each of them once; comparing identities is far cheaper than comparing dtypes.
         if let Some(ours) = DType::ALL.into_iter().find(|d| dtype.is(self.dtype(py, *d))) {
             return Ok(Some(ours));
         }
@@ -62,7 +62,7 @@ impl NumPy {
         Ok(None)
     }
 
-    /// An array over the bytes of a memory object, without a copy.
+    /// Returns an array over the bytes of a memory object, without a copy.
     pub(crate) fn view<'py>(
         &self,
         py: Python<'py>,
@@ -78,7 +78,7 @@ impl NumPy {
         if shape.len() == 1 { Ok(flat) } else { flat.call_method1(intern!(py, "reshape"), (shape,)) }
     }
 
-    /// A one-dimensional array of Python objects.
+    /// Returns a one-dimensional array of Python objects.
     pub(crate) fn objects<'py>(
         &self,
         py: Python<'py>,
@@ -105,12 +105,13 @@ impl NumPy {
         array.call_method1("astype", (dtype.call_method1("newbyteorder", ("=",))?,))
     }
 
-    /// An array of its own with these numbers. In two steps: an object that is asked for a copy may give what it has.
+    /// Returns a new array with these numbers. In two steps, because an object may answer a request for a copy with its
+    /// own memory.
     pub(crate) fn array<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.array.bind(value.py()).call1((self.asarray(value)?,))
     }
 
-    /// Says whether a value is NumPy's own kind of array, not one that is derived from it.
+    /// Returns whether a value is exactly NumPy's array type, not a subclass.
     pub(crate) fn is_exact_array(&self, value: &Bound<'_, PyAny>) -> bool {
         value.get_type().is(self.ndarray.bind(value.py()))
     }
@@ -119,7 +120,7 @@ impl NumPy {
         value.is_instance(self.ndarray.bind(value.py()))
     }
 
-    /// Says whether an array's dtype is `object`.
+    /// Returns whether an array's dtype is `object`.
     pub(crate) fn is_objects(&self, array: &Bound<'_, PyAny>) -> PyResult<bool> {
         array.getattr(intern!(array.py(), "dtype"))?.eq(self.object.bind(array.py()))
     }

@@ -11,13 +11,14 @@ use forebay_plan::{Chosen, EpochPlan, Extent, Graph, Reorder, RunOrder, Stages};
 use crate::functions::PyFunctions;
 use crate::pipeline::Pipeline;
 
-/// Another order is taken when it is this much faster. Less could be chance.
+/// Another order must be this much faster. Less could be chance.
 const SPEEDUP_MIN: f64 = 1.03;
 
 impl Pipeline {
-    /// Measures each op on the first `samples` rows of the source, chooses the order of a mode that is cheapest with these
-    /// figures, and keeps it when it is faster and gives what the mode asks for: the same bytes, or what could be of the same
-    /// distribution. The graph that comes back says its order: that one, the best of the same bytes, or as written.
+    /// Measures each op on the first `samples` rows of the source, chooses the order of a mode that is cheapest with
+    /// these figures, and keeps it when it is faster and yields the bytes that the mode requires: the same, or
+    /// plausibly ones of the same distribution. The returned graph has its order: that one, the best of the same bytes,
+    /// or as written.
     pub(crate) fn optimized(
         &self,
         mode: Reorder,
@@ -53,7 +54,7 @@ impl Pipeline {
     }
 }
 
-/// The row ops of a graph, ready to run on rows that are at hand.
+/// The row ops of a graph, ready to run on given rows.
 struct Prepared {
     stages: Arc<Stages>,
     plan: Arc<EpochPlan>,

@@ -1,4 +1,4 @@
-//! A pipeline as Python holds it: the checked graph, and the blobs that travel with it.
+//! A pipeline in Python's hands: the checked graph, and the blobs that travel with it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ type Described = (String, String, Option<Vec<Option<usize>>>, bool);
 pub(crate) struct Pipeline {
     pub(crate) graph: Graph,
     pub(crate) blobs: BlobSet,
-    /// Of the source's files, for everything that is made of this.
+    /// The listing of the source's files, for all pipelines made from this one.
     pub(crate) listing: Listing,
 }
 
@@ -53,7 +53,7 @@ fn blame_source(error: Error, name: &str, site: Option<&Site>) -> Error {
 
 #[pymethods]
 impl Pipeline {
-    /// Starts from files; what the JSON leaves open is looked up in the first of them.
+    /// Starts from files; looks up the properties that the JSON leaves open in the first of them.
     #[staticmethod]
     fn from_files(py: Python<'_>, json: String, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let site = site(file, line);
@@ -75,7 +75,7 @@ impl Pipeline {
         guard(py, || Ok(Self::of(Graph::new(source, site)?, blobs)))
     }
 
-    /// Starts from a pickled Python object, or from nothing but numbers. `{blob}` in the JSON is the pickle's name.
+    /// Starts from a pickled Python object, or from numbers only. `{blob}` in the JSON is the pickle's name.
     #[staticmethod]
     #[pyo3(signature = (json, pickle, name, file, line))]
     fn from_source(
@@ -95,7 +95,7 @@ impl Pipeline {
         })
     }
 
-    /// What `to_json` and `blobs` gave, in this or another process.
+    /// Reads the results of `to_json` and `blobs`, of this or another process.
     #[staticmethod]
     fn from_json(py: Python<'_>, json: &str, blobs: Vec<PyBackedBytes>) -> PyResult<Self> {
         let set = |set: BlobSet, blob: PyBackedBytes| set.with(Bytes::copy_from_slice(&blob)).0;
@@ -128,7 +128,7 @@ impl Pipeline {
         })
     }
 
-    /// The columns: name, dtype ("bytes", "string" or NumPy's name), shape (`None` for scalars), nullable.
+    /// Returns the columns: name, dtype ("bytes", "string" or NumPy's name), shape (`None` for scalars), nullable.
     #[getter]
     fn schema(&self) -> Vec<Described> {
         self.graph.schema().fields().iter().map(describe).collect()
@@ -139,13 +139,13 @@ impl Pipeline {
         self.graph.dataset_id().to_string()
     }
 
-    /// The batch size, when rows are in batches.
+    /// Returns the batch size, when rows are in batches.
     #[getter]
     fn batch_size(&self) -> Option<usize> {
         self.graph.batch().map(|b| b.0)
     }
 
-    /// The same pipeline with another answer to samples that fail: "raise", "skip" or "quarantine".
+    /// Returns the same pipeline with another action on samples that fail: "raise", "skip" or "quarantine".
     fn tolerate(&self, py: Python<'_>, on_error: &str) -> PyResult<Self> {
         guard(py, || {
             let on_error: OnError = serde_json::from_value(on_error.into())
@@ -154,29 +154,30 @@ impl Pipeline {
         })
     }
 
-    /// The same pipeline with another freedom to reorder its ops: "exact", "relaxed" or "off".
+    /// Returns the same pipeline with another freedom to reorder its ops: "exact", "relaxed" or "off".
     fn reorder(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
         guard(py, || Ok(self.with(self.graph.clone().with_reorder(mode(order)?))))
     }
 
-    /// The same pipeline in the order of a mode ("exact" or "relaxed") that is fastest on the first rows of its source.
+    /// Returns the same pipeline in the order of a mode ("exact" or "relaxed") that is fastest on the first rows of its
+    /// source.
     fn optimize(&self, py: Python<'_>, order: &str, samples: usize) -> PyResult<Self> {
         let mode = guard(py, || mode(order))?;
         let graph = interruptible(py, |poll| self.optimized(mode, samples, poll))?;
         Ok(self.with(graph))
     }
 
-    /// What `cache()` keeps, each row of the source once; `None` without one.
+    /// Returns the pipeline of the rows that `cache()` keeps, each row of the source once; `None` without one.
     fn kept(&self, py: Python<'_>) -> PyResult<Option<Self>> {
         guard(py, || Ok(self.graph.cached_prefix()?.map(|graph| self.with(graph))))
     }
 
-    /// The graph as it crosses processes.
+    /// Returns the graph in the form that crosses processes.
     fn to_json(&self) -> String {
         self.graph.to_json()
     }
 
-    /// The pipeline for people; with `plan`, also how an epoch is cut and dealt, which needs the files.
+    /// Returns the pipeline as text; with `plan`, also the splits and shares of an epoch, which needs the files.
     fn explain(
         &self,
         py: Python<'_>,
@@ -196,14 +197,14 @@ impl Pipeline {
         })
     }
 
-    /// The files of its source, in order.
+    /// Returns the files of its source, in order.
     fn files(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         interruptible(py, |poll| {
             Ok(self.index(&self.graph, false, poll)?.files().map(|file| file.uri.to_owned()).collect())
         })
     }
 
-    /// What an epoch gives (batches, or samples): a number; `None` when not known before it runs; -1 when endless.
+    /// Returns the batches (or samples) of an epoch: a number; `None` when not known before it runs; -1 when endless.
     fn cardinality(&self, py: Python<'_>) -> PyResult<Option<i128>> {
         interruptible(py, |poll| {
             let uncounted = |n: &Arc<Node>| n.op.is_uncounted();
@@ -221,7 +222,7 @@ impl Pipeline {
         })
     }
 
-    /// Why several consumers may get unequal numbers of batches: the op, and where it was written. `None` where the numbers
+    /// Returns why several consumers may get unequal numbers of batches: the op, and its line. `None` if the numbers
     /// are known, or an epoch has no end.
     fn uneven(&self, py: Python<'_>, consumers: u32) -> PyResult<Option<String>> {
         guard(py, || {
@@ -239,7 +240,8 @@ impl Pipeline {
         })
     }
 
-    /// What an epoch gives one of several consumers, as `cardinality` counts; `None` where that is not known before it runs.
+    /// Returns an epoch's batches for one of several consumers, as `cardinality` counts; `None` if not known before it
+    /// runs.
     fn share(
         &self,
         py: Python<'_>,
@@ -254,7 +256,7 @@ impl Pipeline {
         interruptible(py, |poll| {
             let (stages, sharding) = Sharding::choose(&self.graph, consumers, even, coordinated)?;
             let consumer = ConsumerIndex(consumer);
-            // What is coordinated is dealt by the lengths of rows.
+            // A coordinated epoch is dealt by the lengths of rows.
             if !stages.counts_known || sharding.coordinated {
                 return Ok(None);
             }
@@ -277,7 +279,7 @@ impl Pipeline {
         })
     }
 
-    /// The columns that a function gives, found by calling it on the first samples.
+    /// Returns the columns that a function returns, found by calling it on the first samples.
     fn probe(&self, py: Python<'_>, function: &str, pickle: &[u8]) -> PyResult<String> {
         let (blobs, json) = attach(&self.blobs, function, Some(pickle));
         let function: Function =
@@ -354,20 +356,20 @@ impl Pipeline {
         Ok(NativeIterator::new(iteration, from, plan, consumer, left_out, runner))
     }
 
-    /// The pickles and tokenizers of the ops, without the source's.
+    /// Returns the pickles and tokenizers of the ops, without the source's.
     fn op_blobs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
         let ids = self.graph.nodes().iter().filter_map(|n| n.op.blob());
         let blob = |id: &forebay_plan::BlobId| Ok((id.0.clone(), PyBytes::new(py, &guard(py, || self.blobs.get(id))?)));
         ids.map(blob).collect()
     }
 
-    /// Blobs by name.
+    /// Returns the blobs by name.
     fn blobs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.blobs.iter().map(|(id, bytes)| (id.0.clone(), PyBytes::new(py, bytes))).collect()
     }
 }
 
-/// How many samples may be left out: a whole number of them, or a share.
+/// The most samples that may be skipped: a whole number, or a share.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) enum ErrorBudget {
     Count(u64),
@@ -383,15 +385,15 @@ impl From<ErrorBudget> for Budget {
     }
 }
 
-/// Samples that a function is tried on: enough to see that shapes differ.
+/// Samples for the trial of a function: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
 
-/// Reads what an iterator saved.
+/// Reads the saved state of an iterator.
 pub(crate) fn saved(json: &str) -> Result<SavedState> {
     serde_json::from_str(json).map_err(|e| Error::invalid(format!("this is not a state of an iterator: {e}")))
 }
 
-/// A state of an epoch that is not iterated over would give nothing, or what nobody asked for.
+/// Refuses a state of an epoch outside of the iteration: it would yield nothing, or the wrong epochs.
 fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
     if at >= first && end.is_none_or(|end| at <= end) {
         return Ok(());
@@ -402,12 +404,12 @@ fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
 }
 
 impl Pipeline {
-    /// A pipeline whose source nobody has listed yet.
+    /// Returns a pipeline whose source has not been listed yet.
     fn of(graph: Graph, blobs: BlobSet) -> Self {
         Self { graph, blobs, listing: Listing::default() }
     }
 
-    /// The same with another graph of the same source.
+    /// Returns the same with another graph of the same source.
     pub(crate) fn with(&self, graph: Graph) -> Self {
         Self { graph, blobs: self.blobs.clone(), listing: self.listing.clone() }
     }
@@ -434,13 +436,13 @@ impl Pipeline {
     }
 }
 
-/// Arguments whose types nobody looked at before.
+/// Returns the error for arguments whose types were not checked before.
 pub(crate) fn not_arguments(error: serde_json::Error) -> Error {
-    // Where in our own JSON it is says nothing to a user.
+    // The position in our own JSON is of no use to a user.
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     match what.split_once("\n  hint: ") {
-        // An error of our own, which serde has made a text of.
+        // An error of our own, which serde has turned into text.
         Some((message, hint)) => Error::invalid(message).hint(hint),
         None => Error::invalid(format!("an argument is of another type than it takes: {what}"))
             .hint("see help() of the function for what it takes"),
@@ -468,7 +470,7 @@ fn describe(field: &Field) -> (String, String, Option<Vec<Option<usize>>>, bool)
     (field.name.clone(), dtype.to_owned(), shape, field.nullable)
 }
 
-/// What an epoch of `rows` rows gives; -1 is endless.
+/// Returns the batches or samples of an epoch of `rows` rows; -1 is endless.
 fn counted(graph: &Graph, rows: u64) -> i128 {
     let mut n = i128::from(rows);
     for node in graph.nodes() {

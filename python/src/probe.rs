@@ -1,4 +1,4 @@
-//! What columns a value makes: the schema of users' functions, found by trying them on the first samples.
+//! Finds the columns of values: the schema of users' functions, by calling them on the first samples.
 
 use forebay_core::{Error, ErrorKind};
 use forebay_data::{DType, Field, Kind};
@@ -29,7 +29,7 @@ pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field
             let kind = if masks::is_missing(known, &value)? { None } else { Some(kind_of(&name, &value)?) };
             match fields.iter_mut().find(|f| f.name == name) {
                 Some(field) => merge(field, kind, &value)?,
-                // A value missing from the start is told by the samples that follow.
+                // The samples that follow show the type of a value that is missing at first.
                 None => fields.push(Field { nullable: kind.is_none(), ..Field::new(name, kind.unwrap_or(Kind::Utf8)) }),
             }
         }
@@ -130,7 +130,7 @@ fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyR
     }
 }
 
-/// Returns what one value of a row is.
+/// Returns the kind of one value of a row.
 fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
     let py = value.py();
     let np = NumPy::get(py)?;

@@ -1,4 +1,4 @@
-//! The command line's progress line, for what is long in Python.
+//! The command line's progress line, for long work in Python.
 
 use std::sync::Mutex;
 
@@ -6,27 +6,27 @@ use pyo3::prelude::*;
 
 use crate::functions::lock;
 
-/// A line on a terminal's stderr that says how far long work is.
+/// A line on a terminal's stderr with the progress of long work.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Progress(Mutex<Option<forebay_cli::Progress>>);
 
 #[pymethods]
 impl Progress {
-    /// Starts the clock; nothing is shown before a second has passed.
+    /// Starts the clock; shows nothing before a second has passed.
     #[new]
     #[pyo3(signature = (what, unit=""))]
     fn new(what: String, unit: &str) -> Self {
         Self(Mutex::new(Some(forebay_cli::Progress::new(what, unit))))
     }
 
-    /// Says how much is done.
+    /// Shows how much is done.
     fn show(&self, done: u64, total: u64) {
         if let Some(line) = &*lock(&self.0) {
             line.show(done, total);
         }
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     fn end(&self) {
         drop(lock(&self.0).take());
     }

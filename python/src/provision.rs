@@ -1,4 +1,4 @@
-//! The reconciler of those who start workers, for those of them that are written in Python.
+//! The reconciler, for provisioners that are written in Python.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use forebay_core::Ticks;
 use forebay_server::{Action, WorkerCounts};
 use pyo3::prelude::*;
 
-/// Brings the workers that there are to those that are wanted. Times are seconds of one monotonic clock.
+/// Decides the actions that bring the number of workers to the wanted one. Times are seconds of one monotonic clock.
 #[pyclass(module = "forebay._native")]
 pub(crate) struct Reconciler(forebay_server::Reconciler);
 
@@ -17,7 +17,7 @@ impl Reconciler {
         Self(forebay_server::Reconciler::new(workers_min, workers_max, at_once))
     }
 
-    /// "keep", "start" (one) or "end" (one).
+    /// Returns "keep", "start" (one) or "end" (one).
     #[pyo3(signature = (now_s, wanted, starting, running, leaving))]
     fn next(&mut self, now_s: f64, wanted: Option<u32>, starting: u32, running: u32, leaving: u32) -> &'static str {
         match self.0.next(ticks(now_s), wanted, WorkerCounts { starting, running, leaving }) {
@@ -27,7 +27,7 @@ impl Reconciler {
         }
     }
 
-    /// The seconds until another is started.
+    /// Returns the seconds until another is started.
     fn failed(&mut self, now_s: f64) -> f64 {
         self.0.failed(ticks(now_s)).as_secs_f64()
     }
@@ -37,7 +37,7 @@ impl Reconciler {
     }
 }
 
-/// What is no time is the beginning.
+/// An invalid time is the beginning.
 fn ticks(seconds: f64) -> Ticks {
     Ticks::default() + Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

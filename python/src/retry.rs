@@ -1,4 +1,4 @@
-//! Samples out of quarantine: what they hold, and whether they pass now.
+//! Samples from quarantine: their contents, and whether they pass now.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::blobs::BlobSet;
 use crate::errors::{detached, guard};
 use crate::runner::Runner;
 
-/// Reads a record that a quarantine file keeps.
+/// Reads a record of a quarantine file.
 fn read(graph: &Graph, record: &[u8]) -> Result<Chunk> {
     let (_, batches) = read_ipc(record)?;
     let batch = batches.first().ok_or_else(|| Error::data("a record in quarantine holds no row"))?;
@@ -24,7 +24,8 @@ fn read(graph: &Graph, record: &[u8]) -> Result<Chunk> {
     Chunk::from_record_batch(&Arc::new(schema), batch)
 }
 
-/// Runs the row ops of a pipeline on a record, functions in a process of their own; raises what is still wrong with it.
+/// Runs the row ops of a pipeline on a record, with functions in a separate process; raises the error if it still
+/// fails.
 #[pyfunction]
 pub(crate) fn retry(
     py: Python<'_>,

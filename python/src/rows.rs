@@ -1,4 +1,4 @@
-//! Dictionaries that users' functions return, as columns in the schema's order.
+//! Converts dictionaries of users' functions to columns in the schema's order.
 
 use arrow_array::ArrayRef;
 use forebay_core::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyMapping, PyString};
 use crate::errors::raise;
 use crate::values::{batched_column, column, describe, shown};
 
-/// Nested dictionaries become dotted names.
+/// Turns nested dictionaries into dotted names.
 pub(crate) fn flatten<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
     let mut out = Vec::new();
     into(value, "", &mut out)?;
@@ -43,7 +43,7 @@ fn no_dictionary(value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     raise(value.py(), &error.hint("return {\"column\": value, ...}"))
 }
 
-/// Makes columns of one dictionary for each row.
+/// Makes columns from one dictionary for each row.
 pub(crate) fn columns_of_rows(py: Python<'_>, schema: &Schema, rows: &[Bound<'_, PyAny>]) -> PyResult<Vec<ArrayRef>> {
     let mut values: Vec<Vec<Bound<'_, PyAny>>> = vec![Vec::with_capacity(rows.len()); schema.fields().len()];
     for (i, row) in rows.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(crate) fn columns_of_rows(py: Python<'_>, schema: &Schema, rows: &[Bound<'_,
     schema.fields().iter().zip(values).map(|(field, values)| column(py, field, &values)).collect()
 }
 
-/// Makes columns of one dictionary of columns.
+/// Makes columns from one dictionary of columns.
 pub(crate) fn columns_of_batch(schema: &Schema, batch: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<ArrayRef>> {
     let values = in_order(schema, batch, 0)?;
     schema.fields().iter().zip(&values).map(|(field, value)| batched_column(field, value, rows)).collect()

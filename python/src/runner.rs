@@ -1,4 +1,4 @@
-//! Which executor runs the functions of an iterator, and how it is stopped.
+//! The executor of an iterator's functions, and its stop.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Runner {
         }
     }
 
-    /// Lets no call begin any more; a process that is in one soon ends.
+    /// Prevents further calls; a process that is in one ends soon.
     pub(crate) fn stop(&self) {
         match self {
             Runner::Thread(f) => f.stop(),
@@ -45,14 +45,14 @@ impl Runner {
         }
     }
 
-    /// Lets go of what the iterator needs no more, though it is still there.
+    /// Releases the resources that the iterator no longer needs, though it still exists.
     pub(crate) fn rest(&self) {
         if let Runner::Process(f) = self {
             f.rest();
         }
     }
 
-    /// The functions that threads of this process are in, and that nothing ends.
+    /// Returns the functions that threads of this process are in, and that nothing ends.
     pub(crate) fn running(&self) -> Vec<String> {
         match self {
             Runner::Thread(f) => f.running(),
@@ -61,7 +61,7 @@ impl Runner {
     }
 }
 
-/// A pool of processes with this interpreter and its module path; for certain functions alone, or for any.
+/// Returns a pool of processes with this interpreter and its module path; for certain functions alone, or for any.
 pub(crate) fn processes(py: Python<'_>, objects: Option<Vec<BlobId>>) -> PyResult<ProcessFunctions> {
     let sys = py.import("sys")?;
     let executable: Option<String> = sys.getattr("executable")?.extract()?;

@@ -20,12 +20,12 @@ pub(crate) struct SavedWriter {
     interrupt: Arc<Interrupt>,
 }
 
-/// What Ctrl-C raises while a store is waited for.
+/// The exception of Ctrl-C during a wait for a store.
 #[derive(Default)]
 struct Interrupt(Mutex<Option<PyErr>>);
 
 impl Interrupt {
-    /// Returns what looks for it.
+    /// Returns the poll that checks for it.
     fn poll(self: &Arc<Self>) -> Poll {
         let interrupt = self.clone();
         Arc::new(move || {
@@ -36,7 +36,7 @@ impl Interrupt {
         })
     }
 
-    /// Does what may wait for a store.
+    /// Runs work that may wait for a store.
     fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
         let done = detached(py, work);
         lock(&self.0).take().map_or(done, Err)
@@ -44,12 +44,12 @@ impl Interrupt {
 }
 
 impl SavedWriter {
-    /// Adds rows; returns how many of them fit where the file is full.
+    /// Adds rows; returns how many of them fit if the file is full.
     pub(crate) fn push(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<Option<u64>> {
         self.with(py, |writer| writer.push(chunk))
     }
 
-    /// Adds what is left of what was pushed last.
+    /// Adds the rest of the rows that were pushed last.
     pub(crate) fn go_on(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         self.with(py, Writer::go_on)
     }
@@ -61,7 +61,7 @@ impl SavedWriter {
 
 #[pymethods]
 impl SavedWriter {
-    /// Begins, or goes on behind what is there.
+    /// Begins, or continues behind the rows in the folder.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a user said, word for word")]
     fn begin(
@@ -92,19 +92,19 @@ impl SavedWriter {
         })
     }
 
-    /// The reader's state behind what is there.
+    /// Returns the reader's state behind the rows in the folder.
     #[getter]
     fn state(&self) -> Option<&str> {
         self.begun.state.as_deref()
     }
 
-    /// Whether all was there when it began.
+    /// Returns whether the folder was complete when it began.
     #[getter]
     fn complete(&self) -> bool {
         self.begun.complete
     }
 
-    /// Rows that were written so far.
+    /// Returns the rows that were written so far.
     #[getter]
     fn rows(&self) -> u64 {
         lock(&self.writer).as_ref().map_or(self.begun.rows, Writer::rows)
@@ -115,19 +115,19 @@ impl SavedWriter {
         self.with(py, |writer| writer.end_part(state))
     }
 
-    /// Says that this is all. Returns files and rows.
+    /// Completes the folder. Returns files and rows.
     fn finish(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64)> {
         let all = self.interrupt.run(py, || lock(&self.writer).take().ok_or_else(closed)?.finish(state))?;
         Ok((all.parts, all.rows))
     }
 
-    /// Lets the folder go.
+    /// Releases the folder.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(lock(&self.writer).take()));
     }
 }
 
-/// Reads what files are to be.
+/// Reads the options of the files.
 fn files(format: &str, compression: Option<&str>, bytes: u64) -> Result<Files> {
     let unknown = |what: &str, name: &str| Error::invalid(format!("save: unknown {what} {name:?}"));
     let format = Format::ALL.into_iter().find(|f| f.name() == format).ok_or_else(|| unknown("format", format))?;
@@ -136,22 +136,22 @@ fn files(format: &str, compression: Option<&str>, bytes: u64) -> Result<Files> {
     Ok(Files { format, compression: compression.map(find).transpose()?, bytes })
 }
 
-/// What is saved in a folder.
+/// The contents of a folder of `save`.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub(crate) struct SavedFolder {
     /// The format of its files.
     format: &'static str,
-    /// The patterns of those that count, in order.
+    /// The patterns of the files that count, in order.
     patterns: Vec<String>,
-    /// How many count.
+    /// The number of files that count.
     files: u64,
     /// Rows in them.
     rows: u64,
-    /// Whether that is all.
+    /// Whether the folder is complete.
     complete: bool,
 }
 
-/// Looks into a folder that `save` wrote. `None` when nothing is saved there.
+/// Inspects a folder that `save` wrote. `None` when nothing is saved there.
 #[pyfunction]
 pub(crate) fn saved(py: Python<'_>, folder: &str) -> PyResult<Option<SavedFolder>> {
     let interrupt = Arc::<Interrupt>::default();

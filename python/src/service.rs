@@ -1,4 +1,4 @@
-//! A service as Python holds it: its dispatcher's address, its jobs and workers, and the streams of its jobs.
+//! A service in Python's hands: its dispatcher's address, its jobs and workers, and the streams of its jobs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::runner::Runner;
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct ServiceClient {
     service: Arc<Service>,
-    /// What it was made with, for local workers.
+    /// The credentials that it was made with, for local workers.
     identity: Identity,
 }
 
-/// How this process proves to the service who it is.
+/// The credentials of this process for the service.
 struct Identity {
     tls: TlsFiles,
     token: Option<String>,
@@ -33,9 +33,9 @@ struct Identity {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-/// Milliseconds ago, workers before and since, the reason, its JSON, which ops readers run.
+/// Milliseconds ago, workers before and since, the reason, its JSON, the ops of consumers.
 type DecisionRow = (u64, u32, u32, String, String, String);
-/// Numbers, name, dataset, state; tenant and key; which ops readers run; what workers computed.
+/// Numbers, name, dataset, state; tenant and key; the ops of consumers; the work of workers.
 type JobRow = (
     Numbers,
     String,
@@ -52,12 +52,12 @@ type JobRow = (
 );
 /// Epochs, seed, splits raced, workers wanted, threads of local workers, priority.
 type Numbers = (u64, u64, u64, u32, u32, u32);
-/// The op, its line, whose threads; rows in, out and found; seconds, bytes in and out; microseconds of a row lately; whether
-/// all that is of earlier jobs.
+/// The op, its line, the side; rows in, out and found; seconds, bytes in and out; recent microseconds of a row; whether
+/// all figures are of earlier jobs.
 type OpRow = (String, String, String, (u64, u64, u64), f64, (u64, u64), f64, bool);
-/// Kind, whether they may be taken back, seconds and cost of work, the same of idleness.
+/// Kind, whether they may be preempted, seconds and cost of work, the same of idleness.
 type WorkedRow = (String, bool, f64, f64, f64, f64);
-/// Kind, whether they may be taken back, price, threads, wanted, there, the most, pace, why.
+/// Kind, whether they may be preempted, price, threads, wanted, present, the most, pace, reason.
 type KindRow = (String, bool, f64, u32, Option<u32>, u32, u32, f64, String);
 /// A worker, and JSON.
 type CachingRow = (String, String);
@@ -106,9 +106,9 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Numbers (epochs, seed, splits raced, workers wanted, threads of local workers, priority), name, dataset, state, consumers
-    /// (index, attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep, what ops cost, which
-    /// of them readers run, what workers computed.
+    /// Returns numbers (epochs, seed, splits raced, workers wanted, threads of local workers, priority), name, dataset,
+    /// state, consumers (index, attached, epoch, split, splits, leased, skipped), tenant, key, decisions, cache reports
+    /// of workers, costs of ops, the ops of consumers, the work of workers.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
         let jobs = self.ask(py, |service, poll| service.jobs(name, poll))?;
@@ -132,8 +132,8 @@ impl ServiceClient {
             .collect())
     }
 
-    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence, whether it is local,
-    /// why its cache folder is not written to, its kind, price and whether it may be taken back.
+    /// Returns id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence,
+    /// whether it is local, why it does not write to its cache folder, its kind, price and whether it may be preempted.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = self.ask(py, |service, poll| service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
@@ -156,7 +156,7 @@ impl ServiceClient {
         Ok(workers.into_iter().map(row).collect())
     }
 
-    /// Workers wanted, workers there, the most, the policy, the kinds.
+    /// Returns workers wanted, workers present, the most, the policy, the kinds.
     fn scale(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, String, Vec<KindRow>)> {
         let scale = self.ask(py, |service, poll| service.scale(poll))?;
         let kind = |k: forebay_client::KindWanted| {
@@ -166,7 +166,7 @@ impl ServiceClient {
         Ok((scale.wanted, scale.workers, scale.workers_max, scale.policy, kinds))
     }
 
-    /// How many workers of one kind somebody has to start; `None` while that is not known.
+    /// Returns how many workers of one kind a provisioner must have; `None` while that is not known.
     #[pyo3(signature = (kind=None, spot=false))]
     fn wanted(&self, py: Python<'_>, kind: Option<&str>, spot: bool) -> PyResult<Option<u32>> {
         let scale = self.ask(py, |service, poll| service.scale(poll))?;
@@ -183,7 +183,8 @@ impl ServiceClient {
         self.ask(py, |service, poll| service.forget(job, tenant, poll))
     }
 
-    /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
+    /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as
+    /// help.
     #[pyo3(signature = (
         pipeline, *, job, seed, epochs, consumer, consumers, even, ending, absence_s, coordinated, ordered, weight, priority, budget, local,
         memory, state
@@ -276,7 +277,7 @@ impl ServiceClient {
 }
 
 impl ServiceClient {
-    /// Asks the service; one that was started here, and is seen to have ended, is not waited for.
+    /// Calls the service; does not wait for one that was started here and has ended.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -288,7 +289,7 @@ impl ServiceClient {
         })
     }
 
-    /// How a local worker of a reader is started.
+    /// Returns the recipe of a consumer's local worker.
     fn recipe(&self, command: Vec<String>, reader: (u64, u32), key: JobKey) -> LocalRecipe {
         let Identity { tls, token, token_file } = &self.identity;
         let (tls, token, token_file) = (tls.clone(), token.clone(), token_file.clone());
@@ -296,7 +297,7 @@ impl ServiceClient {
     }
 }
 
-/// Reads how consumers end epochs together.
+/// Reads the user's word for the end of epochs.
 fn read_ending(word: &str) -> Result<Ending> {
     let known = [Ending::Drop, Ending::Pad, Ending::Error].into_iter().find(|ending| ending.word() == word);
     known.ok_or_else(|| Error::invalid(format!("even={word:?} is unknown")).hint("\"drop\", \"pad\" or \"error\""))
@@ -306,7 +307,7 @@ fn read_absence(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| Error::invalid(format!("rank_timeout={seconds} is out of range")))
 }
 
-/// How many threads may compute at once in this process: its cores, within the limits of its control groups.
+/// Returns how many threads may compute at once in this process: its cores, within the limits of its control groups.
 #[pyfunction]
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

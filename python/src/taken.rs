@@ -1,7 +1,8 @@
-//! What a user's code returned, made ours before that code runs again.
+//! Takes the results of a user's code, before that code runs again.
 //!
-//! A function may fill one buffer and return it for each row, or keep what it returned and change it later. So each row
-//! is taken when it comes: what may still change is copied, and what nobody else can reach, or nobody can change, is not.
+//! A function may fill one buffer and return it for each row, or keep its result and change it later. So each row is
+//! taken when it comes: values that may still change are copied; values that no other code can reach, or change, are
+//! not.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
@@ -15,10 +16,10 @@ use crate::masks;
 use crate::memory::Memory;
 use crate::numpy::NumPy;
 
-/// Lists within lists are followed this far; NumPy makes no array of deeper ones.
+/// The deepest lists within lists; NumPy makes no array of deeper ones.
 const DEPTH_MAX: usize = 64;
 
-/// Takes one row: a dictionary of columns. What is none is left for those who say so.
+/// Takes one row: a dictionary of columns. Other values pass, and later code reports them.
 pub(crate) fn row(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let is_alone = refs(&value) == 1;
     mapping(value, is_alone, 0)
@@ -48,7 +49,7 @@ fn mapping<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyRes
     if value.cast::<PyMapping>().is_err() {
         return Ok(value);
     }
-    // Each value may be made only when it is asked for, in memory that the next one has, too.
+    // The object may create each value on access, in memory that the next one reuses.
     let own = PyDict::new(py);
     for item in value.call_method0(intern!(py, "items"))?.try_iter()? {
         let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item?.extract()?;
@@ -57,7 +58,7 @@ fn mapping<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyRes
     Ok(own.into_any())
 }
 
-/// Takes one value. `is_alone` says that whatever holds it is nobody else's.
+/// Takes one value. With `is_alone`, no other code holds its container.
 fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     if is_plain(&value) || depth >= DEPTH_MAX {
@@ -86,7 +87,7 @@ fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<
         return Ok(PyBytes::new(py, &bytes.to_vec()).into_any());
     }
     if value.is_instance_of::<PyMemoryView>() {
-        // One of other numbers than bytes is refused where the column is made.
+        // A buffer of numbers other than bytes is refused when the column is made.
         let bytes = PyBuffer::<u8>::get(&value).and_then(|view| view.to_vec(py));
         return Ok(bytes.map_or(value, |bytes| PyBytes::new(py, &bytes).into_any()));
     }
@@ -98,7 +99,7 @@ fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<
     let has = |name| value.hasattr(name);
     let is_sequence = has(intern!(py, "__len__"))? && has(intern!(py, "__getitem__"))?;
     if is_buffer || is_sequence || has(intern!(py, "__array__"))? || has(intern!(py, "__array_interface__"))? {
-        // What no array can be made of is refused where the column is made.
+        // A value that NumPy cannot convert is refused when the column is made.
         return Ok(np.array(&value).unwrap_or(value));
     }
     Ok(value)
@@ -123,7 +124,8 @@ fn array<'py>(np: &NumPy, value: Bound<'py, PyAny>, is_alone: bool) -> PyResult<
     np.array(&value)
 }
 
-/// Says whether an array, which has two references, is the only way to its numbers: nothing else has them, nor a base of them.
+/// Returns whether an array, which has two references, is the only way to its numbers: no other object has them, or a
+/// base of them.
 fn is_owned(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     if !np.is_exact_array(value) || weak_refs(value)? > 0 {
@@ -137,7 +139,7 @@ fn is_owned(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(refs(&base) == 2 && is_owned(np, &base)?)
 }
 
-/// Says whether an array lies over memory that nobody can change: the engine's, or a `bytes`.
+/// Returns whether an array lies over memory that no code can change: the engine's, or a `bytes`.
 fn is_fixed(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     let mut base = value.clone();
@@ -150,7 +152,7 @@ fn is_fixed(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(base.is_exact_instance_of::<PyBytes>() || base.cast::<Memory>().is_ok_and(|memory| !memory.get().is_writable()))
 }
 
-/// Says whether a value never changes, at the cost of a few comparisons.
+/// Returns whether a value never changes, at the cost of a few comparisons.
 fn is_plain(value: &Bound<'_, PyAny>) -> bool {
     value.is_none()
         || value.is_exact_instance_of::<PyFloat>()

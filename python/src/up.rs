@@ -1,4 +1,4 @@
-//! A service on this machine, as Python holds it.
+//! A service on this machine, in Python's hands.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
@@ -20,19 +20,19 @@ pub(crate) struct Up {
 /// The services that this process started and still has.
 static STARTED: Mutex<Vec<Weak<forebay_server::Up>>> = Mutex::new(Vec::new());
 
-/// Reads a number of bytes as users write it: `256MiB`.
+/// Reads a number of bytes in a user's notation: `256MiB`.
 #[pyfunction]
 pub(crate) fn bytes_of(py: Python<'_>, text: &str) -> PyResult<u64> {
     parse_bytes(text).map_err(|e| crate::errors::raise(py, &e))
 }
 
-/// Returns the service at this address, if this process started it, however it was come by.
+/// Returns the service at this address, if this process started it.
 fn started(address: &str) -> Option<Arc<forebay_server::Up>> {
     let address = address.strip_prefix("forebay://").unwrap_or(address);
     lock(&STARTED).iter().filter_map(Weak::upgrade).find(|up| up.address() == address)
 }
 
-/// Says why a service does not answer any more, where this process started it and sees that.
+/// Returns an error if this process started the service at this address and its dispatcher has ended.
 ///
 /// # Errors
 /// Unavailable, with how its dispatcher ended.
@@ -40,8 +40,8 @@ pub(crate) fn check(address: &str) -> Result<()> {
     started(address).map_or(Ok(()), |up| up.check())
 }
 
-/// Says to the readers of a service when nothing can come any more, if this process started it. `local` says that a reader has a
-/// worker beside it.
+/// Returns a check for the consumers of a service that this process started: fails when nothing can come any more.
+/// `local` is true if the consumer has a local worker.
 pub(crate) fn watch(service: &Arc<Service>, local: bool) -> LivenessCheck {
     let Some(up) = started(service.address()).map(|up| Arc::downgrade(&up)) else { return LivenessCheck::default() };
     let service = service.clone();

@@ -1,8 +1,8 @@
-//! What users' functions return, as columns: checked against the schema, copied once.
+//! Converts results of users' functions to columns: checks them against the schema, and copies them once.
 //!
-//! The rule for numbers: a NumPy value has to be of exactly the dtype; a Python number (or a list of them) bends to the
-//! column's, as long as nothing is lost in kind (an int may become a float, a float never an int). `None` and numbers that
-//! are masked are missing, where the schema says that they may be; what lies under a mask is never taken for a number.
+//! The rule for numbers: a NumPy value must have exactly the dtype; a Python number (or a list of them) is converted to
+//! the column's, as long as no kind is lost (an int may become a float, a float never an int). `None` and masked
+//! numbers are missing, if the schema allows that; the value under a mask is never used as a number.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::numpy::NumPy;
 /// Rows of this size together are stacked by NumPy in one call, which costs a copy and saves a call for each row.
 const STACKED_BYTES_MAX: usize = 1 << 16;
 
-/// Makes a column of one value a row.
+/// Makes a column from one value for each row.
 pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
     let np = NumPy::get(py)?;
     let values = &*missing_as_none(py, values)?;
@@ -59,7 +59,7 @@ pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, P
     }
 }
 
-/// Returns the values with `None` for all that is missing.
+/// Returns the values with `None` for all missing ones.
 fn missing_as_none<'v, 'py>(
     py: Python<'py>,
     values: &'v [Bound<'py, PyAny>],
@@ -74,7 +74,7 @@ fn missing_as_none<'v, 'py>(
     Ok(known)
 }
 
-/// Makes a column of what a batched function returned for it: an array with the rows first, or a list.
+/// Makes a column from a batched function's result for it: an array with the rows first, or a list.
 pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows: usize) -> PyResult<ArrayRef> {
     let py = value.py();
     let np = NumPy::get(py)?;
@@ -87,7 +87,7 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
-    // One of objects may have `None` among them.
+    // An array of objects may have `None` among them.
     let is_numbers = |array: &Bound<'py, PyAny>| Ok::<_, PyErr>(!field.nullable || !np.is_objects(array)?);
     if let (Some((dtype, shape)), false) = (dense, is_list)
         && let array = np.asarray(value)?
@@ -144,17 +144,17 @@ fn string(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Strin
     let Ok(text) = value.cast::<PyString>() else { return Err(wrong(field, value, Some(row))) };
     text.to_str().map(str::to_owned).map_err(|_| {
         let message = format!("returned a text in column {:?} that is not valid Unicode: {}", field.name, shown(value));
-        // What a text holds is the sample's, unlike the type of a value.
+        // The content of a text belongs to the sample, unlike the type of a value.
         let error = Error::data(message).with("column", &field.name).with("row", row);
         raise(value.py(), &error.hint(SURROGATE))
     })
 }
 
-/// What to do about a text that no encoding has a place for.
+/// The hint for a text that no encoding can express.
 pub(crate) const SURROGATE: &str = "a surrogate by itself is no character, as JSON with \"\\ud800\" gives: replace it, \
      text.encode(\"utf-8\", \"replace\").decode(), or keep the text as bytes";
 
-/// Returns the beginning of how Python writes a value.
+/// Returns the beginning of a value's `repr`.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let written = value.repr().and_then(|text| text.extract::<String>()).unwrap_or_else(|_| describe(value));
     match written.char_indices().nth(80) {
@@ -218,10 +218,10 @@ fn scalars<'py>(
     })
 }
 
-/// Says whether one number goes into a column of `dtype`.
+/// Returns whether one number fits a column of `dtype`.
 fn fits(np: &NumPy, value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = value.py();
-    // NumPy's float64 is a Python float too: what NumPy made keeps its dtype.
+    // NumPy's float64 is a Python float too: a NumPy value keeps its dtype.
     if np.is_scalar(value)? || np.is_array(value)? {
         let dtype_of = np.native(value)?.getattr("dtype")?;
         return Ok(np.which(py, &dtype_of)? == Some(dtype) && shape_of(value)?.is_empty());
@@ -288,7 +288,7 @@ fn ragged(np: &NumPy, field: &Field, dtype: DType, ndim: usize, values: &[Bound<
     builder.finish().map_err(|e| Python::attach(|py| raise(py, &e)))
 }
 
-/// Returns a value as an array of exactly `dtype`, if the rule lets it be one.
+/// Returns a value as an array of exactly `dtype`, if the rule allows that.
 fn tensor<'py>(np: &NumPy, value: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     let literal = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
@@ -300,7 +300,7 @@ fn tensor<'py>(np: &NumPy, value: &Bound<'py, PyAny>, dtype: DType) -> PyResult<
     if is == Some(dtype) {
         return Ok(Some(array));
     }
-    // An empty list says nothing of its numbers.
+    // An empty list has no dtype of its own.
     let bends = match is {
         Some(DType::Int64) => dtype != DType::Bool,
         Some(DType::Float64) => dtype.is_float() || array.len().is_ok_and(|n| n == 0),
@@ -316,7 +316,7 @@ pub(crate) fn shape_of(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     array.getattr(pyo3::intern!(array.py(), "shape"))?.extract()
 }
 
-/// Says what a value is, in the words of a schema.
+/// Describes a value in the words of a schema.
 pub(crate) fn describe(value: &Bound<'_, PyAny>) -> String {
     let text = || -> PyResult<String> {
         let np = NumPy::get(value.py())?;
@@ -330,7 +330,7 @@ pub(crate) fn describe(value: &Bound<'_, PyAny>) -> String {
     text().unwrap_or_else(|_| "an object".to_owned())
 }
 
-/// The row travels in the context as `row` until the caller, who knows the samples, replaces it.
+/// The context has the row as `row` until the caller, who knows the samples, replaces it.
 fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     let message = format!(
         "returned the wrong structure: column {:?} should be {}, and is {}",
@@ -346,7 +346,7 @@ fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     raise(value.py(), &error.hint(hint(field)))
 }
 
-/// Says that a number is masked where none may be missing.
+/// Returns the error for a masked number where none may be missing.
 fn masked(field: &Field, py: Python<'_>, row: Option<usize>) -> PyErr {
     let (name, kind) = (&field.name, &field.kind);
     let message = format!("returned the wrong structure: column {name:?} is {kind}, and has numbers that are masked");

@@ -1,4 +1,4 @@
-"""S3 servers for tests, and what is put into them."""
+"""S3 servers for tests, and their contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-#: Whoever is anonymous may not overwrite; who one is, these servers do not check.
+#: Anonymous callers may not overwrite; these servers do not check who the caller is.
 WHO = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
@@ -29,7 +29,7 @@ def s3_server() -> Iterator[Server]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
         said = iter(server.stderr)
-        # What it says of each request must not fill the pipe.
+        # Its output about each request must not fill the pipe.
         drain = threading.Thread(target=lambda: [None for _ in said], daemon=True)
         try:
             address = next(found[1] for line in said if (found := re.search(r"Running on (http://[0-9.:]+)", line)))
@@ -55,12 +55,12 @@ def delete(server: str, key: str) -> None:
 
 
 def credentials(url: str) -> dict[str, str]:
-    """The environment of whoever uses a server."""
+    """Returns the environment of a server's users."""
     return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
 def objects(server: str, bucket: str, folder: str) -> dict[str, bytes]:
-    """What is below a folder, by name there."""
+    """Returns the objects below a folder, by name there."""
 
     def get(path: str) -> bytes:
         request = urllib.request.Request(f"{server}/{bucket}{path}", headers={"Authorization": WHO})

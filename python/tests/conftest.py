@@ -1,4 +1,4 @@
-"""Fixtures: real files, written by the libraries that users write them with."""
+"""Fixtures: real files, written by the libraries that users use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pictures import encoded, picture
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache(tmp_path_factory: pytest.TempPathFactory):
-    """Indexes are kept in a folder of this run, not in the user's."""
+    """Keeps indexes in a folder of this run, not in the user's."""
     patch = pytest.MonkeyPatch()
     patch.setenv("FOREBAY_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
@@ -101,7 +101,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> Path:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], None]:
-    """Waits for something to be so, with a deadline; the pause only saves the processor."""
+    """Waits for a condition, with a deadline; the pause only saves CPU time."""
 
     def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds

@@ -1,6 +1,6 @@
-"""A proxy in front of a store that spoils every third answer, in one of many ways, and counts what it passes on.
+"""A proxy in front of a store that corrupts every third answer, in one of many ways, and counts forwarded requests.
 
-Each request is passed on whole before anything is spoiled, so that a fault is the network's, never the store's.
+It forwards each request whole before it corrupts the answer, so that a fault is the network's, never the store's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Answer:
-    """What the store said."""
+    """An answer of the store."""
 
     status: int
     headers: dict[str, str]
@@ -33,7 +33,7 @@ def _reset(client: socket.socket) -> None:
 
 
 def _until_gone(client: socket.socket) -> None:
-    """Waits until the client has had enough."""
+    """Waits until the client closes the connection."""
     while client.recv(1):
         pass
 
@@ -86,14 +86,14 @@ def other_range(client: socket.socket, answer: Answer) -> None:
 
 
 def too_long(client: socket.socket, answer: Answer) -> None:
-    """More bytes than were asked for. What is no range has no length to compare with."""
+    """Sends more bytes than requested. An answer without a range has no length to compare with."""
     if "content-range" not in answer.headers:
         return client.sendall(answer.head() + answer.body)
     body = b"\0" * 5 + answer.body
     return client.sendall(answer.head(content_length=str(len(body))) + body)
 
 
-# Those that a reader never sees.
+# The faults that a reader never sees.
 FAULTS: dict[str, Callable[[socket.socket, Answer], None]] = {
     "503 with retry-after": _status(503, retry_after="0"),
     "429": _status(429),
@@ -104,15 +104,15 @@ FAULTS: dict[str, Callable[[socket.socket, Answer], None]] = {
 
 
 def none(client: socket.socket, answer: Answer) -> None:
-    """No fault: for a proxy that only counts."""
+    """Causes no fault: for a proxy that only counts."""
 
 
 class FaultProxy:
-    """Listens on `url`; spoils every `every`-th answer with `fault` where `only` says so.
+    """Listens on `url`; spoils every `every`-th answer with `fault`, if `only` returns true for it.
 
-    With `every` above 1, it spoils no request more than twice in a row: with several readers the count alone
-    would by chance spoil all attempts of one request, and the reader would rightly give up.
-    Counts both, and the `bytes` of ranges that it passed on.
+    With `every` above 1, it spoils no request more than twice in a row: with several readers the count alone would by
+    chance spoil all attempts of one request, and the reader would rightly give up. Counts both, and the `bytes` of
+    ranges that it forwarded.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class FaultProxy:
         return body
 
     def _answer(self, client: socket.socket, line: str, headers: dict[str, str], body: bytes) -> bool:
-        """Passes a request on; says whether the connection lives."""
+        """Forwards a request; returns whether the connection lives."""
         method, path, _ = line.split(" ")
         upstream = http.client.HTTPConnection(self._host)
         upstream.request(method, path, body or None, headers)

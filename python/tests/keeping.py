@@ -1,4 +1,4 @@
-"""What the tests of the cache keep: functions that write down what they were called for, and processes of their own."""
+"""Pipelines for tests of the cache: functions that log their calls, and separate processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stream(it) -> list:
 
 
 def counted(log: Path):
-    """A costly function that writes down which samples it was called for."""
+    """Returns a costly function that logs the samples of its calls."""
 
     def costly(row):
         with open(log, "a") as file:
@@ -40,12 +40,12 @@ def calls(log: Path) -> Counter:
 
 
 def once(rows: int, log: Path) -> fb.Dataset:
-    """Samples that should be computed once."""
+    """Returns samples that should be computed once."""
     return fb.range(rows).map(counted(log), schema=SCHEMA).cache()
 
 
 def large(log: Path):
-    """A costly function that gives 4 KiB for each sample."""
+    """Returns a costly function that returns 4 KiB for each sample."""
 
     def costly(row):
         with open(log, "a") as file:
@@ -72,7 +72,7 @@ def draw(row, rng):
 
 
 def run(script: str, **variables: str) -> str:
-    """Runs a script in a process of its own."""
+    """Runs a script in a separate process."""
     environment = {**os.environ, **variables}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, timeout=120
@@ -82,7 +82,7 @@ def run(script: str, **variables: str) -> str:
 
 
 def dear(log: Path) -> fb.Dataset:
-    """Samples that cost far more to compute than to read from anywhere: some milliseconds each."""
+    """Returns samples that cost far more to compute than to read: some milliseconds each."""
 
     def hard(row):
         with open(log, "a") as file:
@@ -98,7 +98,7 @@ DEAR_ROWS = 96
 
 
 def epochs(log: Path, count: int = 1, of: str = "heavy", **variables: str) -> str:
-    """The digest of a stream that a process of its own reads."""
+    """Returns the digest of a stream that a separate process reads."""
     script = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -109,12 +109,12 @@ def epochs(log: Path, count: int = 1, of: str = "heavy", **variables: str) -> st
     return run(script, **variables).split()[-1]
 
 
-#: In memory there is room for little, so that rows are found on disk.
+#: Memory has room for little, so that rows are found on disk.
 LITTLE = {"FOREBAY_CACHE_MEMORY": "64KiB"}
 
 
 def plain(log: Path, count: int = 1, of: str = "heavy") -> str:
-    """What it must be: nothing is kept."""
+    """Returns the expected digest, without a cache."""
     return epochs(log, count, of, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0")
 
 
@@ -123,7 +123,7 @@ def blocks(folder: Path) -> list[Path]:
 
 
 def said(*arguments: object) -> Any:
-    """What `forebay cache` prints as JSON."""
+    """Returns the JSON output of `forebay cache`."""
     command = [sys.executable, "-m", "forebay", "cache", *map(str, arguments), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

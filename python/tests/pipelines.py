@@ -1,7 +1,7 @@
 """Random pipelines from a seed: for the tests that compare streams.
 
-A pipeline is a source, a few ops, and perhaps a batch with ops after it. Ops are drawn without asking whether they may
-stand where they come: one that is refused while the pipeline is written is left out.
+A pipeline is a source, a few ops, and perhaps a batch with ops after it. Ops are drawn without regard to their place:
+an op that is refused while the pipeline is written is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORDS = ["", "a", "naïve", "tide", "forebay", "Σ"]
 
 
 def name() -> str:
-    """A job's name that no other job has."""
+    """Returns a job's name that no other job has."""
     return f"job-{uuid.uuid4().hex[:8]}"
 
 
@@ -82,7 +82,7 @@ def count_up():
 
 @functools.cache
 def files(folder: Path) -> Path:
-    """The same 130 rows as Parquet, JSON lines and text."""
+    """Writes the same 130 rows as Parquet, JSON lines and text."""
     rows = [{"id": i, "x": i / 7, "name": WORDS[i % len(WORDS)], "gap": None if i % 3 else i} for i in range(130)]
     pq.write_table(pa.Table.from_pylist(rows[:80]), folder / "rows-0.parquet", row_group_size=30)
     pq.write_table(pa.Table.from_pylist(rows[80:]), folder / "rows-1.parquet")
@@ -134,7 +134,7 @@ Op = Callable[[fb.Dataset, random.Random], fb.Dataset]
 
 
 def other(ds: fb.Dataset, rng: random.Random) -> str:
-    """A column that nothing here relies on; `id` when there is none, which ops then refuse or leave as it is."""
+    """Returns a column that no other op here needs; `id` if there is none, which ops then refuse or keep."""
     names = [name for name in ds.schema if name not in ("id", "image")]
     return rng.choice(names) if names else "id"
 
@@ -196,7 +196,7 @@ def recolumned(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
 
 
 def pictured(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
-    """A whole chain on one image column, some of it left out."""
+    """Returns a whole chain on one image column, with some ops left out."""
     ds = ds.decode_image("image", mode=rng.choice(["RGB", "L"]))
     size, antialias = (rng.randint(4, 12), rng.randint(4, 12)), rng.random() < 0.7
     match rng.randrange(4):
@@ -256,7 +256,7 @@ AFTER_BATCH: list[Op] = [
 
 
 def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
-    """The pipeline of a seed; also with a `cache` or some `autocache` somewhere in it, where there can be any."""
+    """Returns the pipeline of a seed; also with a `cache` or some `autocache` in it, if that is possible."""
     rng, place = random.Random(seed), random.Random(seed)
     ds = source(rng, shards)
     for _ in range(rng.randint(0, 6)):
@@ -274,7 +274,7 @@ def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
 
 
 def extended(ds: fb.Dataset, op: Op, rng: random.Random) -> fb.Dataset:
-    """The dataset with one more op, or as it is where the op cannot stand."""
+    """Returns the dataset with one more op, or unchanged if the op is refused."""
     try:
         return op(ds, rng)
     except (fb.errors.InvalidPipelineError, fb.errors.NotFoundError):
@@ -282,7 +282,7 @@ def extended(ds: fb.Dataset, op: Op, rng: random.Random) -> fb.Dataset:
 
 
 def fingerprint(batch: dict) -> list:
-    """Everything about a batch, to compare."""
+    """Returns all properties of a batch, to compare."""
     parts = []
     for name, value in batch.items():
         missing = np.ma.getmaskarray(value).tobytes() if np.ma.isMaskedArray(value) else b""

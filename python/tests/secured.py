@@ -56,7 +56,7 @@ class Authority:
         return builder.not_valid_before(now + begins * DAY).not_valid_after(now + days * DAY)
 
     def issue(self, who: str, host: str = "127.0.0.1", days: int = 1, begins: int = -3) -> Identity:
-        """A certificate for a host, good from so many days from now until so many days."""
+        """Returns a certificate for a host, valid from so many days from now until so many days."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             of: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
@@ -73,7 +73,7 @@ class Authority:
 
 
 def clean() -> dict[str, str]:
-    """This process's environment without what it says of security."""
+    """Returns this process's environment without its security settings."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("FOREBAY_TLS", "FOREBAY_TOKEN"))}
 
 
@@ -105,7 +105,7 @@ class Fleet:
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: object, **env: str) -> str:
-        """Starts a process and returns where it listens."""
+        """Starts a process and returns its address."""
         command = [sys.executable, "-m", "forebay", *map(str, arguments), "--announce", "--exit-with-parent"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**clean(), **env}

@@ -1,4 +1,4 @@
-"""What a tenant's pipelines may read: lists, links, servers that lead elsewhere, addresses of the machine."""
+"""The sources that a tenant's pipelines may read: lists, links, redirecting servers, addresses of the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fleet(tmp_path) -> Iterator[Fleet]:
 
 @contextlib.contextmanager
 def server(leads_to: str = "") -> Iterator[str]:
-    """Serves lines at /x.txt, and leads elsewhere from any other path."""
+    """Serves lines at /x.txt, and redirects any other path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -92,7 +92,7 @@ def test_a_tenant_reads_what_its_list_has_and_a_worker_what_its_own_has(fleet, t
     assert read(other, tmp_path / "data2" / "x.txt") == 40
     for path in ("data2/x.txt", "secret/x.txt", "data/link.txt", "data/../secret/x.txt", "data/l*.txt", "*/x.txt"):
         denied(listed, tmp_path / path, "may not read")
-    # What the dispatcher allows and the worker does not.
+    # The dispatcher allows it and the worker does not.
     denied(listed, tmp_path / "data" / "x.txt", "may not read")
     assert read(other, tmp_path / "data2" / "x.txt") == 40, "others go on"
 
@@ -114,7 +114,7 @@ def test_a_tenant_does_not_reach_the_machine_itself_nor_follow_a_server_elsewher
         assert read(listed, f"{around}/away.txt") == 40, "the same host may lead to another path"
         denied(listed, f"{outer}/away.txt", "elsewhere")
         denied(listed, f"{inner}/x.txt", "may not read")
-        # Without tenants a service is one's own: all of it may be read.
+        # A service without tenants belongs to one user, who may read everything.
         own = fleet.dispatcher()
         fleet.worker(own)
         assert read(fb.connect(own), f"{outer}/away.txt") == 40

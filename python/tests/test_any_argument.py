@@ -1,7 +1,7 @@
-"""Any value, as any argument of any public function: it works, or an error says what is wrong. Never a bug of ours.
+"""Any value as any argument of any public function: it works, or an error explains the mistake. Never a bug of ours.
 
-Functions and their parameters are found by looking, so one that is added is tried, too: a parameter without default
-needs a plausible value in `PLAUSIBLE`. What an op makes of wild arguments is also run, for some are refused only there.
+Functions and their parameters are found by introspection, so a new one is tried, too: a parameter without default needs
+a plausible value in `PLAUSIBLE`. The test also runs the ops with wild arguments, because some are refused only there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PLAUSIBLE: dict[str, Any] = {
     "yes": 0,
 }
 
-#: They start processes, speak to a network or are no functions of users' values.
+#: They start processes, use a network or are no functions of users' values.
 ELSEWHERE = {
     "ShuffleQuality",
     "SkippedSample",
@@ -78,12 +78,12 @@ ELSEWHERE = {
     "Saved",
     "Tls",
 }
-#: Measures what a pipeline takes.
+#: They measure or run a pipeline.
 SLOW = {"optimize", "save"}
 
 
 def datasets() -> dict[str, fb.Dataset]:
-    """What methods are called on."""
+    """Returns the objects whose methods are called."""
     numbers = fb.range(4)
     images = fb.from_numpy({"id": np.zeros((3, 8, 8, 3), np.uint8), "y": [0, 1, 2]})
     return {
@@ -108,7 +108,7 @@ def public(owner: Any) -> list[str]:
 
 
 def targets() -> list[tuple[str, str]]:
-    """Where a function is, and its name."""
+    """Returns the place of each function, and its name."""
     found = {name: getattr(fb, name) for name in fb.__all__ if name not in ELSEWHERE}
     is_error = {name for name, f in found.items() if isinstance(f, type) and issubclass(f, BaseException)}
     modules = [("fb", name) for name, f in found.items() if callable(f) and name not in is_error]
@@ -144,7 +144,7 @@ def odd_arrays() -> list[Any]:
 
 
 class Odd:
-    """Breaks what is asked of it."""
+    """Breaks every operation on it."""
 
     def __len__(self) -> int:
         raise RuntimeError("no length")
@@ -187,12 +187,12 @@ WILD = st.recursive(
 )
 
 FINE = (E.ForebayError, TypeError, ValueError)
-#: What no message has.
+#: Texts that no message may have.
 OURS = ("report this", "panicked", "internal", "_src", "Ops.")
 
 
 def raised(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """Returns what a call returns, or raises."""
+    """Returns the result or the exception of a call."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -202,7 +202,7 @@ def raised(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def check(call: Callable[[], Any], said: str) -> Any:
-    """Calls, and looks at what is raised."""
+    """Makes a call, and checks its exception."""
     made, error = raised(call)
     if error is None or isinstance(error, StopIteration):
         return made
@@ -232,7 +232,7 @@ def run(made: Any, said: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory):
-    """Names of files are wild, too."""
+    """A folder with wild file names."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("wild"))
         yield

@@ -1,4 +1,4 @@
-"""`ordered=False`: splits as they come, each sample exactly once, wherever a run is cut and goes on."""
+"""`ordered=False`: splits in any order, each sample exactly once, for any cut and resume of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ E = fb.errors
 
 
 def waits_for(gate: Path, number: int):
-    """Holds up the row of a number until the gate is there."""
+    """Blocks the row of a number until the gate exists."""
     path = str(gate)
 
     def wait(row):
@@ -40,7 +40,7 @@ def test_a_slow_sample_holds_up_its_own_batch_alone(tmp_path):
     gate = tmp_path / "gate"
     ds = fb.range(4005).map(waits_for(gate, 7)).batch(10)
     it = ds.iter(ordered=False, threads=2)
-    # All that is computed after it, the short last batch too.
+    # All rows after it, including the short last batch.
     first = [next(it) for _ in range(395)]
     assert not any(7 in batch["id"] for batch in first)
     assert sorted(len(batch["id"]) for batch in first)[:2] == [5, 10]
@@ -100,7 +100,7 @@ def pipeline(files: Path, seed: int) -> fb.Dataset:
 
 
 def cut(ds: fb.Dataset, rng: np.random.Generator, start) -> Iterator[dict]:
-    """Reads a dataset in pieces, each by an iterator of its own that goes on where the one before was."""
+    """Reads a dataset in pieces, each by a new iterator that resumes where the previous one was."""
     state = None
     while True:
         it = start(ds, bool(rng.integers(0, 4)))
@@ -195,7 +195,7 @@ def test_ops_that_need_the_order_say_so(ds, op, service):
 def test_consumers_that_end_epochs_together_need_the_order(service):
     ds = fb.range(100).filter(fb.col("id") > 3).batch(2)
     options = {"job": f"job-{uuid.uuid4().hex[:8]}", "consumers": (0, 2), "ordered": False}
-    with pytest.raises(E.InvalidPipelineError, match="consumers that end epochs together") as caught:
+    with pytest.raises(E.InvalidPipelineError, match="when consumers end epochs together") as caught:
         next(ds.distribute(service, **options).iter())
     assert "even=False" in caught.value.context["hint"]
 

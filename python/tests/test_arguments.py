@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind or size are refused in words, with the op that was called and what it takes."""
+"""Arguments of the wrong kind or size are refused with an error that names the op and the accepted values."""
 
 from __future__ import annotations
 

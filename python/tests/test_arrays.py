@@ -1,4 +1,4 @@
-"""What goes in comes out: dtypes, shapes, missing values, and whose memory it is."""
+"""Inputs come out unchanged: dtypes, shapes, missing values, and the ownership of memory."""
 
 from __future__ import annotations
 

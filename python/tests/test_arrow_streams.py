@@ -1,4 +1,4 @@
-"""Arrow IPC streams: the rows that pyarrow reads of them, and errors where a stream is cut or damaged."""
+"""Arrow IPC streams: the rows that pyarrow reads, and errors if a stream is cut or damaged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BATCHES = st.lists(st.tuples(st.integers(0, 9), WORDS), min_size=1, max_size=6)
 def test_rows_are_those_of_pyarrow(tmp_path_factory, shape, options, seed):
     made, first, before = [], 0, []
     for rows, words in shape:
-        # Deltas are written where a dictionary begins as the one before.
+        # Deltas are written if a dictionary begins with the previous one.
         before = before + [w for w in words if w not in before] if options == "deltas" else words
         made.append(batch(first, rows, before))
         first += rows
@@ -89,7 +89,7 @@ def test_rows_are_those_of_pyarrow(tmp_path_factory, shape, options, seed):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What `datasets.Dataset.save_to_disk` writes: two streams of batches of a thousand rows, and JSON beside them."""
+    """The output of `Dataset.save_to_disk` (datasets): two streams in batches of 1,000 rows, and JSON beside."""
     for number in range(2):
         batches = [batch(number * 2500 + first, min(1000, 2500 - first)) for first in range(0, 2500, 1000)]
         (tmp_path / f"data-{number:05}-of-00002.arrow").write_bytes(stream(batches))
@@ -136,7 +136,7 @@ def test_a_stream_that_is_cut_anywhere_is_an_error_that_names_where(tmp_path):
 
 
 def message_starts(whole: bytes) -> list[int]:
-    """Where messages begin, the mark of the end included."""
+    """Returns the starts of messages, including the end mark."""
     reader, starts = pa.BufferReader(whole), []
     while True:
         starts.append(reader.tell())

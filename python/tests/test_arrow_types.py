@@ -1,4 +1,4 @@
-"""Every type that Arrow has, in Parquet and in Arrow files: each value is what pyarrow reads."""
+"""Every type of Arrow, in Parquet and in Arrow files: each value equals pyarrow's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 ROWS = 23
-"""Rows of each column, in groups of seven; every fifth is missing, but of lists, which never are."""
+"""Rows of each column, in groups of seven; every fifth is missing, except lists, which never are."""
 
 
 def some(make: Any, missing: bool = True) -> list[Any]:
@@ -24,7 +24,7 @@ def some(make: Any, missing: bool = True) -> list[Any]:
 
 
 def ints(kind: pa.DataType) -> pa.Array:
-    """Times, by the numbers that they are."""
+    """Returns times as their numbers."""
     width = pa.int32() if kind.bit_width == 32 else pa.int64()
     step = 86_400_000 if kind == pa.date64() else 1
     return pa.array(some(lambda i: (i * 37 + (0 if pa.types.is_time(kind) else -200)) * step), width).view(kind)
@@ -140,7 +140,7 @@ def write(table: pa.Table, kind: str, path: Path) -> None:
 
 
 def is_written(name: str, array: pa.Array, kind: str, folder: Path) -> bool:
-    """Says whether pyarrow writes a type to such a file."""
+    """Returns whether pyarrow writes a type to such a file."""
     try:
         write(pa.table({name: array}), kind, folder / "try")
     except (NotImplementedError, pa.ArrowException):
@@ -153,12 +153,12 @@ def read(kind: str, path: Path, **options: Any) -> fb.Dataset:
 
 
 def plain(value: Any) -> Any:
-    """A value of a sample."""
+    """Returns a value of a sample."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def numbers_of(array: pa.Array) -> list[Any]:
-    """Times as the numbers that they are, at any depth."""
+    """Returns times as their numbers, at any depth."""
     if pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
         flat = iter(numbers_of(array.flatten()))
         return [None if row is None else [next(flat) for _ in row] for row in array.to_pylist()]
@@ -167,7 +167,7 @@ def numbers_of(array: pa.Array) -> list[Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """What pyarrow gives, as JSON text says it."""
+    """Returns a value of pyarrow in the form of JSON text."""
     if isinstance(value, list) and value and all(isinstance(pair, tuple) for pair in value):
         texts = all(isinstance(key, str) for key, _ in value)
         return {k: jsonable(v) for k, v in value} if texts else [[jsonable(k), jsonable(v)] for k, v in value]
@@ -185,7 +185,7 @@ def jsonable(value: Any) -> Any:
 
 
 def written(columns: dict[str, pa.Array], kind: str, folder: Path) -> tuple[pa.Table, Path]:
-    """Writes those columns that pyarrow does, and returns what it reads of them."""
+    """Writes the columns that pyarrow can write, and returns the table that it reads."""
     table = pa.table({n: a for n, a in columns.items() if is_written(n, a, kind, folder)})
     path = folder / f"a.{kind}"
     write(table, kind, path)
@@ -209,7 +209,7 @@ def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
             want = array.to_pylist()
             assert all(g == w or (w is None and np.isnan(g)) for g, w in zip(got, want, strict=True)), name
         elif name in TIMES or name in TIME_LISTS:
-            # Parquet keeps days of either date; here, what was written as milliseconds is that again.
+            # Parquet stores days of either date type; here, dates that were written as milliseconds are those again.
             assert got == numbers_of(columns[name] if name == "date64[ms]" else array), name
         elif name in DECIMALS:
             assert [None if g is None else decimal.Decimal(g) for g in got] == array.to_pylist(), name
@@ -224,7 +224,7 @@ def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
 def test_what_the_schema_says(tmp_path, kind):
     table, path = written({**TIMES, **DECIMALS, **NESTED, "null": PLAIN["null"]}, kind, tmp_path)
     schema = read(kind, path).schema
-    # Footers of Parquet count what is missing, but not of lists and what is made of them.
+    # Footers of Parquet count missing values, but not of lists and of types made of them.
     there = {name for name in table.column_names if name not in NESTED and not table[name].null_count}
     assert schema.nullable == set(table.column_names) - (there if kind == "parquet" else set())
     for name in table.column_names:

@@ -1,4 +1,4 @@
-"""autocache(): what pays is kept, and no batch depends on it. That every stream is the same is in test_cache.py."""
+"""autocache(): it caches when that pays, and no batch depends on it. test_cache.py compares all streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 800
 
 
 def slow(log: Path):
-    """A function that costs far more than finding what it gives, and writes down which samples it was called for."""
+    """Returns a function that costs far more than a cache hit, and logs the samples of its calls."""
 
     def costly(row):
         with open(log, "a") as file:
@@ -30,7 +30,7 @@ def slow(log: Path):
 
 
 def costly(log: Path) -> fb.Dataset:
-    """Samples that are worth keeping, in small morsels."""
+    """Returns samples that are worth caching, in small morsels."""
     return fb.range(ROWS).shuffle().map(slow(log), schema={"id": "int64", "x": ("int64", (64,))})
 
 

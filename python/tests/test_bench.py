@@ -1,4 +1,4 @@
-"""`forebay bench` runs, and says all that is needed to read its figures."""
+"""`forebay bench` runs, and prints all details of its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets are those of TensorFlow, wherever they run and are resumed; coordinated readers share the same one."""
+"""Buckets equal TensorFlow's, in any process and after a resume; coordinated consumers share the same one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_saved_state_gives_exactly_the_rest(epochs):
     for at in range(len(whole) + 1):
         again = ds.iter(epochs=epochs)
         again.load_state_dict(state_of(it))
-        # What was resumed is saved and resumed once more.
+        # The resumed iterator is saved and resumed once more.
         head = plain([next(again)]) if at < len(whole) else []
         rest = ds.iter(epochs=epochs)
         rest.load_state_dict(state_of(again))
@@ -96,7 +96,7 @@ def together(batches: list) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_coordinated_ranks_have_one_bucket_at_each_step_and_share_all_rows(count):
     ds = bucketed()
-    # The steps are the batches of one reader whose batches are as large as those of all ranks together.
+    # The steps are the batches of one consumer whose batches are as large as those of all ranks together.
     large = documents().bucket_by_length("ids", BOUNDARIES, [n * count for n in SIZES], padding=-1)
     whole = [b["id"].tolist() for b in large]
     steps = [together(list(step))[0] for step in zip(*ranks(ds, count), strict=True)]

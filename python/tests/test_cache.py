@@ -1,4 +1,4 @@
-"""What cache() keeps: the same stream whatever is kept, computed once, shared by whatever begins alike."""
+"""The rows of cache(): the same stream for any cached rows, computed once, shared by pipelines with the same prefix."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_random_pipelines_give_the_same_stream_with_a_cache_somewhere(block, kee
 
 
 def augmented(ds: fb.Dataset, place: int) -> fb.Dataset:
-    """The ops of image training; a cache comes after so many of them."""
+    """Returns the ops of image training; a cache comes after so many of them."""
     ops = [
         lambda ds: ds.decode_image("image", mode="RGB"),
         lambda ds: ds.resize("image", shorter=64),
@@ -111,7 +111,7 @@ def test_a_repeated_sample_is_kept_once_and_comes_as_often(tmp_path):
 
 
 def baseline(rows: int, log: Path) -> Counter:
-    """The calls of one epoch: some samples are computed twice, to compare."""
+    """Returns the calls of one epoch: some samples are computed twice, to compare."""
     list(fb.range(rows).map(counted(log), schema=SCHEMA))
     return calls(log)
 
@@ -270,7 +270,7 @@ def late(row):
 
 
 def lines(file: Path) -> list[str]:
-    """What is in a quarantine file, but for what names the pipeline and the job."""
+    """Returns the lines of a quarantine file, without the names of the pipeline and the job."""
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return sorted(json.dumps({k: v for k, v in r.items() if k in ("sample", "epoch", "record")}) for r in found)
 

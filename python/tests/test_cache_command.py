@@ -1,4 +1,4 @@
-"""`forebay cache`: what is kept in a folder, looked at and removed without a service."""
+"""`forebay cache`: lists and removes the contents of a folder without a service."""
 
 from __future__ import annotations
 

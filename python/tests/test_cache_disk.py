@@ -1,4 +1,4 @@
-"""What cache() keeps on disk: found by another process, and whatever happens to it, the same stream."""
+"""The rows of cache() on disk: another process finds them, and the stream is the same after any damage."""
 
 from __future__ import annotations
 

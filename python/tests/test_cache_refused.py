@@ -1,4 +1,4 @@
-"""Where cache() cannot be: said where it was written. And what it leaves alone."""
+"""Misplaced cache() is refused with the line that added it. And the effects that it does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache far smaller than the pictures: those without room are not decoded whole, and the stream is the same."""
+"""A cache far smaller than the pictures: pictures without room are not decoded whole, and the stream is the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pipelines(photos: Path) -> dict[str, tuple[fb.Dataset, fb.Dataset]]:
-    """Pipelines that a cache cuts where image ops would be one, and the same without it."""
+    """Pipelines in which a cache splits a chain of image ops, and the same without it."""
 
     def plain(ds: fb.Dataset) -> fb.Dataset:
         return ds
@@ -83,13 +83,13 @@ def test_pictures_without_room_are_the_same_and_those_with_are_found(photos):
     assert [what for what, *_ in figures] == list(pipelines(photos))
     for what, found, there, computed in figures:
         assert 5 <= int(there) <= 15, (what, there)
-        # All but the first pipeline begin with what the first one kept.
+        # All but the first pipeline begin with the rows that the first one cached.
         assert int(found) >= 2 * int(there), (what, found, there)
         assert int(computed) >= 2 * 20, (what, computed)
 
 
 def test_a_worker_with_a_small_cache_gives_the_same(photos, monkeypatch):
-    # No folder, which would have room for all.
+    # No folder, which would have room for all rows.
     monkeypatch.setenv("FOREBAY_CACHE", "")
     with fb.up(workers=1, cache_memory=ROOM) as service:
         for what, (plain, kept) in pipelines(photos).items():

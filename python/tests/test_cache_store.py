@@ -1,4 +1,4 @@
-"""What cache() keeps in a store that machines share: found by the others, and whatever happens, the same stream."""
+"""The rows of cache() in a store that machines share: others find them, and the stream is the same after any fault."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from keeping import DEAR_ROWS, calls, dear, epochs, plain, run, said, stream
 from pipelines import fingerprint, name
 from test_cli import forebay
 
-#: There is room for nothing in memory: what is found is found in the store.
+#: Memory has no room, so rows are found in the store.
 NO_MEMORY = {"FOREBAY_CACHE_MEMORY": "0"}
 
 
 @pytest.fixture(scope="module")
 def want(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
-    """What it must be: of so many epochs."""
+    """Returns the expected digest of so many epochs."""
     made: dict[int, str] = {}
 
     def want(count: int = 1) -> str:
@@ -96,7 +96,7 @@ def test_what_a_machine_reads_often_comes_to_its_disk(bucket, want, tmp_path):
 
 
 def spoiling(log: Path, url: str, spoil: str, count: int = 2, **variables: str) -> str:
-    """The digest of a stream in the middle of which something is done to the blocks."""
+    """Returns the digest of a stream during which the blocks are changed."""
     script = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -150,7 +150,7 @@ def test_faults_of_the_network_fail_no_job(fault, moto, bucket, want, tmp_path):
 
 
 def said_of(log: Path, url: str, **variables: str) -> tuple[str, dict]:
-    """The digest of a stream, and what is said of the store."""
+    """Returns the digest of a stream, and the figures of the store."""
     script = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})

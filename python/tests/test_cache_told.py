@@ -1,4 +1,4 @@
-"""What a process is told of its cache: once, at the user's own line, with the cause; the stream is the same."""
+"""A process's warnings about its cache: once, at the user's own line, with the cause; the stream is the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from keeping import run
 
-#: Some MiB of rows, which are read twice; then what is told is printed.
+#: Some MiB of rows, which are read twice; then the warnings are printed.
 SCRIPT = """
     import json, os, resource, sys, warnings
     import forebay as fb, numpy as np, forebay._native
@@ -45,7 +45,7 @@ def test_nothing_is_told_of_a_cache_that_works(tmp_path):
 
 
 def test_a_disk_that_takes_no_more_is_told_of_once(tmp_path):
-    # As a full one does: a file may not grow beyond this.
+    # Like a full disk: a file may not grow beyond this.
     before = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     warned, disk, _ = told(before, FOREBAY_CACHE=str(tmp_path / "kept"))
     assert len(warned) == 1

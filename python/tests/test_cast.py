@@ -1,4 +1,4 @@
-"""Casts between numbers, strings and bytes, beside NumPy's and Python's; those that fail, wherever their op runs."""
+"""Casts between numbers, strings and bytes, beside NumPy's and Python's; failing casts, on any side of the boundary."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_bytes_that_are_not_utf8_fail_alone():
 
 
 def test_a_cast_that_fails_is_left_out_on_a_service_as_in_process(service):
-    """Rows that only grow at the end are finished at the reader, where nothing may fail."""
+    """Ops at the end that only enlarge rows run at the consumer, where nothing may fail."""
     rows = 64
     labels = ["no number" if i % 7 == 3 else str(i) for i in range(rows)]
     images = np.arange(rows * 64 * 64 * 3, dtype=np.uint64).astype(np.uint8).reshape(rows, 64, 64, 3)

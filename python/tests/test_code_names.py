@@ -1,4 +1,4 @@
-"""The same code has the same name: in every process, from any folder, on any line; other code has another."""
+"""The same code has the same name: in every process, from any folder, on any line; other code has another name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-#: Functions and objects of all kinds that users write. `{n}` is what a change changes.
+#: Functions and objects of all kinds that users write. `{n}` is the part that a change replaces.
 SCRIPT = textwrap.dedent(
     """
     import collections, dataclasses, enum, functools, json, re, sys, typing
@@ -118,7 +118,7 @@ def first(tmp_path_factory) -> dict[str, str]:
 
 
 def test_the_same_code_has_the_same_name_everywhere(first, tmp_path):
-    # The second time, modules come out of their compiled files.
+    # The second time, modules are loaded from their compiled files.
     for n, (folder, before) in enumerate([("a", ""), ("a", ""), ("b", "# A line more.\n\n"), ("b", "")]):
         assert ids(tmp_path / folder, 7, before, seed=str(n)) == first
 

@@ -1,4 +1,4 @@
-"""Of a file's columns those are read that the pipeline needs, wherever it says so; what comes out is the same."""
+"""Only the columns that the pipeline needs are read from a file, in every way to select them, with the same output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forebay import errors as E
 from test_sources import example, record
 
 ROWS = 240
-#: In this row nobody can read the column "bad".
+#: In this row the column "bad" cannot be read.
 BAD = 150
 
 
@@ -51,7 +51,7 @@ def records(folder: Path) -> fb.Dataset:
     return fb.from_tfrecord(folder / "x.tfrecord", features=features)
 
 
-#: Pipelines that have no need of "bad".
+#: Pipelines that do not need "bad".
 WITHOUT: list[Callable[[fb.Dataset], fb.Dataset]] = [
     lambda ds: ds.drop("bad"),
     lambda ds: ds.select("a", "b"),
@@ -64,7 +64,7 @@ WITHOUT: list[Callable[[fb.Dataset], fb.Dataset]] = [
     lambda ds: ds.with_column("bad", fb.col("a")).drop("bad"),
     lambda ds: ds.with_column("one", fb.lit(1) + fb.col("a") * 0).select("one"),
 ]
-#: Pipelines that do.
+#: Pipelines that need it.
 WITH: list[Callable[[fb.Dataset], fb.Dataset]] = [
     lambda ds: ds,
     lambda ds: ds.select("bad"),
@@ -99,7 +99,7 @@ def test_nothing_but_the_count_of_rows_is_needed(tmp_path):
 
 
 class Draw(random.Random):
-    """Ops on columns, and what they make of rows in plain Python."""
+    """Ops on columns, and their result in plain Python."""
 
     def ops(self, ds: fb.Dataset, rows: list[dict]) -> tuple[fb.Dataset, list[dict]]:
         for _ in range(self.randrange(1, 9)):

@@ -1,4 +1,4 @@
-"""Compressed files give what the same files give uncompressed, written by the libraries that people write them with."""
+"""Compressed files yield the rows of the uncompressed ones, written by the libraries that people use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pack = Callable[[bytes], bytes]
 
 
 def bgzf(data: bytes) -> bytes:
-    """As bgzip writes it: members of at most 64 KiB, each of which says how long it is, and an empty one."""
+    """Compresses as bgzip: members of at most 64 KiB, each with its length, and an empty one."""
     members = []
     for start in (*range(0, len(data), 60_000), len(data)):
         part = data[start : start + 60_000]
@@ -42,7 +42,7 @@ def parts(pack: Pack) -> Pack:
 
 
 def stream(data: bytes) -> bytes:
-    """A frame of zstd that does not say how long it is, of several blocks."""
+    """Makes a frame of zstd without its length, of several blocks."""
     out = io.BytesIO()
     with zstandard.ZstdCompressor(level=1).stream_writer(out, closefd=False) as writer:
         for at in range(0, len(data), 9_000):

@@ -1,4 +1,4 @@
-"""The cut, on a service: what it is decided on, and that no batch is another one for it."""
+"""The placement boundary on a service: the figures behind the decision, and that no batch depends on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPINNING = 3
 
 @contextmanager
 def no_core_left() -> Iterator[None]:
-    """Leaves this thread one core, and keeps that busy with more threads than it can run."""
+    """Leaves this thread one core, and keeps it busy with more threads than it can run."""
     cores = os.sched_getaffinity(0)
     over, data = threading.Event(), bytes(1 << 20)
 
@@ -86,7 +86,7 @@ def test_what_a_byte_takes_over_a_network_is_measured_on_both_sides(tmp_path, un
 
         def is_measured() -> bool:
             got.extend(fingerprint(next(it)) for _ in range(20))
-            # Until that is known, the same is taken for both.
+            # Until the costs are known, both have the same default.
             return any(0 < of["send"] != of["receive"] > 0 for of in figures())
 
         with ds.distribute(service, job="sent", seed=1, epochs=None).iter() as it:

@@ -1,4 +1,4 @@
-"""Files that were cut off: each is an error, or by its format a complete, shorter file; no row is lost in silence."""
+"""Files that were cut off: each is an error, or by its format a complete, shorter file; no row is lost silently."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def is_json(data: bytes) -> bool:
 
 
 RECORDS = [record(b"x" * n) for n in (0, 5, 300)]
-# A file, how it is read, and whether what a cut leaves is a complete file.
+# A file, its reader, and whether the rest after a cut is a complete file.
 FILES: dict[str, tuple[bytes, Callable[[Path], fb.Dataset], Callable[[bytes], Any]]] = {
     "tfrecord": (b"".join(RECORDS), fb.from_tfrecord, lambda cut: cut in {b"".join(RECORDS[:n]) for n in range(4)}),
     "unverified": (

@@ -1,5 +1,5 @@
-"""Damaged images and records: which rows there are, and their pixels, is a function of their bytes and of the pipeline
-as written. Not of earlier images, of threads, crops, `cache()`, order, epoch or another job.
+"""Damaged images and records: the rows, and their pixels, are a function of their bytes and of the pipeline as written.
+Not of earlier images, of threads, crops, `cache()`, order, epoch or another job.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def others(n: int) -> list[bytes]:
 
 
 def scan(jpeg: bytes) -> int:
-    """Where the coded pixels begin."""
+    """Returns the start of the coded pixels."""
     at = jpeg.index(b"\xff\xda")
     return at + 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
 
 
 def damaged_pixels(draw: random.Random, jpeg: bytes) -> bytes:
-    """A JPEG whose coded pixels are damaged, its header not."""
+    """Returns a JPEG whose coded pixels are damaged, but not its header."""
     b, first = bytearray(jpeg), scan(jpeg)
     for _ in range(draw.randint(1, 3)):
         if len(b) < first + 8:
@@ -91,7 +91,7 @@ def damaged_pixels(draw: random.Random, jpeg: bytes) -> bytes:
 
 
 def damaged(draw: random.Random, image: bytes) -> bytes:
-    """An image that is damaged anywhere, most often in its header."""
+    """Returns an image that is damaged anywhere, most often in its header."""
     b = bytearray(image)
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(min(len(b), draw.choice([120, 700, len(b)])))
@@ -126,7 +126,7 @@ def of(rows: Rows | list[bytes]) -> fb.Dataset:
 
 
 def kept(ds: fb.Dataset, **how: object) -> dict[int, np.ndarray]:
-    """The rows that are not left out."""
+    """Returns the rows that are not left out."""
     it = ds.iter(on_error="skip", error_budget=10**6, **how)
     return {int(row["i"]): np.array(row["image"]) for row in it}
 
@@ -174,7 +174,7 @@ def test_what_follows_does_not_decide_which_damaged_jpegs_there_are(broken_jpegs
 
 
 def test_nothing_of_a_damaged_image_reaches_another() -> None:
-    """All decoders, every kind of damage: each row is what it is alone, on any number of threads and in any order."""
+    """All decoders, every kind of damage: each row is the same as alone, on any number of threads and in any order."""
     draw = random.Random(9)
     rows: list[bytes] = []
     for n in range(25):
@@ -182,7 +182,7 @@ def test_nothing_of_a_damaged_image_reaches_another() -> None:
             rows += [image, damaged(draw, image)]
         rows += [without(jpeg, marker) for jpeg in jpegs(n)[:3] for marker in (0xDB, 0xC4)]
     draw.shuffle(rows)
-    # Alone: a decoder that has met nothing else.
+    # Alone: a decoder that has read nothing else.
     alone: dict[int, np.ndarray] = {}
     for i, row in enumerate(rows):
         image = kept(of([row]).decode_image("image"), threads=1)
@@ -276,14 +276,14 @@ def arrow(folder: Path, rows: Rows, bad: set[int]) -> fb.Dataset:
 
 
 def texts(ds: fb.Dataset, **how: object) -> Iterator[str]:
-    """Rows that can be compared."""
+    """Yields rows in a comparable form."""
     for row in ds.iter(on_error="skip", error_budget=10**6, **how):
         yield repr(sorted((name, bytes(v) if isinstance(v, bytes) else str(v)) for name, v in row.items()))
 
 
 @pytest.mark.parametrize("make", [jsonl, tfrecord, tar, parquet, arrow])
 def test_a_damaged_record_reaches_no_other(tmp_path: Path, make: Callable[[Path, Rows, set[int]], fb.Dataset]) -> None:
-    """The stream without what is damaged is that of the records that are not, in order and shuffled, on any threads."""
+    """The stream without damaged records equals that of the intact ones, in order and shuffled, on any threads."""
     draw = random.Random(4)
     rows = [(i, draw.randbytes(draw.choice([0, 7, 60, 400]))) for i in range(150)]
     bad = set(draw.sample(range(150), 40)) | {0, 149}

@@ -1,4 +1,4 @@
-"""Small files that unfold to gigabytes: refused before memory is taken, with what is too much and how to allow it."""
+"""Small files that expand to gigabytes: refused before memory is allocated, with the size and the way to allow it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-#: What is allowed for a column, twice (a step of decoding, and what it is put into), and what a process takes anyway.
+#: Twice the limit of a column (a step of decoding, and its target), and the memory of a process.
 MEMORY = 2500 << 20
 
 

@@ -27,7 +27,7 @@ def test_random_pipelines_give_the_same_stream_in_both_executors(block, shards):
         assert here == there, (seed, ds.explain())
 
 
-#: What several consumers could not do each for itself.
+#: Pipelines that several consumers could not compute each for itself.
 UNSHARED = re.compile("comes after .*, and several consumers|a generator is read from its start by one consumer")
 
 

@@ -1,4 +1,4 @@
-"""Every Python snippet of README.md and docs/ runs, in order, page by page; links lead somewhere."""
+"""Every Python snippet of README.md and docs/ runs, in order, page by page; links have targets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPLETE = ("README.md", "quickstart.md")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the data that the pages speak of."""
+    """A folder with the data of the pages."""
     (tmp_path / "shards").mkdir()
     for shard in range(2):
         with tarfile.open(tmp_path / "shards" / f"train-{shard}.tar", "w") as tar:

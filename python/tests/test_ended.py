@@ -1,4 +1,4 @@
-"""What a reader is told when processes that `up` started are gone: at once, how they ended and what to do."""
+"""The error of a consumer when processes that `up` started have ended: at once, with the cause and a hint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import forebay as fb
 import forebay.errors as E
 import pytest
 
-#: Longer than a reader is silent before it looks, shorter than it waits for a dispatcher elsewhere.
+#: Longer than a consumer is silent before it checks, shorter than it waits for a dispatcher elsewhere.
 SOON = 40.0
 
 
@@ -65,13 +65,13 @@ def test_a_dispatcher_that_is_gone_is_told_of(known: str):
         assert f"process {pid}" in caught.value.message
         assert "up()" in caught.value.hint
         assert "state" in caught.value.hint
-        # Whatever is asked of it now is not waited for either.
+        # Later requests do not wait either.
         begun = time.monotonic()
         for call in (service.jobs, service.workers, lambda: next(DS.distribute(service, job="more").iter())):
             with pytest.raises(E.UnavailableError, match=r"ended .*SIGKILL"):
                 call()
         assert time.monotonic() - begun < 10
-        # But it can be started again, over its state.
+        # But it can be restarted, over its state.
         service.restart_dispatcher()
         assert [job.name for job in service.jobs()] == ["alone"]
 

@@ -1,4 +1,4 @@
-"""Errors name what they are about: the column, the line of the file and that of the script, the sample, the file."""
+"""Errors name their subject: the column, the line of the file and that of the script, the sample, the file."""
 
 from __future__ import annotations
 

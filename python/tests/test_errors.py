@@ -241,7 +241,7 @@ def test_a_closed_service_says_so_at_once():
         "a reader that had not begun": lambda: next(before),
     }
     for name, call in calls.items():
-        # Asked, the dispatcher that is gone would be an UnavailableError.
+        # A request to the ended dispatcher would be an UnavailableError.
         with pytest.raises(E.ClosedError, match="was closed") as caught:
             call()
         assert service.address in str(caught.value), name

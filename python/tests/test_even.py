@@ -1,4 +1,4 @@
-"""Consumers of a job on a service end epochs together where the numbers of their batches are not known beforehand."""
+"""Consumers of a job on a service end epochs together if the numbers of their batches are not known beforehand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines import name
 EPOCHS = 3
 SEED = 2
 
-#: A rank: prints its batches with the states after them, or how it failed.
+#: A rank: prints its batches with the states after them, or its error.
 RANK = """
 import json, sys
 import forebay as fb
@@ -42,19 +42,19 @@ def keep(row, rng):
 
 
 def pipeline() -> fb.Dataset:
-    """Few batches for each consumer, and other numbers of them in each epoch."""
+    """Returns few batches for each consumer, and other numbers of them in each epoch."""
     return fb.range(150).shuffle().filter(keep).batch(6)
 
 
 def alone() -> list[list[list[list[int]]]]:
-    """What each of two consumers has, epoch by epoch."""
+    """Returns the batches of each of two consumers, epoch by epoch."""
     ds = pipeline()
     given = lambda rank, epoch: ds.iter(seed=SEED, epoch=epoch, consumers=(rank, 2), even=False)  # noqa: E731
     return [[[b["id"].tolist() for b in given(rank, epoch)] for epoch in range(EPOCHS)] for rank in range(2)]
 
 
 def together(even: str) -> list[list[list[int]]]:
-    """What each must get."""
+    """Returns the expected batches of each."""
     has = alone()
     counts = [[len(has[rank][epoch]) for rank in range(2)] for epoch in range(EPOCHS)]
     assert any(a != b for a, b in counts), "nothing is tested where all have as many"
@@ -85,7 +85,7 @@ def test_processes_end_epochs_at_the_same_step_also_one_that_is_killed(even, ser
     ranks = [start(service, job, rank, even) for rank in range(2)]
     begun = [json.loads(ranks[1].stdout.readline()) for _ in range(3)]
     ranks[1].kill()
-    # What it had printed by then; the last line may be cut.
+    # The output until then; the last line may be cut.
     for line in ranks[1].communicate()[0].splitlines():
         with suppress(json.JSONDecodeError):
             begun.append(json.loads(line))
@@ -150,7 +150,7 @@ def test_states_of_any_step_go_on_in_another_job(even, service):
     for step in range(len(want[0]) + 1):
         again = read(service, name(), even, [of[step][1] for of in whole])
         assert [batches(of)[:-1] for of in again] == [of[step + 1 :] for of in want], step
-        # In this process each has what is left of its own.
+        # In this process each has the rest of its own batches.
         state = whole[0][step][1]
         here = pipeline().iter(seed=SEED, epochs=EPOCHS, consumers=(0, 2), even=False)
         here.load_state_dict(state)

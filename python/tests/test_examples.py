@@ -1,4 +1,4 @@
-"""`fb.examples`, `examples/` and `forebay demo`: data to try things on, and runs that need nothing else."""
+"""`fb.examples`, `examples/` and `forebay demo`: example data, and runs that need nothing else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_photos_are_a_folder_of_classes(tmp_path):
     assert len({row["image"].shape for row in rows}) > 1
 
 
-#: Programs of `examples/`, and what each says when all is well. `make demo` runs digits.py.
+#: Programs of `examples/`, and the expected output of each. `make demo` runs digits.py.
 PROGRAMS = {
     "images.py": "accuracy 0.9|accuracy 1.0",
     "language_model.py": "batches, perplexity 3.",

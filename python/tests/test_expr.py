@@ -1,7 +1,7 @@
-"""Expressions give what NumPy gives: hundreds of random trees over columns of every dtype, and the corners by name.
+"""Expressions return NumPy's results: hundreds of random trees over columns of every dtype, and corner cases by name.
 
-What NumPy refuses (a literal out of range, a negative power of an integer) and what it leaves to the processor (a
-float out of an integer's range) are kept out of the random trees and tested by themselves.
+Cases that NumPy refuses (a literal out of range, a negative power of an integer) and those whose result depends on the
+processor (a float out of an integer's range) are kept out of the random trees and tested by themselves.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ DTYPES = [
     "float64",
 ]
 TREES = 400
-#: Of log, log1p, exp and a power of float64: whatever the machine, the processor and the C library.
+#: Of log, log1p, exp and a power of float64: on any machine, processor and C library.
 BITS = {"log": "64a885f52d68e3e9", "log1p": "f523389d8fb7b77a", "exp": "d3ee23b4db30d563", "pow": "d08075fb41f9e252"}
 
 
@@ -76,7 +76,7 @@ def assert_same(got, want, rtol, text):
         np.testing.assert_array_equal(got, want, err_msg=text)
 
 
-# Random trees. Each step gives the expression and NumPy's value of it.
+# Random trees. Each step returns the expression and NumPy's value of it.
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
               "//": operator.floordiv, "%": operator.mod}  # fmt: skip
@@ -190,7 +190,7 @@ def test_every_pair_of_dtypes_in_every_operator(dtype, other):
 def test_functions_of_every_dtype(dtype):
     columns = table(5)
     x, value = fb.col(dtype), columns[dtype]
-    # Ours are below 1 unit of the last place in float64, NumPy's (which differ between processors) below 4.
+    # Our error is below 1 unit of the last place in float64, NumPy's (which differs between processors) below 4.
     rtol = {np.dtype("f2"): 2e-3, np.dtype("f4"): 3e-7, np.dtype("f8"): 5 * 2.3e-16}
     exprs = {"log": x.log(), "log1p": x.log1p(), "exp": x.exp(), "sqrt": x.sqrt()}
     got = computed(columns, **exprs)

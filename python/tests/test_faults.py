@@ -1,4 +1,4 @@
-"""What users' functions can do to the process that runs them: named, left out if wished, and no one else's trouble."""
+"""Users' functions that harm their process: they are named, skipped if the user wants it, and disturb no others."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("says", FAULTS)
 def test_a_function_that_harms_its_process_is_named_and_left_out(says, service):
-    """On a service and in processes of this one, and another job of the same workers does not notice."""
+    """On a service and in processes of this one; another job of the same workers is not affected."""
     ds = fb.range(100).map(FAULTS[says], schema=SCHEMA, name="step", timeout=0.5 if "0.5" in says else 60).batch(10)
     other = fb.range(3000).shuffle().map(lambda row: row, schema=SCHEMA).batch(50)
     seen: list = []
@@ -152,11 +152,11 @@ def test_a_module_that_a_worker_lacks_is_named(service, tmp_path, monkeypatch):
     assert "worker" in caught.value.hint
 
 
-# What might not fail again.
+# Samples that might not fail again.
 
 
 def flaky(folder):
-    """Two samples end their processes, until there is a file that is called `mended`."""
+    """Two samples end their processes, until a file named `mended` exists."""
 
     def step(row):
         if row["id"] in BAD and not (folder / "mended").exists():
@@ -171,7 +171,7 @@ def left_out(state: dict) -> list:
 
 
 def test_a_sample_that_would_pass_another_time_stays_left_out(tmp_path):
-    """After a resume, here: the state says so."""
+    """After a resume in this process, according to the state."""
     ds = fb.range(100).map(flaky(tmp_path), schema=SCHEMA).batch(7)
     options = {"on_error": "skip", "error_budget": 2, "executor": "process", "threads": 1}
     it = ds.iter(**options)
@@ -209,7 +209,7 @@ def test_the_ledger_keeps_what_was_left_out(tmp_path):
 
 
 def test_a_split_that_ends_workers_is_named_and_not_tried_for_ever(until):
-    """It kills the worker itself: three of them at most, and the other job goes on."""
+    """It kills the worker itself: three of them at most, and the other job continues."""
 
     def poison(row):
         if row["id"] == 500:

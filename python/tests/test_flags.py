@@ -1,4 +1,4 @@
-"""Options that are true or false take `True` and `False` alone: `overwrite="no"` once removed what it was to spare."""
+"""Boolean options accept only `True` and `False`: `overwrite="no"` once removed the files that it should keep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import forebay.ray
 import numpy as np
 import pytest
 
-#: What each callable that has such options cannot do without.
+#: The required arguments of each callable with such options.
 REQUIRED: dict[str, tuple[Any, ...]] = {
     "from_arrow": ("none.arrow",),
     "from_csv": ("none.csv",),
@@ -61,7 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def flags() -> list[tuple[str, str]]:
-    """Every option of the public surface that is true or false, by what its annotation says."""
+    """Returns every boolean option of the public surface, according to its annotation."""
     found = []
     for owner in (fb, fb.Dataset, fb.Service, fb.DatasetIterator, forebay.ray, forebay.ray.RayWorkers):
         for name, callee in inspect.getmembers(owner, inspect.isfunction):
@@ -91,7 +91,7 @@ def test_the_options_are_found():
 @pytest.mark.parametrize(("called", "option"), flags())
 @pytest.mark.parametrize("value", ["no", 1])
 def test_only_true_and_false_are_taken(called: str, option: str, value: Any, tmp_path, monkeypatch):
-    # What one of them would write or start by mistake is not left in the folder of the tests.
+    # Files that one of them would write by mistake do not stay in the folder of the tests.
     monkeypatch.chdir(tmp_path)
     if called == "Dataset.tokenize":
         (tmp_path / "none.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""Users' Python functions: how they are called, and every way in which they can go wrong."""
+"""Users' Python functions: their calls, and every way in which they can fail."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_zero_rows_after_a_filter(executor):
     assert run(ds, executor) == []
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -341,20 +341,20 @@ def test_processes_are_kept_for_iterators_of_the_same_functions(until, monkeypat
     def who(row):
         return {"pid": os.getpid()}
 
-    # Never called twice for one row: a pid is the one thing that is not to be compared.
+    # Never called twice for one row, because a pid is the only result that must not be compared.
     ds = fb.range(10).map(who, schema={"pid": "int64"})
     other = ds.map(lambda row: row, schema={"pid": "int64"})
     first = pids(ds)
     assert len(first) == 1
     assert pids(ds) == first
-    # Also when it is left in the middle; others have their own.
+    # Also when it is stopped in the middle; others have their own processes.
     assert pids(ds, rows=2) == first
     assert pids(other).isdisjoint(first)
     assert pids(ds) == first
-    # Another environment or folder is another need.
+    # Another environment or folder needs other processes.
     monkeypatch.setenv("SOME_SETTING_OF_A_FUNCTION", "1")
     assert pids(ds).isdisjoint(first)
-    # The time of those that nobody takes is over at once where none is to be kept.
+    # With an idle time of zero, idle processes end at once.
     monkeypatch.setenv("FOREBAY_FUNCTION_IDLE", "0.01")
     last = pids(fb.range(11).map(who, schema={"pid": "int64"}))
     until(lambda: not {str(pid) for pid in last} & children())
@@ -363,7 +363,7 @@ def test_processes_are_kept_for_iterators_of_the_same_functions(until, monkeypat
 @pytest.mark.parametrize("source", ["map", "filter", "batched", "items", "generator"])
 def test_processes_that_are_killed_change_nothing(source, tmp_path):
     def at_work(seconds=0.001):
-        # Who is killed while it starts is started again a few times only.
+        # A process that is killed while it starts is restarted only a few times.
         (tmp_path / str(os.getpid())).touch()
         time.sleep(seconds)
 
@@ -440,7 +440,7 @@ def test_processes_that_are_killed_while_they_wait_are_nobodys_fault(until):
     assert all(int(next(it)["id"]) == 0 for it in its)
     for it in its:
         it.close()
-    # As many as a row would be blamed for.
+    # As many as one row would be blamed for.
     waiting = children() - before
     assert len(waiting) >= 3
     for pid in waiting:

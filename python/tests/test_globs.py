@@ -1,4 +1,4 @@
-"""Patterns over folders that links lead into: each file comes once, and listing ends."""
+"""Patterns over folders with links: each file comes once, and listing ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several dispatchers over a real etcd: the same stream, whichever of them leads, and however it stopped leading."""
+"""Several dispatchers over a real etcd: the same stream under any leader, and after any end of a leader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def slow(row):
 
 
 def pipeline() -> fb.Dataset:
-    """A function of a user's, so that there is a blob; and a source index, which is another."""
+    """Returns a pipeline with a user's function, so that there is a blob; and a source index, which is another blob."""
     return fb.range(3000).shuffle().map(slow).batch(20)
 
 
@@ -48,7 +48,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def read(fleet: Fleet, strikes: dict[int, Callable[[], None]], epochs: int = 2) -> list:
-    """Reads on the service; before so many batches, a strike."""
+    """Reads on the service; causes a fault before the batch of each number."""
     got = []
     for batch in pipeline().distribute(fleet.service, job=uuid.uuid4().hex, seed=1, epochs=epochs):
         got.append(fingerprint(batch))
@@ -65,7 +65,7 @@ def test_a_leader_that_is_killed_is_followed_and_the_stream_does_not_change(flee
         fleet.dispatchers[killed[-1]].kill()
 
     def follow():
-        """The next one leads; a worker that is new to it finds all that it needs, in etcd."""
+        """The next dispatcher leads; a worker that is new to it finds everything that it needs in etcd."""
         assert fleet.leader() != killed[-1]
         fleet.start_workers(["127.0.0.1:0"])
         fleet.restart_dispatcher(killed[-1])
@@ -91,7 +91,7 @@ def test_a_leader_that_stood_still_says_nothing_as_one_once_it_goes_on(fleet, un
 
     def stop():
         fleet.dispatchers[stopped].signal(signal.SIGSTOP)
-        # Its lease ends in etcd, and another is elected, before it can know.
+        # Its lease ends in etcd, and another is elected, before it can notice.
         until(lambda: fleet.leader() != stopped)
 
     def go_on():
@@ -99,8 +99,8 @@ def test_a_leader_that_stood_still_says_nothing_as_one_once_it_goes_on(fleet, un
 
     assert read(fleet, {20: stop, 120: go_on}) == local(2)
     assert fleet.leader() != stopped
-    until(lambda: "leads no more" in fleet.errors.read_text())
-    # Whoever asks it is sent to the one that leads.
+    until(lambda: "no longer leads" in fleet.errors.read_text())
+    # It redirects callers to the leader.
     assert [j.state for j in fb.connect(fleet.dispatchers[stopped].address).jobs()] == ["finished"]
 
 
@@ -109,8 +109,8 @@ def test_an_etcd_that_is_gone_for_a_while_stops_grants_and_nothing_else(fleet, u
 
     def kill():
         etcd.kill()
-        # Nobody can lead for longer than a term without it.
-        until(lambda: "leads no more" in fleet.errors.read_text())
+        # Without etcd no dispatcher can lead for longer than a term.
+        until(lambda: "no longer leads" in fleet.errors.read_text())
         etcd.start()
 
     def blink():

@@ -1,4 +1,4 @@
-"""Several dispatchers over a real etcd that speak TLS and ask for tokens: each of them is reached as safely."""
+"""Several dispatchers over a real etcd with TLS and tokens: each of them is equally secured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slow(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def pipeline(rows: int = 2000) -> fb.Dataset:
-    """A function of a user's, so that there is a blob of the tenant's; and a source index, which is another."""
+    """Returns a pipeline with a user's function, a blob of the tenant, and a source index, which is another."""
     return fb.range(rows).shuffle().map(slow, schema={"twice": "int64"}).batch(20)
 
 
@@ -81,7 +81,7 @@ def test_a_stream_over_tls_with_a_token_does_not_change_when_the_leader_is_kille
     until(lambda: ready(service, 1))
     first = several.leader()
     waits = several.dispatchers[1 - first]
-    # Whoever knows only the one that waits is sent to the other, and shows both the same.
+    # A client with the address of the waiting one only is redirected to the leader, with the same credentials.
     assert ready(several.connect(waits, "vision"), 1)
     with pytest.raises(DENIED, match="asks for a token"):
         fb.connect(waits, tls=several.tls)
@@ -94,7 +94,7 @@ def test_a_stream_over_tls_with_a_token_does_not_change_when_the_leader_is_kille
         if len(got) == 10:
             several.processes[first].kill()
         if len(got) == 40:
-            # New to a leader that is new: it finds what belongs to the tenant in etcd.
+            # A new worker at a new leader: it finds the tenant's blobs in etcd.
             several.one_more_worker()
     assert got == [fingerprint(batch) for batch in pipeline().iter(seed=1)]
     assert several.leader() != first

@@ -1,4 +1,4 @@
-"""What a function imports when it runs is part of its name, and travels with it."""
+"""The modules that a function imports when it runs are part of its name, and travel with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-#: Ways to import a module of one's own late, and what it gives. `{n}` is what a change changes.
+#: Ways to import one's own module late, and its result. `{n}` is the part that a change replaces.
 WAYS = {
     "function": """
         def f(row):
@@ -153,7 +153,7 @@ def run(folder: Path, n: int, *arguments: str, before: str = "") -> list[dict]:
         (folder / file).write_text(before + text.format(n=n))
     ways = {name: textwrap.dedent(code) for name, code in WAYS.items()}
     (folder / "train.py").write_text(SCRIPT.format(n=n, ways=ways))
-    # Elsewhere than the script: what is beside it must travel.
+    # In another folder than the script: the modules beside it must travel.
     out = subprocess.run(
         [sys.executable, str(folder / "train.py"), *arguments],
         capture_output=True,
@@ -167,7 +167,7 @@ def run(folder: Path, n: int, *arguments: str, before: str = "") -> list[dict]:
 
 
 def test_what_is_imported_late_is_in_the_name_and_travels(tmp_path, service):
-    # The service knows one after the other, in the same processes; the folder and its cache are the same.
+    # The service gets one after the other, in the same processes; the folder and its cache are the same.
     for n in (7, 8):
         ids, local, process, on_service = run(tmp_path, n, service.address)
         assert local == {name: [n] for name in WAYS}

@@ -1,4 +1,4 @@
-"""Ctrl-C ends at once and leaves nothing behind; so does the end of a script."""
+"""Ctrl-C ends a program at once and leaves nothing behind; so does the end of a script."""
 
 from __future__ import annotations
 

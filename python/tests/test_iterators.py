@@ -1,4 +1,4 @@
-"""Iterators where programs are: in several threads, in forked children, over a service that was closed."""
+"""Iterators in several threads, in forked children, and over a service that was closed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(batches: Iterable[dict]) -> list[int]:
 
 
 def together(work: Callable[[int], None], count: int = 6) -> None:
-    """Does it in several threads, which begin at the same time."""
+    """Runs work in several threads, which begin at the same time."""
     begin, errors = threading.Barrier(count), []
 
     def run(number: int) -> None:
@@ -71,7 +71,7 @@ def test_threads_that_share_an_iterator_get_every_sample_once(where, batch, serv
 
 
 def test_a_state_counts_no_sample_that_no_thread_got():
-    """While one thread takes samples, another one saves: what comes behind a state is what was not taken."""
+    """While one thread takes samples, another one saves: the samples behind a state are those that were not taken."""
     it = fb.range(ROWS).iter()
     got: list[int] = []
     states: list[tuple[int, dict, int]] = []
@@ -89,12 +89,12 @@ def test_a_state_counts_no_sample_that_no_thread_got():
         rest = fb.range(ROWS).iter()
         rest.load_state_dict(state)
         first = next(rest, {"id": ROWS})["id"]
-        # The one that was just taken may not be in the list yet.
+        # The sample that was just taken may not be in the list yet.
         assert before <= first <= after + 1
 
 
 class Held:
-    """A pipeline whose first batch comes when it is let go. Functions travel to other interpreters: so files say it."""
+    """A pipeline whose first batch waits for a file, because functions run in other processes."""
 
     def __init__(self, folder: Path) -> None:
         self.inside, self.gone = str(folder / "inside"), str(folder / "go")
@@ -128,7 +128,7 @@ def is_inside(held: Held) -> None:
 
 
 def waits_in_a_thread(it: fb.DatasetIterator, held: Held) -> tuple[threading.Thread, list]:
-    """A thread that waits for the first batch, and what became of it."""
+    """Returns a thread that waits for the first batch, and its result."""
     outcome: list = []
 
     def read() -> None:
@@ -200,7 +200,7 @@ def test_a_signal_handler_may_save_while_its_thread_waits(held):
 
 
 def in_a_child(work: Callable[[], None]) -> None:
-    """Runs it in a forked child, which must succeed and end."""
+    """Runs work in a forked child, which must succeed and end."""
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -235,7 +235,7 @@ def test_an_iterator_does_not_go_on_in_a_forked_child(where, batch, service):
         assert it.state_dict() == state
         assert it.stats() == {}
         it.close()
-        # It is rewound as any other, and so begins in the child; where it was still belongs to the parent.
+        # It is rewound as any other, and so begins in the child; its position still belongs to the parent.
         if where != "service":
             it.load_state_dict(state)
             assert first + rows(it) == list(range(ROWS))
@@ -291,7 +291,7 @@ def test_readers_of_a_service_that_is_closed_say_so_at_once(until):
     for it in its:
         with pytest.raises(ClosedError, match=r"the service at .* was closed"):
             next(it)
-        # Where it was is known all the same, and goes on elsewhere.
+        # Its position is still known, and another iterator continues from it.
         again = ds.iter()
         again.load_state_dict(it.state_dict())
         assert ids(next(again)) == [4, 5]

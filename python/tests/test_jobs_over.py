@@ -53,7 +53,7 @@ def test_a_job_is_cancelled_and_forgotten_from_the_command_line(fleet, until: Ca
     until(lambda: service.jobs("short")[0].state == "finished")
 
     def forgotten() -> bool:
-        # Its reader is leaving.
+        # Its consumer is leaving.
         with contextlib.suppress(fb.errors.ConflictError):
             service.forget("short")
         return names(address) == []

@@ -16,7 +16,7 @@ STRINGS = ["", "a,b", '"', "\\", "{[:]}", "é\n", "\u2028", "😀", "\0"]
 
 
 def written(rng: random.Random, depth: int = 0) -> str:
-    """Writes a random value, with blanks, names that are there twice, escapes and numbers of every form."""
+    """Writes a random value, with blanks, duplicate names, escapes and numbers of every form."""
 
     def blank() -> str:
         return rng.choice(["", "", " ", "\t ", "\r"])
@@ -69,7 +69,7 @@ def test_a_number_is_the_one_of_pythons_json_or_an_error_that_says_where(tmp_pat
 
 
 def holds(kind: str | None, value: Any) -> bool:
-    """Says whether a column has this value as it is; of what is no whole number, as near as it can be."""
+    """Returns whether a column has exactly this value; for a number that is not whole, the nearest one."""
     if kind is None:
         return not isinstance(value, bool) and (isinstance(value, float) or abs(value) < 2**63 or float(value) == value)
     if kind == "bool" or isinstance(value, bool):

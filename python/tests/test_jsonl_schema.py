@@ -1,4 +1,4 @@
-"""`from_jsonl(schema=...)`: fields are what the user says; and text files as editors and other programs leave them."""
+"""`from_jsonl(schema=...)`: the user's fields; and text files in the forms of editors and other programs."""
 
 from __future__ import annotations
 

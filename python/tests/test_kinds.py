@@ -1,4 +1,4 @@
-"""Kinds of workers: what each is and costs, and what jobs cost by them."""
+"""Kinds of workers: their names and prices, and the costs of jobs by kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""docs/kubernetes.md, as far as it can be had without a cluster.
+"""docs/kubernetes.md, as far as it can be tested without a cluster.
 
-What its manifests start is started so, and what they read is there; `forebay-operator scale` (where it is built:
-`make kubernetes`) scales what a small HTTPS server says is there.
+The commands of its manifests start, and the metrics that they read exist; `forebay-operator scale` (if it is built:
+`make kubernetes`) scales the Deployment of a small HTTPS server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("FOREBAY_OPERATOR")
-#: What a worker takes to leave at most: its readers, and what it writes to its cache.
+#: The longest time that a worker takes to leave: its consumers, and its writes to the cache.
 LEAVE_SECONDS = 12
 
 
@@ -47,7 +47,7 @@ def test_the_manifests_start_what_there_is_and_read_what_is_served() -> None:
     for started in (dispatcher, worker):
         program, *command = [*started["command"], *started["args"]]
         assert program == "forebay"
-        # Arguments that are not known, or no values for them, are refused before help is given.
+        # Unknown arguments, or missing values, are refused before help is printed.
         checked = forebay(*command, "--help")
         assert checked.returncode == 0, checked.stderr
         assert f"0.0.0.0:{started['readinessProbe']['tcpSocket']['port']}" in started["args"]
@@ -62,7 +62,7 @@ def test_the_manifests_start_what_there_is_and_read_what_is_served() -> None:
 
 
 class Api(http.server.BaseHTTPRequestHandler):
-    """One Deployment, to who has the token."""
+    """One Deployment, for callers with the token."""
 
     replicas = 5
     asked: set[tuple[str, str]] = set()  # noqa: RUF012
@@ -95,7 +95,7 @@ class Api(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Path]:
-    """Serves it over TLS; yields the kubeconfig that leads there."""
+    """Serves it over TLS; yields its kubeconfig."""
     authority = Authority(folder / "pki")
     own = authority.issue("apiserver")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -123,7 +123,7 @@ def cluster(folder: Path) -> Iterator[Path]:
 @pytest.mark.skipif(PROGRAM is None, reason="`make kubernetes` builds it, and says where it is")
 def test_the_program_scales_a_deployment(tmp_path: Path, until: Callable[..., None]) -> None:
     fleet, tokens = Fleet(tmp_path), tmp_path / "tokens.json"
-    # As the manifest starts it, but for the dispatcher, which has another name there.
+    # Started as in the manifest, except for the dispatcher, which has another name there.
     arguments = container(manifests(), "Deployment", "forebay-scaler")["args"]
     try:
         env = {**clean(), "FOREBAY_TOKEN": new_token(tokens, "admin")}
@@ -133,7 +133,7 @@ def test_the_program_scales_a_deployment(tmp_path: Path, until: Callable[..., No
         with cluster(tmp_path) as kubeconfig:
             program = subprocess.Popen(command, env={**env, "KUBECONFIG": str(kubeconfig)}, stderr=subprocess.PIPE)
             with program:
-                # Nobody reads a job: one worker is enough.
+                # No job has a consumer, so one worker is enough.
                 until(lambda: Api.replicas == 1)
                 program.terminate()
                 assert program.wait(30) == 0

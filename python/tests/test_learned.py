@@ -1,4 +1,4 @@
-"""What a dispatcher has learned of a dataset outlives it: it is killed, and the next one begins with that."""
+"""A dispatcher's profile of a dataset outlives it: it is killed, and the next one begins with the profile."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import forebay as fb
 from pipelines import name
 
 DEADLINE_S = 150.0
-#: What is decided by who has come to rest.
+#: The rules of decisions in a steady state.
 AT_REST = ("ahead", "enough", "shared", "unmet")
 
 
 def slow(batch: dict[str, Any]) -> dict[str, Any]:
-    """Costs a worker 100 ms, and no core."""
+    """Takes 100 ms of a worker's time, without a core."""
     import time
 
     time.sleep(0.1)
@@ -29,7 +29,7 @@ def slow(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def learned(state: Path, copy: Path) -> dict[str, Any]:
-    """Returns what the ledger says of the only dataset: of a copy, for it is in use; a torn one says nothing."""
+    """Returns the profile of the only dataset, from a copy of the ledger, which is in use; none if the copy is torn."""
     copy.mkdir(exist_ok=True)
     for file in ("ledger.redb", "ledger.last"):
         shutil.copy(state / file, copy)
@@ -58,7 +58,7 @@ def test_a_job_begins_with_what_one_showed_under_a_dispatcher_that_was_killed(tm
         workers = rest["rest"]["at"]["workers"]
         assert workers > 1, decided
 
-        # So that nobody has told the next dispatcher anything, whatever it knows it has from the ledger.
+        # So that no worker has reported to the next dispatcher: all its figures come from the ledger.
         workers_of_it = service.worker_pids
         for pid in workers_of_it:
             os.kill(pid, signal.SIGSTOP)
@@ -81,5 +81,5 @@ def test_a_job_begins_with_what_one_showed_under_a_dispatcher_that_was_killed(tm
             assert (job.workers, job.decisions[0].figures["rule"]) == (workers, "again"), job
             return all(op.earlier and op.rows_in >= was.rows_in for op, was in zip(job.ops, known, strict=True))
 
-        # Unless a worker has told of its ops by then.
+        # Unless a worker has reported its ops by then.
         until(begins_there)

@@ -1,4 +1,4 @@
-"""Chunks of a worker on this machine: their memory is lent, not copied, and comes back when it is needed no more."""
+"""Chunks of a worker on this machine: their memory is lent, not copied, and returned when it is no longer needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def service():
 
 
 def numbers(rows: int) -> fb.Dataset:
-    """Rows of 64 KiB: too large to be worth a copy."""
+    """Returns rows of 64 KiB: too large for a copy to be cheaper."""
     return (
         fb.range(rows)
         .shuffle()
@@ -59,7 +59,7 @@ def read(ds: fb.Dataset, service: fb.Service, **options) -> fb.DatasetIterator:
 
 
 def lent_bytes() -> int:
-    """The memory that the workers' arenas take."""
+    """Returns the memory of the workers' arenas."""
     total = 0
     for worker in worker_pids():
         for fd in Path(f"/proc/{worker}/fd").iterdir():
@@ -128,7 +128,7 @@ READER = """
 
 
 def test_a_reader_that_is_killed_gives_back_everything(service):
-    """It held batches; others read on, and get what they should."""
+    """It held batches; others read on, and get the expected ones."""
     program = READER.format(
         tests=str(Path(__file__).parent), address=service.address, job=f"lend-{uuid.uuid4().hex[:8]}"
     )

@@ -1,4 +1,4 @@
-"""What is too large is refused by what it says of itself: memory is not asked for it."""
+"""Oversized data is refused by its declared size, before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pictures import encoded, picture
 
 E = fb.errors
 GIB = 1 << 30
-#: What a refusal may take beyond what an interpreter with NumPy takes anyway.
+#: The memory that a refusal may use beyond that of an interpreter with NumPy.
 ROOM = 192 << 20
 
 
 def png(width: int, height: int) -> bytes:
-    """A PNG that says this size, and whose pixels are as few bytes as zlib can make of a lot of zeros."""
+    """Returns a PNG that declares this size, and whose pixels are many zeros in as few bytes as zlib can make."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -48,7 +48,7 @@ def webp(width: int, height: int) -> bytes:
 
 
 def bombs(root) -> dict[str, str]:
-    """Files, and how each is read."""
+    """Returns files, and the reader of each."""
     for name, data in {"png": png(60_000, 60_000), "jpg": jpeg(60_000, 60_000), "webp": webp(16_384, 16_384)}.items():
         (root / f"bomb.{name}").write_bytes(data)
     with open(root / "long.tfrecord", "wb") as file:

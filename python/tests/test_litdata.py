@@ -1,4 +1,4 @@
-"""LitData's chunks that litdata 0.2.76 and 0.2.40 wrote (golden/litdata). It needs PyTorch, so no test has it."""
+"""LitData's chunks that litdata 0.2.76 and 0.2.40 wrote (golden/litdata); no test uses litdata, as it needs PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKED = [name for name, (compression, _) in FOLDERS.items() if compression] + [
 
 
 def same(got: Any, want: Any) -> None:
-    """Compares a value with what was written, and the type and shape of its numbers."""
+    """Compares a value with the written one, and the type and shape of its numbers."""
     if isinstance(want, np.ndarray) and want.ndim:
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         np.testing.assert_array_equal(got, want)
@@ -86,7 +86,7 @@ def test_what_is_not_read_is_refused_and_can_be_left_out(tmp_path):
 
 
 def changed(folder: Path, chunk: dict[str, Any], config: dict[str, Any]) -> None:
-    """Writes the index anew, with other entries of each chunk and of what all have."""
+    """Rewrites the index, with other entries of each chunk and of the common part."""
     index = json.loads((GOLDEN / folder.name / "index.json").read_text())
     for entry in index["chunks"]:
         entry.update(chunk)
@@ -145,7 +145,7 @@ def test_a_chunk_that_is_cut_or_damaged_is_an_error_and_never_other_samples(tmp_
         path.write_bytes(whole[:at] + struct.pack("<I", value) + whole[at + 4 :])
         with pytest.raises(E.DataError, match=match):
             list(ds)
-    # The length of a value of the chunk's second sample, which says something of it alone.
+    # The length of a value of the chunk's second sample, which affects it alone.
     start = struct.unpack_from("<I", whole, 8)[0]
     for wrong, match in [(2**32 - 1, "ends before its values"), (7, "7 bytes for int64|behind its values")]:
         path.write_bytes(whole[:start] + struct.pack("<I", wrong) + whole[start + 4 :])

@@ -1,4 +1,4 @@
-"""Local workers: the same stream with threads beside the trainer, which give way to it and end with it."""
+"""Local workers: the same stream with threads beside the trainer, which yield to it and end with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def children() -> list[int]:
-    """The local workers that this process has started and that have not ended."""
+    """Returns the local workers that this process has started and that have not ended."""
     return children_of(os.getpid())
 
 
@@ -56,7 +56,7 @@ def local_of(service: fb.Service) -> fb.WorkerStatus | None:
 
 
 def process(batch):
-    """Says which process computed it."""
+    """Returns the id of the process that computes it."""
     return {
         "pid": np.full(len(batch["id"]), os.getppid()),
         "policy": np.full(len(batch["id"]), os.sched_getscheduler(0)),
@@ -64,7 +64,7 @@ def process(batch):
 
 
 def read_until(it, condition, until) -> list:
-    """Reads batches until something is so, and a hundred more. Whoever gives way on a busy machine may take long."""
+    """Reads batches until a condition holds, and a hundred more. On a busy machine a local worker may take long."""
     got = []
 
     def reads() -> bool:
@@ -76,7 +76,7 @@ def read_until(it, condition, until) -> list:
 
 
 def endless(ds: fb.Dataset, seed: int, batches: int) -> list:
-    """The first batches of a dataset in this process."""
+    """Returns the first batches of a dataset in this process."""
     with ds.iter(seed=seed, epochs=None) as it:
         return [fingerprint(next(it)) for _ in range(batches)]
 
@@ -131,7 +131,7 @@ def test_functions_run_there_at_idle_priority_and_for_no_other_job(service, unti
 
 
 def holds(service: fb.Service, pid: int | None = None) -> bool:
-    """Says whether a local worker of this process, or this one, is there and holds a split."""
+    """Returns whether a local worker of this process, or this one, is there and holds a split."""
     status = local_of(service)
     return bool(
         status and status.leases and status.state != "lost" and (children() if pid is None else pid in children())
@@ -146,7 +146,7 @@ def test_a_killed_local_worker_changes_nothing_and_is_told_once(until):
             got = read_until(it, lambda: holds(service), until)
             killed = children()
             os.kill(killed[0], signal.SIGKILL)
-            # It is started again.
+            # It is restarted.
             got += read_until(it, lambda: any(holds(service, pid) for pid in set(children()) - set(killed)), until)
         assert got == endless(ds, 1, len(got))
         assert len([w for w in told if "the local worker" in str(w.message)]) == 1
@@ -166,7 +166,7 @@ def test_one_that_stands_still_holds_nothing_up(until):
 
 
 def number_of_job(service: fb.Service) -> int:
-    """The number of the only job, which nobody is told but who reads it: its tickets have it."""
+    """Returns the number of the only job, which only its consumers get: its tickets have it."""
     [found, *_] = flight.connect(f"grpc://{service.workers()[0].address}").list_flights()
     return json.loads(found.endpoints[0].ticket.ticket)["job"]
 
@@ -177,7 +177,7 @@ def started(ds: fb.Dataset, service: fb.Service) -> fb.DatasetIterator:
 
 
 def key_of(pid: int) -> str:
-    """What a local worker shows, which its reader has told it alone."""
+    """Returns the key of a local worker, which its consumer has sent to it alone."""
     environment = dict(entry.partition("=")[::2] for entry in Path(f"/proc/{pid}/environ").read_text().split("\0"))
     return environment["FOREBAY_LOCAL_KEY"]
 
@@ -186,7 +186,7 @@ def key_of(pid: int) -> str:
 def another(
     service: fb.Service, key: str | None
 ) -> Iterator[tuple[Callable[[str], None], Callable[[], fb.WorkerStatus]]]:
-    """A local worker of the only job that nobody looks after: what it is told, and what the service says of it."""
+    """A local worker of the only job without a supervisor: its settings, and its status at the service."""
     local = f"{number_of_job(service)}:0"
     command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", local]
     environment = os.environ | ({"FOREBAY_LOCAL_KEY": key} if key else {})
@@ -227,7 +227,7 @@ def test_threads_come_and_go_while_it_runs(until):
 
 
 def test_a_worker_that_the_reader_did_not_start_is_given_nothing(until):
-    """Whoever had a token of the tenant could compute what another reader of it was given."""
+    """Otherwise any holder of a tenant's token could compute the batches of another consumer of the tenant."""
     ds = fb.range(3000).batch(20)
     with fb.up(workers=1, threads=1) as service, started(ds, service) as reader:
         assert next(reader)["id"].tolist() == [*range(20)]
@@ -285,7 +285,7 @@ def test_over_tls_with_a_clients_token_it_computes_for_that_reader(tmp_path, unt
         identity = authority.issue("dispatcher")
         address = fleet.dispatcher(*identity.flags(), "--tls-client-ca", authority.ca, "--tokens", tokens)
         service = fb.connect(address, tls=fb.Tls(authority.ca, own.cert, own.key), token=token)
-        # There is no other worker: what comes was computed here.
+        # There is no other worker, so all batches were computed here.
         ds = fb.range(40).batch(4).map(lambda b: {"id": b["id"] * 2}, schema={"id": "int64"})
         got = [b["id"].tolist() for b in ds.distribute(service, job="mine", local=1)]
         assert got == [b["id"].tolist() for b in ds]

@@ -1,4 +1,4 @@
-"""A dispatcher that lost its ledger gives job numbers anew: a reader from before is told, and gets no others' rows."""
+"""A dispatcher that lost its ledger reuses job numbers: a consumer from before gets an error, and no others' rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MosaicML's shards that mosaicml-streaming 0.13.0 wrote (golden/mds): the package needs PyTorch, so no test has it."""
+"""MosaicML's shards that mosaicml-streaming 0.13.0 wrote (golden/mds). Tests do not use it: it needs PyTorch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = rows()
 
 
 def same(got: Any, want: Any) -> None:
-    """Compares a value with what was written, and the type of its numbers."""
+    """Compares a value with the written one, and the type of its numbers."""
     if isinstance(want, np.ndarray):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
@@ -83,7 +83,7 @@ def folder(tmp_path):
 
 
 def changed(folder: Path, **entries: Any) -> None:
-    """Writes the index anew, with other entries of each shard."""
+    """Rewrites the index, with other entries of each shard."""
     index = json.loads((GOLDEN / "plain" / "index.json").read_text())
     for shard in index["shards"]:
         shard.update(entries)
@@ -153,7 +153,7 @@ def test_a_shard_that_is_cut_or_damaged_is_an_error_and_never_other_samples(fold
         path.write_bytes(whole[:at] + struct.pack("<I", value) + whole[at + 4 :])
         with pytest.raises(E.DataError, match=match):
             list(fb.from_mds(folder))
-    # The length of a value of the shard's second sample, and what follows for it alone.
+    # The length of a value of the shard's second sample, and the result for it alone.
     start = struct.unpack_from("<I", whole, 8)[0]
     path.write_bytes(whole[:start] + struct.pack("<I", 2**32 - 1) + whole[start + 4 :])
     ds = fb.from_mds(folder)

@@ -1,4 +1,4 @@
-"""`memory=`: a bound that holds, and that no sample depends on."""
+"""`memory=`: a bound that holds, and that does not change any sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines import fingerprint
 E = fb.errors
 MIB = 1 << 20
 
-# Reads everything, and prints the memory that this took at most, beside what the libraries take.
+# Reads everything, and prints the peak memory, beside that of the libraries.
 READ = """
 import json, sys
 import forebay as fb
@@ -59,7 +59,7 @@ def test_what_is_kept_decoded_keeps_to_the_bound(wide):
     little, much = read(wide, "128MiB"), read(wide, "4GiB")
     assert little["rows"] == much["rows"] == 12 * 768
     assert much["peak"] > 280 * MIB, "all row groups fit, and each is decoded once"
-    # What a row group takes by itself while it is decoded, on two threads, is beside the bound.
+    # The memory to decode a row group, on two threads, is in addition to the bound.
     assert little["peak"] < 128 * MIB + 2 * 2 * 24 * MIB
 
 

@@ -1,4 +1,4 @@
-"""Files whose columns differ, read together: what pyarrow makes of them when it unifies their schemas."""
+"""Files whose columns differ, read together: pyarrow's result when it unifies their schemas."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def together(kinds: list[pa.DataType]) -> pa.DataType | None:
-    """What numbers of these types are read as, by pyarrow where it loses nothing; None where they are refused."""
+    """Returns the type as which numbers of these types are read, by pyarrow if it loses nothing; None if refused."""
     known = [kind for kind in kinds if kind != pa.null()]
     ours = {pa.large_string(): pa.string()}
     known = list(dict.fromkeys(ours.get(kind, kind) for kind in known)) or [pa.null()]
@@ -101,7 +101,7 @@ def test_files_together_are_what_pyarrow_makes_of_them(tables, format):
             present = [table[name] for table in tables if name in table]
             dtype, shape = str(ds.schema).split(f"{name}: ")[1].split(",")[0].rstrip(")"), want[name]
             lacks = len(present) < len(tables) or any(missing or kind == pa.null() for kind, missing in present)
-            # Arrow files count nothing: their writer's word stands, and pyarrow says it of all.
+            # Arrow files have no counts, so the writer's flag stands, and pyarrow sets it for all columns.
             assert dtype.endswith("?") == (lacks or format == "feather")
             if shape in WHOLE + FLOATS:
                 assert dtype.rstrip("?") == np.dtype(shape.to_pandas_dtype()).name

@@ -1,4 +1,4 @@
-"""What dispatchers and workers tell Prometheus and KEDA, as Prometheus' own parser reads it."""
+"""The metrics of dispatchers and workers for Prometheus and KEDA, as Prometheus' own parser reads them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text(at: str, timeout: float = 10) -> str:
 
 
 def read(at: str) -> dict[str, float]:
-    """The samples by name, with the values of their labels: `forebay_jobs/running`."""
+    """Returns the samples by name, with the values of their labels: `forebay_jobs/running`."""
     families = text_string_to_metric_families(text(at))
     samples = [sample for family in families for sample in family.samples]
     found = {"/".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
@@ -45,7 +45,7 @@ def read(at: str) -> dict[str, float]:
 
 
 def kinds(of: str) -> dict[str, tuple[frozenset[str], str]]:
-    """The labels and the kind of each metric."""
+    """Returns the labels and the kind of each metric."""
     found = {}
     for family in text_string_to_metric_families(of):
         assert family.samples, family.name
@@ -168,7 +168,7 @@ def test_a_reader_that_waits_is_seen_and_what_it_took_is_counted(fleet, until: C
             until(lambda: read(at)["forebay_readers_longest_wait_seconds"] > 1)
             of = read(at)
             assert (of["forebay_workers_lost_total"], of["forebay_jobs/waiting for workers"]) == (1, 1)
-            # Its reader may have noticed it first, split by split.
+            # Its consumer may have noticed it first, split by split.
             assert of["forebay_splits_recomputed_total"] >= of["forebay_leases_lapsed_total"]
             assert of["forebay_splits_recomputed_total"] > 0
         finally:

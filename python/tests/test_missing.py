@@ -1,4 +1,4 @@
-"""Missing values, on every way on which they come in and go out: never a number that nobody wrote."""
+"""Missing values, on every way in and out: never replaced by an arbitrary number."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from test_sources import example, record
 
 EXECUTORS = ["thread", "process"]
 ROWS = 300
-#: Readers leave other numbers of the file where one is missing: none of them may be seen.
+#: Readers leave arbitrary numbers of the file where one is missing: none of them may be visible.
 VALUES = [None if i % 3 == 1 else i * 7 + 1 for i in range(ROWS)]
 
 
 def numbers(path: Path, dtype: pa.DataType, values: list = VALUES) -> fb.Dataset:
-    """A column of a Parquet file, with other numbers in its buffers where values are missing."""
+    """Returns a column of a Parquet file, with other numbers in its buffers where values are missing."""
     pq.write_table(pa.table({"id": range(len(values)), "n": pa.array(values, dtype)}), path / "n.parquet")
     return fb.from_parquet(path / "n.parquet")
 
@@ -98,7 +98,7 @@ def test_a_filter_drops_rows_of_which_it_does_not_know_as_an_expression_does(tmp
     ds = numbers(tmp_path, pa.int64())
     want = [int(r["id"]) for r in ds.filter(fb.col("n") < 100)]
     assert want == [i for i, v in enumerate(VALUES) if v is not None and v < 100]
-    # Under the mask are zeros: nothing is kept for them, nor for what a comparison makes of them.
+    # Zeros are under the mask: neither they nor the results of comparing them may keep a row.
     for keep in (lambda b: b["n"] < 100, lambda b: ~(b["n"] >= 100)):
         assert [int(r["id"]) for r in ds.filter(keep, batched=True).iter(executor=executor)] == want
 
@@ -181,7 +181,7 @@ INSIDE = [[i, None if i % 7 == 2 else 0] for i in range(100)]
 
 
 def written(folder: Path, columns: dict, name: str = "lists") -> fb.Dataset:
-    """The same columns as Parquet in several row groups and as Arrow."""
+    """Writes the same columns as Parquet in several row groups and as Arrow."""
     table = pa.table({"id": range(len(next(iter(columns.values())))), **columns})
     pq.write_table(table, folder / f"{name}.parquet", row_group_size=30)
     pyarrow.feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed", chunksize=30)

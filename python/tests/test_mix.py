@@ -1,4 +1,4 @@
-"""Mixup and cutmix: what comes out is a mixture of what went in, the same one wherever it is computed."""
+"""Mixup and cutmix: the output is a mixture of the input, and the same one in any process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = np.random.default_rng(2).integers(0, 256, (N, 3, 16, 12)).astype(np.uin
 
 
 def dataset() -> fb.Dataset:
-    # Every sample has a class of its own, so that labels say who is whose partner.
+    # Every sample has a class of its own, so that labels identify the partners.
     return fb.from_numpy({"image": IMAGES, "chw": LEVELS, "label": np.arange(N, dtype=np.int32)})
 
 
@@ -28,7 +28,7 @@ def same(a: list[dict], b: list[dict]) -> bool:
 
 
 def rows_of(batch: dict, first: int) -> list[tuple[int, int, np.float32, np.float32]]:
-    """Each row's sample, partner, and the shares of both. A row stays at its place; its partner is the other class."""
+    """Returns each row's sample, partner, and shares. A row stays at its place; its partner has the other class."""
     found = []
     for i, label in enumerate(batch["label"]):
         own = first + i

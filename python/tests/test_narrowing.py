@@ -1,4 +1,4 @@
-"""Which columns may be missing: what files, conditions and fillings prove is there comes as plain arrays."""
+"""Columns that may be missing: columns without missing values, by files, conditions or filling, are plain arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parts(folder: Path, *values: list[int | None], **options) -> Path:
 
 
 def kinds(ds: fb.Dataset) -> set[tuple[type, str]]:
-    """What the columns of all batches are."""
+    """Returns the types of the columns of all batches."""
     return {(type(array), str(array.dtype)) for batch in ds.batch(4) for array in [batch["n"]]}
 
 
@@ -71,7 +71,7 @@ def test_of_many_files_few_are_looked_at_and_one_that_breaks_what_they_say_is_na
     assert sum(int(row["n"]) == -1 for row in rows) == 1
     with pytest.raises(E.NotFoundError, match='no column "m"'):
         fb.from_parquet(tmp_path / "*.parquet", nullable=["m"])
-    # A file in which a column has nothing has no type for it.
+    # A column without values has no type in its file.
     pq.write_table(pa.table({"n": pa.nulls(2), "s": ["a", "b"]}), tmp_path / "006.parquet")
     with pytest.raises(E.DataError, match='"n" is missing in every row of this file') as caught:
         list(fb.from_parquet(tmp_path / "*.parquet"))
@@ -159,7 +159,7 @@ def test_nothing_is_missing_that_a_random_condition_is_taken_to_prove():
             checked = checked.with_column(f"{name}?", fb.col(name).is_null())
         whole = [name for name in "abczw" if name not in made.schema.nullable]
         narrowed += len(whole)
-        # The flag is computed of a column that may be missing, as far as the engine knows: it looks at the values.
+        # For the engine, the column of the flag may be missing, so it checks the values.
         for batch in checked.batch(64):
             assert not any(batch[f"{name}?"].any() for name in whole), (keep, cond, x, y, whole)
         wide = ds.with_column("k", keep).filter(lambda row: bool(row["k"]))

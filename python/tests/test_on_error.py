@@ -1,4 +1,4 @@
-"""Samples that fail: left out the same everywhere, counted, told of, and never more of them than allowed."""
+"""Samples that fail: the same ones are skipped everywhere, counted, reported, and never more than allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def job() -> str:
 
 
 def fails(sample: int, salt: int, share: int) -> bool:
-    """Whether a sample fails: a hash of its number, so that everyone agrees."""
+    """Returns whether a sample fails, by a hash of its number, so that all processes agree."""
     return (sample * 2654435761 + salt * 40503) % 2**32 % 1000 < share
 
 
@@ -40,7 +40,7 @@ def skipped(it) -> list:
 
 
 def make(seed: int, share: int) -> fb.Dataset:
-    """A pipeline some of whose samples fail, in one op or in two."""
+    """Returns a pipeline some of whose samples fail, in one op or in two."""
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(1, 500))
     ds = fb.range(rows)

@@ -1,4 +1,4 @@
-"""What ops cost: in one process, and in a service while it runs."""
+"""The costs of ops: in one process, and in a service while it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def table(service: fb.Service, job: str, *more: str) -> str:
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[fb.Service]:
-    """A service that leaves the cut where it begins, however busy this machine is."""
+    """A service that keeps the initial placement boundary, also on a busy machine."""
     with fb.up(workers=2, threads=1, policy="static:2") as service:
         yield service
 
@@ -69,7 +69,7 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
 
     def seen() -> bool:
         next(it)
-        # In the order in which they run, whoever told first.
+        # In the order in which they run, for any order of the reports.
         ops.clear()
         ops.update(((op.op, op.at), op) for op in service.jobs(job)[0].ops)
         return len(ops) == 5
@@ -91,7 +91,7 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
     assert all(__file__ in op.line and not op.earlier for op in ops.values())
     assert read.rows_out >= images.rows_in >= 4
     assert read.inflation is None
-    # Two thousandths of a second for each row, and more where the machine is busy.
+    # Two milliseconds for each row, and more if the machine is busy.
     assert function.row_us >= 2000
     assert function.rows_in == function.rows_out
     assert 3 < floats.inflation <= 4
@@ -114,5 +114,5 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
             known = service.jobs(again)[0].ops
         return [op.op for op in known] == [op.op for op in ops.values()] and all(op.earlier for op in known)
 
-    # Unless a worker has told of it by then.
+    # Unless a worker has reported it by then.
     until(begins_with_what_is_known)

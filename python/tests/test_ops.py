@@ -222,7 +222,7 @@ def test_random_flip_flips_or_leaves():
 
 
 def test_random_resized_crop_keeps_to_its_scale_and_ratio():
-    # Each pixel says where it is, so that a crop says what it cut.
+    # Each pixel encodes its place, so that a crop shows which part it has cut.
     y, x = np.mgrid[0:200, 0:200]
     pixels = np.stack([y, x, y * 0], -1).astype(np.uint8)
     ds = fb.from_dict({"image": [encoded(pixels, "PNG")] * 150}).decode_image("image")

@@ -1,4 +1,4 @@
-"""The order in which ops run: cheaper, the same bytes, wherever it runs; what it takes to move, and what is told."""
+"""The order of ops: cheaper, the same bytes, in any process; the conditions for moving an op, and the reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ids(it) -> list[int]:
 
 
 def logged(path: Path, column: str = "id"):
-    """A function that writes down which samples it was called for."""
+    """Returns a function that logs the samples of its calls."""
 
     def triple(row):
         with open(path, "a") as file:
@@ -31,7 +31,7 @@ def logged(path: Path, column: str = "id"):
 
 
 def calls(path: Path) -> set[int]:
-    """What it was called for since it was asked last."""
+    """Returns the samples of its calls since the last request."""
     found = {int(line) for line in path.read_text().split()} if path.exists() else set()
     path.unlink(missing_ok=True)
     return found
@@ -49,7 +49,7 @@ def photos() -> dict[str, list]:
 
 
 def naive(photos: dict[str, list]) -> fb.Dataset:
-    """Everything on whole images, the filter last."""
+    """Returns a pipeline with everything on whole images, the filter last."""
     return (
         fb.from_dict(photos)
         .shuffle()
@@ -120,7 +120,7 @@ def test_a_filter_that_guards_a_function_stays_before_it():
             raise ZeroDivisionError("there is no such sample here")
         return 10 // row["id"] > 1
 
-    # The function is far more selective, and far cheaper by the figures, but must not see what the guard removes.
+    # The function is far more selective, and far cheaper by the figures, but must not see rows that the guard removes.
     ds = fb.range(20).filter(fb.col("id") > 0).filter(guarded, reads=["id"])
     assert ids(ds) == [1, 2, 3, 4, 5]
     assert ids(ds.optimize()) == [1, 2, 3, 4, 5]
@@ -147,7 +147,7 @@ def test_a_service_gives_the_same_stream_in_each_mode(photos, service, order):
 
 
 def test_who_joins_a_job_runs_the_order_of_who_created_it(photos, service):
-    # Normalising last lets the reader do it; here the orders differ in what is last, so what travels differs.
+    # With `normalize` last, the consumer runs it; here the last ops differ, so the bytes on the network do, too.
     ds = (
         fb.from_dict({**photos, "image": [encoded(picture(i, 300, 300), "JPEG") for i in range(40)]})
         .decode_image("image")

@@ -1,4 +1,4 @@
-"""Packing: no token is lost or comes twice, rows are exact, and the stream does not depend on what runs it."""
+"""Packing: no token is lost or comes twice, rows are exact, and the stream does not depend on the process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EOS, PAD, LENGTH = 7, -1, 32
 
 
 def document(i: int) -> list[int]:
-    """Most are short, some are empty, a few are longer than rows. Every token tells its document and its place."""
+    """Returns a document: most are short, some empty, a few longer than rows. A token encodes document and place."""
     n = random.Random(i).choice([0, 1, 3, 5, 8, 13, 20, 31, 32, 33, 70, 200])
     return [1000 * (i + 1) + k for k in range(n)]
 
@@ -38,7 +38,7 @@ def pack(ds: fb.Dataset, strategy: str, **options) -> fb.Dataset:
 
 
 def parts(row: dict) -> list[tuple[int, ...]]:
-    """The documents' parts of a row, after checking that its three columns agree."""
+    """Returns the documents' parts of a row, after checking that its three columns agree."""
     tokens, positions, segments = (row[k] for k in ("ids", "position_ids", "segment_ids"))
     assert all(a.shape == (LENGTH,) and a.dtype == np.int32 for a in (tokens, positions, segments))
     used = int(np.count_nonzero(segments))
@@ -123,7 +123,7 @@ def noise(row, rng):
     return {"noise": rng.random()}
 
 
-#: What several consumers could not do each for itself.
+#: Pipelines that several consumers could not compute each for itself.
 UNSHARED = ["counted", "counted fit", "taken", "taken fit"]
 
 

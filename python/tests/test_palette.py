@@ -1,4 +1,4 @@
-"""`decode_image(mode="P")`: the numbers of a PNG's palette, as Pillow gives them."""
+"""`decode_image(mode="P")`: the numbers of a PNG's palette, as Pillow returns them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_numbers_of_a_palette_are_pillows() -> None:
                 numbers = draw.integers(0, 2**bits, (height, width), dtype=np.uint8)
                 images.append(png(numbers, bits, interlaced))
                 assert np.array_equal(np.asarray(Image.open(io.BytesIO(images[-1]))), numbers)
-    # Twice, in two orders: the bits of an interlaced image are put together in memory that others had.
+    # Twice, in two orders: the bits of an interlaced image are combined in memory that other images have used.
     for order in (images, images[::-1]):
         for row, image in zip(decoded(order).iter(threads=1), order, strict=True):
             assert np.array_equal(row["mask"][..., 0], np.asarray(Image.open(io.BytesIO(image))))

@@ -1,4 +1,4 @@
-"""Parquet files of every codec that pyarrow writes; and what is said of those that nothing here reads."""
+"""Parquet files of every codec that pyarrow writes; and the errors for codecs that are not supported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_codec_that_pyarrow_writes(tmp_path, codec, version):
 
 
 def with_codec(path: Path, column: int, codec: int) -> None:
-    """Has the footer say of a column chunk, written with gzip, that it is of another codec."""
+    """Changes the codec in the footer of a column chunk, which was written with gzip."""
     data = path.read_bytes()
     gzip, other = bytes([0x15, 2 << 1, 0x16]), bytes([0x15, codec << 1, 0x16])
     at = -1

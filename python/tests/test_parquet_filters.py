@@ -1,4 +1,4 @@
-"""`from_parquet(filters=)`: the rows of `filter`, and no byte of the row groups that cannot have any."""
+"""`from_parquet(filters=)`: the rows of `filter`, and no byte of row groups that cannot have a match."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def condition(rng: np.random.Generator, rows: list[dict], depth: int = 2) -> fb.
 
 
 def names(ds: fb.Dataset) -> list[int]:
-    """Which rows there are, in order."""
+    """Returns the ids of the rows, in order."""
     return [n for batch in ds.batch(4096) for n in (batch["part"] * ROWS + batch["id"]).tolist()]
 
 
@@ -202,7 +202,7 @@ def test_files_that_count_time_otherwise_are_refused_also_where_they_are_left_ou
 
 
 def test_resume_ranks_and_a_service(folder, service):
-    """What is left out is left out everywhere."""
+    """A filtered row is filtered everywhere."""
     what = (fb.col("id") > 100) & (fb.col("id") < 400) & (fb.col("part") != 0)
     ds = fb.from_parquet(folder, filters=what).shuffle().batch(16)
     want = [fingerprint(batch) for batch in ds.iter(seed=3)]

@@ -1,4 +1,4 @@
-"""Columns in the paths of files: what pyarrow.dataset makes of the same folders."""
+"""Columns in the paths of files: the result of pyarrow.dataset for the same folders."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_columns_are_those_of_pyarrow(tree):
             key: {value for path in tree for name, value in path if name == key} for path in tree for key, _ in path
         }
         if {MISSING} in values.values():
-            # A key without any value has no type there; here it is a text.
+            # pyarrow has no type for a key without any value; here it is a text.
             with pytest.raises(pa.ArrowInvalid, match="No non-null segments"):
                 by_pyarrow(Path(root))
             assert ": string?" in str(ds.schema)

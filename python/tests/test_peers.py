@@ -1,4 +1,4 @@
-"""Workers that keep rows in memory, or on disks of their own: each computes what no other has, whatever happens."""
+"""Workers with rows in memory, or on separate disks: each computes only rows that no other has, after any fault."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from keeping import DEAR_ROWS, calls, dear, stream
 from pipelines import name
 from secured import Authority, Fleet, new_token, ready
 
-#: What a worker computes is on its disk at once, in small blocks, and nowhere else.
+#: A computed row is at once on its worker's disk, in small blocks, and nowhere else.
 KEEPS = ["--cache-memory", "0", "--cache-disk", "256KiB", "--cache"]
-#: What a worker computes is in its memory, and nowhere else.
+#: A computed row is in its worker's memory, and nowhere else.
 IN_MEMORY = ["--cache-memory", "64MiB"]
-#: Rows that are computed although a peer has them: on a busy machine, one is late now and then.
+#: Rows that are computed although a peer has them: on a busy machine, a peer is late now and then.
 FEW = DEAR_ROWS // 8
 PREFACE = b"forebay\x01"
 FAILED = 2
@@ -36,12 +36,12 @@ def fleet(tmp_path) -> Iterator[Fleet]:
 
 
 def found(service: fb.Service, job: str) -> int:
-    """How many rows of a job workers found at each other."""
+    """Returns how many rows of a job workers found at each other."""
     return sum(cache["rows"]["found_at_peers"] for cache in service.jobs(job)[0].caching.values())
 
 
 def fill(service: fb.Service, log: Path, until) -> None:
-    """Has the only worker keep all rows."""
+    """Makes the only worker cache all rows."""
 
     def is_kept() -> bool:
         stream(dear(log).distribute(service, job=name(), seed=1))
@@ -54,7 +54,7 @@ def fill(service: fb.Service, log: Path, until) -> None:
 
 @dataclass
 class Two:
-    """A service whose first worker has all rows, and the second none; and where it shows that one is computed."""
+    """A service whose first worker has all rows, and the second none; and the log of computed rows."""
 
     service: fb.Service
     first: subprocess.Popen[str]
@@ -147,8 +147,8 @@ def three(fleet, tmp_path, until, monkeypatch) -> Three:
     def kept() -> dict[str, dict]:
         return {worker: cache["rows"] for worker, cache in service.jobs(job)[0].caching.items()}
 
-    # All rows are there before the last batch is consumed; then each worker hears of those of the others, but for the
-    # last that one makes after another has last asked. On a busy machine a late split is computed twice.
+    # All rows are computed before the last batch is consumed; then each worker lists those of the others, except the
+    # last one, which another makes after the last request. On a busy machine a late split is computed twice.
     for _ in range(DEAR_ROWS // 8 - 1):
         next(it)
     until(lambda: sum(rows["at_peers"] for rows in kept().values()) >= 2 * DEAR_ROWS - FEW)
@@ -179,7 +179,7 @@ def test_a_worker_that_is_killed_takes_its_own_rows_along_and_no_others(three, t
 
 
 def ask(address: str, request: dict) -> tuple[int, str]:
-    """What a worker answers a stranger: the kind of its frame, and the body."""
+    """Returns a worker's answer to a stranger: the kind of its frame, and the body."""
     host, port = address.rsplit(":", 1)
     body = json.dumps(request).encode()
     with socket.create_connection((host, int(port)), timeout=10) as stranger, stranger.makefile("rb") as answer:

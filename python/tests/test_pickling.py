@@ -1,4 +1,4 @@
-"""Datasets in other processes: what is pickled there is the same dataset here."""
+"""Datasets in other processes: a dataset that is pickled there is the same here."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_protocol_keeps_the_whole_pipeline(which, protocol, parquet):
     assert type(again) is fb.Dataset
     assert (again.dataset_id, again.schema, again.explain()) == (ds.dataset_id, ds.schema, ds.explain())
     assert pickle.dumps(again, protocol) == pickle.dumps(ds, protocol)
-    # It goes on as any other.
+    # It can be extended like any other.
     assert again.prefetch(3).dataset_id == ds.prefetch(3).dataset_id
 
 

@@ -1,4 +1,4 @@
-"""Whatever is said at the ports of a service, its jobs do not notice."""
+"""Arbitrary input at the ports of a service does not affect its jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def call(path: str, message: bytes) -> bytes:
-    """One gRPC call in plain HTTP/2 frames, its headers not compressed."""
+    """Makes one gRPC call in plain HTTP/2 frames, with uncompressed headers."""
     headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
     fields = {**headers, "content-type": "application/grpc"}.items()
     block = b"".join(b"\0" + bytes([len(k)]) + k.encode() + bytes([len(v)]) + v.encode() for k, v in fields)
@@ -34,7 +34,7 @@ def call(path: str, message: bytes) -> bytes:
 
 
 def rubbish(seed: int) -> bytes:
-    """What is thrown at a port, different each time and the same in each run."""
+    """Returns the bytes that are sent to a port, different each time and the same in each run."""
     rng = random.Random(seed)
     noise = rng.randbytes(rng.choice([1, 9, 100, 5000]))
     service = rng.choice(["forebay.v1.Dispatcher/OpenJob", "arrow.flight.protocol.FlightService/DoGet"])
@@ -55,7 +55,7 @@ def rubbish(seed: int) -> bytes:
 
 
 def lending_socket(address: str) -> str:
-    """Asks a worker for the name of its socket as a reader does."""
+    """Requests the name of a worker's socket as a consumer does."""
     host, port = address.rsplit(":", 1)
     request = b'"Local"'
     with socket.create_connection((host, int(port)), timeout=10) as reader, reader.makefile("rb") as answer:
@@ -125,7 +125,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
         assert job(service, disturb) == want
         assert len(held) >= 3 * 40
         assert [service.dispatcher_pid, *service.worker_pids] == pids, "nobody died"
-        # The silent ones are closed without anybody's help; readers of memory live as long as they are connected.
+        # The silent ones are closed without a client's action; consumers of memory live as long as they are connected.
         for lender in (s for s in held if s.family == socket.AF_UNIX):
             lender.close()
         until(lambda: all(now[0] <= was[0] + 8 for now, was in zip(state(pids), before, strict=True)), 60)
@@ -138,7 +138,7 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
 
 
 def test_silent_connections_hold_up_nobody(tmp_path, until):
-    """Of 300 that said nothing, all that came later waited for ten seconds."""
+    """While 300 connections were silent, all later ones waited for ten seconds."""
     with contextlib.ExitStack() as stack:
         fleet = stack.enter_context(contextlib.closing(Fleet(tmp_path)))
         with socket.create_server(("127.0.0.1", 0)) as free:

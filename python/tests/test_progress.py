@@ -1,4 +1,4 @@
-"""The line that says how far indexing is: on a terminal, after a second, and gone when done."""
+"""The progress line of indexing: on a terminal, after a second, and erased when done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = re.compile(rb"\r\x1b\[Kforebay: indexing \xe2.* 0 of 1 files, \d+ s")
 
 @pytest.fixture
 def slow_file():
-    """The url of a file whose server answers once it is allowed to; and the event that allows it."""
+    """The url of a file whose server answers once an event allows it; and that event."""
     allowed = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -74,7 +74,7 @@ def test_a_terminal_sees_how_far_indexing_is_until_it_is_done(where, slow_file):
         ours, theirs = pty.openpty()
         address = service.address if where == "on a service" else ""
         command = [sys.executable, "-c", SCRIPT, url, address]
-        # Waits for the same, begins before, and is no terminal: it has to have seen nothing.
+        # Waits for the same, begins before, and is no terminal: it must print nothing.
         quiet = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, url, ""], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

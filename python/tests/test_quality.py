@@ -1,4 +1,4 @@
-"""How good a shuffle is said to be: of orders that are known to be perfect, bad or none at all."""
+"""The reported quality of a shuffle: for orders that are known to be perfect, bad or unshuffled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_hand(ids: np.ndarray, size: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("window", ["40KiB", 700, None])
 def test_it_is_what_the_batches_of_the_pipeline_have(sorted_file, window):
-    """Also where a window's rows depend on which columns are read."""
+    """Also if the rows in a window depend on which columns are read."""
     ds = fb.from_parquet(sorted_file).shuffle(window=window).filter(fb.col("x") == 0).batch(50)
     ids = np.concatenate([batch["id"] for batch in ds.iter(seed=3, epoch=1)])
     distance, pairs = by_hand(ids, 50)

@@ -1,4 +1,4 @@
-"""A quarantine file that cannot be written: the reader is told, and loses neither a batch nor a sample."""
+"""A quarantine file that cannot be written: the reader gets an error, and loses neither a batch nor a sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS, BATCH = 60, 4
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Stands for a disk that is full: writes beyond `size` bytes of a file fail, the part before them succeeds."""
+    """Simulates a full disk: writes beyond `size` bytes of a file fail, the part before them succeeds."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -35,7 +35,7 @@ def fragile(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def drained(it: fb.DatasetIterator, on_error: Callable[[errors.ForebayError], None] | None = None) -> list[list[int]]:
-    """Returns all that an iterator gives; an error is told, and the next call is tried."""
+    """Returns all that an iterator yields; reports an error, and tries the next call."""
     batches = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What one tenant, or one function, can make a service keep: each has a bound, with real processes."""
+"""The resources that one tenant, or one function, can hold in a service: each has a bound, with real processes."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_blobs_have_a_quota_for_each_tenant_that_a_restart_keeps(fleet, tmp_path
     with pytest.raises(E.ExhaustedError, match="quota is 3145728"):
         opens(again, "a", 2)
     fleet.worker(again, token=worker)
-    # One without a quota has half of the room, and all together no more than all of it.
+    # A tenant without a quota has half of the room, and all together at most the whole.
     with pytest.raises(E.ExhaustedError):
         opens(again, "b", 4)
-    # What was refused stops nobody.
+    # A refusal blocks no other call.
     service = fb.connect(again, token=names["a"])
     assert len(list(fb.range(64).batch(8).distribute(service, job="small"))) == 8
 

@@ -37,7 +37,7 @@ DEALT = {
 
 
 class Ranks:
-    """Readers that step together, in process or on a service."""
+    """Consumers that step together, in process or on a service."""
 
     def __init__(self, ds, world, *, service=None, state=None, **options):
         job = name()
@@ -51,7 +51,7 @@ class Ranks:
             self.readers.append(made)
 
     def step(self) -> list:
-        """What each rank gets, in rank order; those that have ended give nothing."""
+        """Returns each rank's batch, in rank order; ranks that have ended return nothing."""
         return [fingerprint(batch) for reader in self.readers for batch in itertools.islice(reader, 1)]
 
     def steps(self, n: int) -> list[list]:
@@ -85,7 +85,7 @@ def test_a_stream_is_dealt_anew_to_any_number_of_ranks(kind, where, request):
         steps = [unit * rng.randint(0, max(1, len(everything) // world // 4 // unit)) for world in worlds[:2]]
         taken, state = [], None
         for world, count in zip(worlds[:2], steps, strict=True):
-            # Samples are dealt two together here, so the sequence is checked as a set.
+            # Here samples are dealt in pairs, so the sequence is checked as a set.
             ranks = Ranks(ds, world, service=service, state=state, seed=5, even=False)
             taken += ranks.steps(count)
             state = rng.choice(ranks.states())
@@ -111,7 +111,7 @@ def test_every_rank_gets_as_much_in_every_epoch(kind, service):
         steps = here.rest()
         assert steps == there.rest(), world
         assert {len(step) for step in steps} == {world}
-        # What is left out is less than one step (or unit of samples for each) of an epoch.
+        # Fewer samples are left out than one step (or unit of samples for each) of an epoch.
         unit = 2 if kind == "many samples" else 1
         left = [len(epoch) % (world * unit) for epoch in everything]
         got = Counter(flat(before + steps))
@@ -131,7 +131,7 @@ def test_shares_that_cannot_be_even_are_refused(service):
         with pytest.raises(fb.errors.InvalidPipelineError, match="2 batches for 3 consumers"):
             next(iterate(few))
         assert len(list(iterate(few, even=False))) == 1
-        with pytest.raises(fb.errors.InvalidPipelineError, match="known only when it has run") as caught:
+        with pytest.raises(fb.errors.InvalidPipelineError, match="known only after it has run") as caught:
             next(iterate(counted, even=True))
         assert caught.value.context["op"] == "filter"
         assert sum(len(b["id"]) for b in iterate(counted, even=False)) == 7
@@ -252,7 +252,7 @@ RANK = textwrap.dedent(
 
 
 class Rank:
-    """A process that reads one rank's batches, one for each time that it is told to."""
+    """A process that reads one rank's batches, one for each command."""
 
     def __init__(self, service, rank: int, path: str = "") -> None:
         command = [sys.executable, "-c", RANK, service.address, str(rank), path]
@@ -360,7 +360,7 @@ UNEVEN = {
 @pytest.mark.parametrize("on_service", [False, True])
 @pytest.mark.parametrize("kind", UNEVEN)
 def test_coordinated_ranks_end_together_whatever_each_would_have_had(kind, on_service, request):
-    """Each step of n ranks is the next n batches of one reader, and a state of any rank fits any number of them."""
+    """Each step of n ranks is the next n batches of one consumer, and a state of any rank fits any number of them."""
     ds, rng = UNEVEN[kind](), random.Random(kind)
     service = request.getfixturevalue("service") if on_service else None
     whole = [[fingerprint(batch) for batch in ds.iter(seed=3, epoch=epoch)] for epoch in range(2)]
@@ -430,7 +430,7 @@ def test_ranks_that_may_get_unequal_numbers_are_told(service):
     known = fb.range(100).batch(4)
     with pytest.warns(fb.RanksWarning, match=r"filter \(.*test_ranks.py:\d+\): how many batches each of 2 consumers"):
         next(kept.iter(consumers=(0, 2)))
-    # On a service they end together, unless it is said that they need not.
+    # On a service they end together, unless the user says that they need not.
     for read in (kept.iter, lambda **options: kept.distribute(service, job=name(), **options)):
         quiet(lambda read=read: read(consumers=(0, 2), even=False))
         quiet(lambda read=read: read(consumers=(0, 2), coordinated=True))

@@ -1,4 +1,4 @@
-"""Workers on a real Ray cluster of one node: they come and go as is wanted, and the stream stays the same."""
+"""Workers on a real Ray cluster of one node: they start and end as needed, and the stream stays the same."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Noted:
-    """Notes in a file which rows it was called with: what is computed twice is there twice."""
+    """Logs the rows of its calls in a file: a row that is computed twice is there twice."""
 
     log: Path
 
@@ -57,13 +57,13 @@ class Noted:
             os.write(file, line)
         finally:
             os.close(file)
-        # More than a pipe holds: somebody must read it, on the worker's stderr.
+        # More than a pipe holds: the worker's stderr must be read.
         print("computed", columns["id"].tolist() * 5)
         return {"x": columns["id"] * 3}
 
 
 def running(fleet: fb.ray.RayWorkers) -> int:
-    """How many run, when none is between two states."""
+    """Returns how many run, when none is between two states."""
     states = [worker.state for worker in fleet.workers]
     return len(states) if set(states) == {"running"} else 0
 
@@ -92,7 +92,7 @@ def test_workers_follow_what_is_wanted_and_nothing_is_computed_twice(cluster: st
                 assert time.monotonic() < deadline, (fleet.workers, fleet.events, service.scale())
                 there.append(fingerprint(next(batches)))
                 pids.update(worker.pid for worker in fleet.workers)
-                # Whatever is ahead is read within the time that a worker which leaves waits for its readers.
+                # Prefetched batches are read within the time that a leaving worker waits for its consumers.
                 time.sleep(0.005)
 
         train_until(2)
@@ -176,7 +176,7 @@ def test_a_worker_that_the_dispatcher_never_hears_of_is_told_of(
     cluster: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(ray_fleet, "START_SECONDS", 4.0)
-    # A node from which there is no way to the dispatcher: nothing of its worker arrives.
+    # A node without a route to the dispatcher: no message of its worker arrives.
     monkeypatch.setattr(ray_fleet.Fleet, "_registered", lambda self: set())
     with fb.up(workers=0) as service, fb.ray.workers(service, max_workers=1) as fleet:
         until(lambda: len(fleet.events) >= 2)

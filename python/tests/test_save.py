@@ -1,4 +1,4 @@
-"""`save` and `load`: the same samples, each once, whatever happens on the way; and Arrow files of other libraries."""
+"""`save` and `load`: the same samples, each once, after any fault; and Arrow files of other libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipelines import name
 
 
 def same(a: object, b: object) -> bool:
-    """The same columns, dtypes, shapes and bytes."""
+    """Returns whether columns, dtypes, shapes and bytes are the same."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (bytes, str)) or a is None:
@@ -29,12 +29,12 @@ def same(a: object, b: object) -> bool:
 
 
 def parts(folder: Path) -> dict[str, bytes]:
-    """What the files that were saved hold."""
+    """Returns the contents of the saved files."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
 
 
 def every_kind(images: Path) -> fb.Dataset:
-    """A column of each kind: number, truth, text, bytes, tensors of fixed and of variable shape."""
+    """Returns a column of each kind: number, truth, text, bytes, tensors of fixed and of variable shape."""
     ds = fb.from_image_folder(images).shuffle().with_column("even", fb.col("label") % 2 == 0)
     ds = ds.map(lambda row: {"raw": row["image"][:5]}, schema={"raw": "bytes"}, writes="raw")
     return ds.decode_image("image").map(
@@ -54,7 +54,7 @@ def test_what_is_loaded_is_what_was_saved(images, tmp_path):
     found = list(loaded)
     assert len(found) == len(expected)
     assert all(map(same, found, expected))
-    # Shuffled, sharded and through a service it is as any source.
+    # It can be shuffled, sharded and read through a service as any source.
     shuffled = loaded.shuffle().select("label", "mean").batch(7, drop_remainder=True)
     with fb.up(workers=1) as service:
         there = list(shuffled.distribute(service, job=name(), seed=1))
@@ -68,13 +68,13 @@ SHAPES = {"scalar": (), "fixed": (3,), "two": (2, 3), "ragged": (None,), "ragged
 
 
 def number(dtype: str, shape: tuple, row: int) -> np.ndarray:
-    """Numbers of a row, other ones in each."""
+    """Returns the numbers of a row, different in each."""
     sizes = [row % 4 if size is None else size for size in shape]
     return (np.random.default_rng(row).integers(0, 256, sizes) % (2 if dtype == "bool" else 128)).astype(dtype)
 
 
 def every_dtype(rows: int) -> fb.Dataset:
-    """A column of each dtype and shape, and of each that may be missing."""
+    """Returns a column of each dtype and shape, and of each that may be missing."""
     columns = {f"{dtype} {shape}": (dtype, SHAPES[shape]) for dtype in DTYPES for shape in SHAPES}
 
     def fill(row):
@@ -122,7 +122,7 @@ def test_what_may_be_missing_comes_back_missing(rows, tmp_path):
     expected, found = list(ds), list(loaded)
     assert len(found) == rows
     assert all(map(same, found, expected))
-    # Floats that are missing are NaN in a sample, and missing in the files.
+    # Missing floats are NaN in a sample, and missing in the files.
     assert sum(value is None for row in found for value in row.values()) == (len(columns) - 3) * (rows // 3)
     table = pa.concat_tables([ipc.open_file(file).read_all() for file in (tmp_path / "saved").glob("*.arrow")])
     assert sum(column.null_count for column in table.columns) == len(columns) * (rows // 3)
@@ -150,7 +150,7 @@ print(ds.save(folder, seed=2, threads=2, file_bytes=30_000))
 
 
 def save(folder: Path, kills: int) -> int:
-    """Saves in a process of its own, which dies at the sample `kills`: -1 is none."""
+    """Saves in a separate process, which dies at the sample `kills`: -1 is none."""
     done = subprocess.run(
         [sys.executable, "-c", SAVE, str(folder)],
         env={**os.environ, "KILLS_AT": str(kills)},
@@ -197,7 +197,7 @@ def test_through_a_service_with_a_killed_worker_it_is_the_same(tmp_path, until):
     with fb.up(workers=2, threads=1) as service:
         pid = os.fork()
         if pid == 0:
-            # A process of its own for the fault, so that the save is not disturbed by a thread of this one.
+            # A separate process for the fault, so that no thread of this one disturbs the save.
             try:
                 until(lambda: len(list((tmp_path / "there").glob("*.arrow"))) > 1)
                 os.kill(service.worker_pids[0], signal.SIGKILL)
@@ -272,7 +272,7 @@ def test_what_cannot_be_saved_or_loaded_says_why(tmp_path):
 
 @pytest.fixture(scope="module")
 def foreign() -> pa.Table:
-    """Columns as other writers make them."""
+    """Returns columns in the forms of other writers."""
     rng, rows = np.random.default_rng(1), 1000
     tensor = pa.fixed_shape_tensor(pa.float32(), [2, 3])
     flat = pa.FixedSizeListArray.from_arrays(pa.array(rng.standard_normal(6 * rows), pa.float32()), 6)
@@ -309,7 +309,7 @@ def test_files_of_other_writers_are_read_as_they_are(foreign, compression, tmp_p
 
 
 def test_damaged_files_are_errors_or_the_rows_that_they_say(foreign, images, tmp_path):
-    """Whatever byte is another one: no crash, no hang, no memory without measure."""
+    """For any changed byte: no crash, no hang, no unbounded memory."""
     every_kind(images).save(tmp_path / "ours")
     feather.write_feather(foreign, tmp_path / "theirs", compression="lz4", chunksize=200)
     rng, kinds = np.random.default_rng(2), []
@@ -320,7 +320,7 @@ def test_damaged_files_are_errors_or_the_rows_that_they_say(foreign, images, tmp
             if turn % 5 == 0:
                 damaged = damaged[: rng.integers(0, len(whole))]
             else:
-                # Most of what can lie is in the heads and in the footer.
+                # Most fields that can be wrong are in the heads and in the footer.
                 near_end = turn % 5 in (1, 2)
                 at = len(whole) - 1 - int(rng.integers(0, 3000)) if near_end else int(rng.integers(0, len(whole)))
                 damaged[at] ^= int(rng.integers(1, 256))

@@ -1,4 +1,4 @@
-"""`save(format=)`: what other libraries read of its files is what was saved, and so is what our own sources read."""
+"""`save(format=)`: other libraries read the saved samples from its files, and so do our own sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ E = fb.errors
 
 
 def texts() -> fb.Dataset:
-    """Texts and bytes, and what may be missing."""
+    """Returns texts and bytes, and columns that may be missing."""
     data = {"text": ["", "naïve", "x" * 500] * 4, "raw": [b"", b"\0\xff", b"z" * 700] * 4}
     return fb.from_dict(
         {**data, "maybe": [None, "b", "c"] * 4, "count": [1, None, 3] * 4, "on": [True, False, None] * 4}
@@ -78,7 +78,7 @@ def test_row_groups_are_bounded_in_bytes(tmp_path):
 
 
 def digits() -> fb.Dataset:
-    """Samples as WebDataset has them: bytes, a text, numbers, an array."""
+    """Returns samples in WebDataset's form: bytes, a text, numbers, an array."""
     columns = {
         "png": [bytes([137, 80, i]) * i for i in range(20)],
         "txt": [f"caption {i} é" for i in range(20)],
@@ -105,7 +105,7 @@ def test_tarfile_webdataset_and_from_tar_read_tar(tmp_path):
         ("000000000000.cls", b"0", 0o644),
     ]
     with warnings.catch_warnings(action="ignore"):
-        # It leaves its files to the garbage collector.
+        # The library leaves its files to the garbage collector.
         samples = list(wds.WebDataset([str(file) for file in files], shardshuffle=False).decode())
         gc.collect()
     assert len(samples) == 20

@@ -1,4 +1,4 @@
-"""`save` straight to a store: the files that a folder here would have, through kills, faults and a second writer."""
+"""`save` directly to a store: the files of a local folder, through kills, faults and a second writer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bucket(moto: str) -> str:
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets what users set for a store of their own."""
+    """Sets the variables of a user's own store."""
 
     def use(url: str) -> None:
         told = {"FOREBAY_STORE_TIMEOUT": "5", "FOREBAY_STORE_PATIENCE": "30", "FOREBAY_CACHE_SOURCE": "off"}
@@ -73,7 +73,7 @@ def start(url: str, folder: str, format: str, threads: int = 2) -> subprocess.Po
 
 
 def ended(process: subprocess.Popen[str], *also: int) -> int:
-    """Waits for its end, which is a good one, or one of these."""
+    """Waits for its end with exit code 0, or one of these."""
     _, said = process.communicate(timeout=60)
     assert process.returncode in (0, *also), said
     return process.returncode
@@ -81,7 +81,7 @@ def ended(process: subprocess.Popen[str], *also: int) -> int:
 
 @pytest.mark.parametrize("format", ["arrow", "parquet", "tar", "mds"])
 def test_a_save_that_is_killed_at_any_request_goes_on_and_leaves_the_same(format, moto, bucket, tmp_path):
-    """Each run dies at a request by chance, whether the store has done it or not; the last one is let live."""
+    """Each run dies at a random request, before or after the store has executed it; the last one may live."""
     ended(start(moto, str(tmp_path / "whole"), format))
     expected, folder = here(tmp_path / "whole"), f"killed-{format}-{uuid.uuid4()}"
     dice, kills = random.Random(format), 0
@@ -142,7 +142,7 @@ def test_nothing_half_written_is_loaded(moto, bucket, use):
             ds.save(f"s3://{bucket}/{folder}", file_bytes=4_000)
         assert f"s3://{bucket}/{folder}/" in caught.value.context["file"]
     use(moto)
-    # A file that is there and does not count.
+    # A file in the folder that does not count.
     put(moto, f"{bucket}/{folder}/part-00000009.arrow", b"half of a file")
     with pytest.raises(E.UnavailableError, match="is being saved"):
         fb.load(f"s3://{bucket}/{folder}")
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_a_save_that_waits_for_a_store(moto, bucket, use):
 
 @contextmanager
 def refuses(status: int, code: str) -> Iterator[str]:
-    """The address of a store that has nothing, and takes nothing."""
+    """The address of a store that has nothing, and accepts nothing."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""AutoScale with real processes: workers come and go as a trainer needs them, and the stream stays the same."""
+"""Automatic scaling with real processes: workers start and end as a trainer needs, and the stream stays the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S = 150.0
 
 
 def slow(batch: dict[str, Any]) -> dict[str, Any]:
-    """Costs a worker 100 ms, and no core; here it costs nothing."""
+    """Takes 100 ms of a worker's time, without a core; here it takes no time."""
     import os
     import time
 
@@ -27,7 +27,7 @@ def slow(batch: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[fb.Service]:
-    """A service that decides by itself, on workers to which a batch costs time."""
+    """A service that decides by itself, on workers that take time for a batch."""
     monkeypatch.setenv("BATCH_COST_S", "0.1")
     with fb.up(workers="auto", max_workers=4) as service:
         yield service
@@ -77,7 +77,7 @@ def test_idle_cores_of_the_trainers_machine_are_decided_on_with_the_workers(monk
     with fb.up(workers=1, threads=1) as service:
         batches = ds.distribute(service, job="placed", seed=5, local="auto").iter()
         deadline = time.monotonic() + DEADLINE_S
-        # Up to 50 batches/s, of which the worker makes 10, and what costs time costs no core here.
+        # Up to 50 batches/s, of which the worker makes 10; the function sleeps, so it needs no core here.
         while not any(worker.local and worker.splits_done for worker in service.workers()):
             decisions = [d for job in service.jobs("placed") for d in job.decisions]
             seen = [d.figures["figures"]["spare"] for d in decisions if d.figures["figures"]]
@@ -104,8 +104,8 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
     with fb.up(workers="auto", max_workers=4, **prices) as service:
         batches = ds.distribute(service, job="dear", seed=5).iter()
         deadline = time.monotonic() + DEADLINE_S
-        # Up to 15 batches/s, of which a worker makes 10: to end the waits takes another one, for twice the price.
-        # Where this machine is busy while it starts, a worker seems to make less, and a second one is tried.
+        # Up to 15 batches/s, of which a worker makes 10: another worker would end the waits, for twice the price. If
+        # this machine is busy at the start, a worker seems to make less, and a second one is tried.
         decided: list[Any] = []
         while not decided or (decided[-1].figures["rule"], decided[-1].workers) != ("cheapest", 1):
             assert time.monotonic() < deadline, service.jobs("dear")
@@ -118,7 +118,7 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
             time.sleep(0.066)
         (job,) = service.jobs("dear")
         assert (job.workers, job.decisions[-1].workers) == (1, 1), job
-        # What others made ahead, if it was found by way of them, may leave it nothing to wait for at first.
+        # Batches that others made ahead may at first leave it nothing to wait for.
         figures = job.decisions[-1].figures["figures"]
         assert figures["demand"] > 1.2 * figures["supply"], job
         assert "1 worker is the cheapest" in job.decisions[-1].reason, job
@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         fb.up(trainer_price=3, worker_price=1)
     with pytest.raises(InvalidPipelineError, match="price of a worker is -1"):
         fb.up(objective="cost-within:1.05", trainer_price=3, worker_price=-1)
-    with pytest.raises(InvalidPipelineError, match="static:2 knows nothing of the objective cost"):
+    with pytest.raises(InvalidPipelineError, match="static:2 does not support the objective cost"):
         fb.up(workers="auto", policy="static:2", objective="cost", trainer_price=3, worker_price=1)
     with pytest.raises(InvalidPipelineError, match="max_workers=3 goes with workers='auto'"):
         fb.up(workers=2, max_workers=3)

@@ -1,4 +1,4 @@
-"""TLS, tokens, tenants and quotas, with real processes: the same stream for who may have it, nothing for others."""
+"""TLS, tokens, tenants and quotas, with real processes: the same stream for permitted callers, nothing for others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fleet(tmp_path) -> Iterator[Fleet]:
 
 
 class Mutual:
-    """A service that speaks TLS, asks for certificates, and for tokens; one worker lends memory, one does not."""
+    """A service that speaks TLS and requires certificates and tokens; one worker lends memory, one does not."""
 
     def __init__(self, fleet: Fleet, authority: Authority) -> None:
         server, worker = authority.issue("dispatcher"), authority.issue("worker")
@@ -85,7 +85,7 @@ def wide(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def pictures() -> fb.Dataset:
-    """Large columns (lent, or sent apart) and small ones, and a function that travels as a blob."""
+    """Returns large columns (lent, or sent apart) and small ones, and a function that travels as a blob."""
     return fb.range(300).shuffle().map(wide, schema={"x": ("uint8", (64, 300)), "small": "int64"}).batch(16)
 
 
@@ -136,7 +136,7 @@ def refused(says: str, address: str, **shown) -> None:
 
 @contextlib.contextmanager
 def speaks_tls(identity: Identity) -> Iterator[str]:
-    """Something that shows a certificate: a process of ours with one that is not good would not start."""
+    """A server that presents a certificate: a process of ours would not start with an invalid one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.cert, identity.key)
     context.set_alpn_protocols(["h2"])
@@ -162,12 +162,12 @@ def test_a_process_that_nobody_would_trust_does_not_start(authority, tmp_path):
         ["worker", *listen, "--dispatcher", "127.0.0.1:1", "--tls-ca", authority.ca],
     ]
     for role in roles:
-        for own, says in ((late, "has expired"), (early, "is not good yet")):
+        for own, says in ((late, "has expired"), (early, "is not valid yet")):
             done = forebay(*role, *own.flags())
             assert (done.returncode, says in done.stderr, str(own.cert) in done.stderr) == (1, True, True), done.stderr
-    # It is taken, and goes on to what is wrong next.
+    # The certificate is accepted, and the next error is another one.
     done = forebay(*roles[0], *soon.flags(), "--store", "none")
-    assert "ends on" in done.stderr, done.stderr
+    assert "expires on" in done.stderr, done.stderr
     assert "expired" not in done.stderr, done.stderr
 
 
@@ -176,7 +176,7 @@ def test_who_is_not_trusted_is_told_why(mutual, authority, other, fleet):
     stranger = other.issue("stranger")
     refused("not signed by the authority", mutual.address, tls=fb.Tls(other.ca, own.cert, own.key), **good)
     refused("is for", mutual.address, tls=fb.Tls(own.ca, own.cert, own.key, name="elsewhere.example"), **good)
-    refused("wants a certificate", mutual.address, tls=fb.Tls(own.ca), **good)
+    refused("requires a client certificate", mutual.address, tls=fb.Tls(own.ca), **good)
     refused("refused the certificate", mutual.address, tls=fb.Tls(own.ca, stranger.cert, stranger.key), **good)
     late = authority.issue("late", days=-1)
     refused("refused the certificate", mutual.address, tls=fb.Tls(own.ca, late.cert, late.key), **good)
@@ -205,7 +205,7 @@ def test_files_that_are_no_certificates_are_named(mutual, tmp_path):
 
 @pytest.mark.parametrize("worker_is", ["plain", "another's"])
 def test_a_worker_that_is_not_trusted_is_not_read(worker_is, authority, other, fleet):
-    """Its dispatcher is; the stream ends with the reason, and does not wait for ever."""
+    """Its dispatcher is trusted; the stream ends with the reason, and does not wait for ever."""
     address = fleet.dispatcher(*authority.issue("dispatcher-2").flags())
     own = other.issue("worker-2").flags() if worker_is == "another's" else []
     fleet.worker(address, "--tls-ca", authority.ca, *own)
@@ -216,7 +216,7 @@ def test_a_worker_that_is_not_trusted_is_not_read(worker_is, authority, other, f
 
 def test_a_reader_in_the_clear_is_told_by_a_worker_that_speaks_tls(authority, fleet):
     address = fleet.dispatcher()
-    # To its dispatcher it speaks TLS, too: a worker of another service, where this reader came by mistake.
+    # Its dispatcher requires TLS, too: a worker of another service, which this consumer reached by mistake.
     secured = fleet.dispatcher(*authority.issue("dispatcher-3").flags())
     worker = fleet.worker(secured, "--tls-ca", authority.ca, *authority.issue("worker-3").flags())
     host, port = worker.split(":")
@@ -239,7 +239,7 @@ def test_a_worker_that_is_refused_ends_and_says_why(mutual, authority):
 
 
 class Tenants:
-    """A service with tokens, in the clear, and two tenants."""
+    """A service with tokens, without encryption, and two tenants."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet, self.tokens = fleet, fleet.folder / "tokens.json"
@@ -265,7 +265,7 @@ def test_two_tenants_have_each_their_own(tenants, until):
     a, b = tenants.connect("a"), tenants.connect("b")
     until(lambda: ready(a, 1))
     of_a, of_b = numbers(), pictures()
-    # The same name, at the same time, for something else.
+    # The same name, at the same time, for another pipeline.
     first, second = (iter(ds.distribute(s, job="same", seed=1)) for ds, s in ((of_a, a), (of_b, b)))
     read = [fingerprint(next(first))], [fingerprint(next(second))]
     assert [[j.tenant for j in s.jobs()] for s in (a, b)] == [["a"], ["b"]]
@@ -320,7 +320,7 @@ def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(te
     a, b = tenants.connect("a"), tenants.connect("b")
     until(lambda: ready(a, 1))
     want = [fingerprint(x) for x in numbers().iter(seed=2)]
-    # Without an end: no machine is done with it before the dispatcher has read the file again.
+    # Endless: no machine finishes it before the dispatcher has read the file again.
     mine = iter(numbers().distribute(a, job="x", epochs=None))
     theirs = iter(numbers().distribute(b, job="x", seed=2))
     next(mine)
@@ -333,7 +333,7 @@ def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(te
         a.jobs()
     read += [fingerprint(x) for x in theirs]
     assert read == want
-    # A file that says nothing sensible changes nothing.
+    # An invalid file changes nothing.
     tenants.tokens.write_text("{")
     time.sleep(1.5)
     assert b.jobs()
@@ -372,7 +372,7 @@ def test_quotas_are_kept_and_named(tenants, until):
     next(first)
     with pytest.raises(exhausted, match="has 1 consumers that are attached, and its quota is 1"):
         list(numbers().distribute(a, job="two"))
-    with pytest.raises(exhausted, match="has 2 jobs that go on, and its quota is 2"):
+    with pytest.raises(exhausted, match="has 2 unfinished jobs, and its quota is 2"):
         list(numbers().distribute(a, job="three"))
     assert len(list(first)) == 249
     assert len(list(numbers().distribute(a, job="two"))) == 250, "what has ended does not count"
@@ -383,7 +383,7 @@ def test_a_token_is_shown_once_and_kept_by_its_hash(tmp_path):
     token = new_token(tokens, "client", "vision")
     assert token.startswith("fbt_")
     assert token not in tokens.read_text()
-    for wrong, says in ((["--role", "client"], "of a tenant"), (["--tenant", "../x"], "no name of a tenant")):
+    for wrong, says in ((["--role", "client"], "must name a tenant"), (["--tenant", "../x"], "no name of a tenant")):
         done = forebay("token", "new", *wrong)
         assert (done.returncode, says in done.stderr) == (1, True), done.stderr
 
@@ -394,8 +394,8 @@ def test_who_is_open_to_the_network_says_so(fleet, authority, capfd):
     flags = authority.issue("open").flags()
     for more, says in (
         ([], "run code on the workers"),
-        (["--tokens", tokens], "travel in the clear"),
-        (flags, "keeps strangers out"),
+        (["--tokens", tokens], "travel unencrypted"),
+        (flags, "unless --tls-client-ca is set"),
         ([*flags, "--tokens", tokens], None),
     ):
         state = fleet.folder / uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""`forebay selftest faults` is green here, and what it judges with can turn red."""
+"""`forebay selftest faults` passes here, and its checks can fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAMPLES, BATCH = 100, 16
 
 
 def test_the_quick_sweep_is_green(tmp_path):
-    """Real processes are killed; what comes, its order and what is left are checked, and no time is."""
+    """Real processes are killed; the rows, their order and the leftovers are checked, but no times."""
     command = [sys.executable, "-m", "forebay", "selftest", "faults", "--quick", "--no-timing", "--samples", "3001"]
     done = subprocess.run([*command, "--json", "--dir", str(tmp_path)], capture_output=True, text=True, timeout=600)
     report = json.loads(done.stdout)
@@ -117,7 +117,7 @@ def test_one_row_that_is_wrong_is_reported(harm, says):
 def test_what_is_computed_again_is_counted_by_split():
     expected = oracle.Expected(SAMPLES, stream())
     lines = [f"{ids[0]} {ids[1]} {len(ids)}" for ids in expected.stream.ids]
-    # The function is called twice for batch 4, to see whether it gives the same.
+    # The function is called twice for batch 4, to compare the results.
     calls = Counter([*lines, lines[4]])
 
     def computed(*more: str) -> int:
@@ -149,7 +149,7 @@ def test_a_record_that_was_damaged_does_not_pass():
 
 
 def test_the_records_are_what_tfrecord_readers_read(tmp_path):
-    """Framed as the format says, in files of unequal sizes, one of them empty."""
+    """Framed as in the format's description, in files of unequal sizes, one of them empty."""
     written = data.records(tmp_path / "records", 1000, 3)
     sizes = [file.stat().st_size for file in sorted((tmp_path / "records").iterdir())]
     assert (len(sizes), len(set(sizes)), min(sizes)) == (data.FILES, data.FILES, 0)

@@ -1,4 +1,4 @@
-"""The same stream on a service, whatever dies on the way."""
+"""The same stream on a service, after the death of any process."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def fleet(request):
 
 
 def readers(consumers: int, read) -> list[list]:
-    """The streams of all consumers, read at once."""
+    """Returns the streams of all consumers, read at once."""
 
     def stream(i: int) -> list:
         try:
             return [fingerprint(b) for b in read((i, consumers))]
         except fb.errors.InvalidPipelineError as error:
-            # There may not be one batch for each.
+            # There may be fewer batches than consumers.
             return str(error).splitlines()[:1]
 
     with ThreadPoolExecutor(consumers) as pool:
@@ -44,7 +44,7 @@ def readers(consumers: int, read) -> list[list]:
 
 
 def dropped(ds: fb.Dataset, seed: int, epochs: int, consumers: int) -> list[list]:
-    """The streams where all end each epoch with the first of them."""
+    """Returns the streams if all end each epoch with the first of them."""
     streams: list[list] = [[] for _ in range(consumers)]
     for epoch in range(epochs):
         parts = readers(consumers, lambda who, epoch=epoch: ds.iter(consumers=who, seed=seed, epoch=epoch))

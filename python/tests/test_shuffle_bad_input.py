@@ -1,6 +1,6 @@
 """Bad input of a shuffle over windows of files in a store.
 
-Each is the right rows, or an error that says which file it is, where in it, and what to do.
+Each yields the right rows, or an error with the file, the place in it, and a hint.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def ids(batches) -> list[int]:
 
 
 class Store:
-    """An S3 server of objects in memory, a few of them on a page, that does as a test says before it answers.
+    """An S3 server of objects in memory, a few of them on a page, that can run a test's code before it answers.
 
-    `before` gets the request: its method, the object's name (empty for a list), and what of the list came before. It
+    `before` gets the request: its method, the object's name (empty for a list), and the earlier part of the list. It
     returns a status to answer with and its headers, `"reset"` for a connection that breaks in the middle of the body,
     or nothing.
     """
@@ -257,7 +257,7 @@ def test_a_shard_that_is_cut_off_is_named_with_the_place(kind, store):
     with pytest.raises(E.DataError) as caught:
         ids(dataset(kind, pattern(kind)).iter(seed=3))
     assert caught.value.context["file"] == f"s3://data/{name}"
-    # What says where the rows of a Parquet file are is at its end, and is lost as a whole.
+    # The row positions of a Parquet file are in its footer, which is lost as a whole.
     assert kind == "parquet" or "offset" in caught.value.context
     assert caught.value.hint
 
@@ -287,7 +287,7 @@ def test_where_all_shards_are_empty_there_are_no_rows(store):
 
 
 def test_thousands_of_tiny_shards(store, tmp_path):
-    """Of a store and of this machine: the same rows in the same order."""
+    """In a store and on this machine: the same rows in the same order."""
     count = 2000
     for i in range(count):
         body = jsonl(range(i, i + 1))
@@ -344,7 +344,7 @@ def test_folders_of_a_store_with_many_names_are_listed_side_by_side(store):
     for name in [*(f"part={i}/{k:03}.txt" for i in range(7) for k in range(400)), "top.txt", "part=0.txt", "z/y/x.txt"]:
         store.objects[f"lines/{name}"] = f"{name}\n".encode()
         want.append(name)
-    # Some tools say so that there is a folder; and some write beside the data what is none.
+    # Some tools mark folders this way; and some write other files beside the data.
     store.objects |= {"lines/": b"", "lines/part=3/": b"", "lines/_SUCCESS": b"", "lines/part=2/_started": b"x"}
     seen = [row["text"] for row in fb.from_text("s3://data/lines/").iter()]
     assert sorted(seen) == sorted(want)

@@ -1,4 +1,4 @@
-"""A shuffle over windows of files whose rows nobody counts: the same stream everywhere, from the first batch on."""
+"""A shuffle over windows of files with uncounted rows: the same stream everywhere, from the first batch on."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_each_row_comes_once_in_another_order_each_epoch(files, kind, window):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ending", [".gz", ".zst", ""])
 def test_compressed_files_have_every_row_too(tmp_path, kind, ending):
-    """Rows behind the end of the stored file, too, and in files whose names do not say that they are compressed."""
+    """Rows behind the end of the stored file, too, and in files whose names do not show the compression."""
     start = 0
     for number, rows in enumerate(FILES):
         data = WRITERS[kind](range(start, start + rows))

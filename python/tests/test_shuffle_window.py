@@ -19,7 +19,7 @@ ROWS = 6000
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Row groups of uneven lengths, an empty file, columns of every kind that rows are gathered by."""
+    """Row groups of uneven lengths, an empty file, columns of every kind in which rows are gathered."""
     root = tmp_path_factory.mktemp("groups")
     rng = np.random.default_rng(4)
     start = 0
@@ -122,7 +122,7 @@ def test_explain_says_which_window_it_is(files):
 
 
 def test_a_row_that_its_column_lacks_is_an_error_of_that_row_alone(tmp_path):
-    """A value that is missing, of a column whose footers said that it never is."""
+    """A missing value in a column without missing values according to the footers."""
     for number in range(40):
         values = [None if number == 37 and i == 7 else float(i) for i in range(50)]
         ids = np.arange(number * 50, number * 50 + 50)
@@ -137,7 +137,7 @@ def test_a_row_that_its_column_lacks_is_an_error_of_that_row_alone(tmp_path):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_told_as_it_is_without_a_window(tmp_path, seed):
-    """Columns are decoded side by side where rows are packed: the first one that is damaged is blamed all the same."""
+    """Columns are decoded in parallel when rows are packed: the error still names the first damaged one."""
     rng = np.random.default_rng(seed)
     for number in range(2):
         columns = {f"c{i:02}": rng.integers(0, 1 << (i + 3), 30_000) for i in range(20)}
@@ -175,7 +175,7 @@ def test_a_lack_is_found_wherever_it_is_in_a_group(tmp_path):
 
 
 def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
-    """By what its schema and rows say: 513 MiB in memory, a few kilobytes of files."""
+    """According to its schema and rows: 513 MiB in memory, a few kilobytes of files."""
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(27 << 18, np.uint8)), 1 << 18)
     for number in range(76):
         pq.write_table(pa.table({"x": zeros}), tmp_path / f"{number}.parquet", compression="zstd")
@@ -187,9 +187,9 @@ def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
 
 def test_what_cannot_be_is_refused():
     ds = fb.range(10)
-    with pytest.raises(fb.errors.InvalidPipelineError, match="repeat comes before this shuffle"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="repeat cannot come before this shuffle"):
         ds.repeat(2).shuffle(window=3).explain()
-    with pytest.raises(fb.errors.InvalidPipelineError, match="shuffle comes before this shuffle"):
+    with pytest.raises(fb.errors.InvalidPipelineError, match="shuffle cannot come before this shuffle"):
         ds.shuffle().shuffle(window=3).explain()
     for window in (0, -1, "", "many", 1.5, "0B"):
         with pytest.raises(fb.errors.InvalidPipelineError, match="window"):

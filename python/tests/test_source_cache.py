@@ -1,4 +1,4 @@
-"""Bytes of remote files are fetched once for a machine, and the rows are those that the files have."""
+"""Bytes of remote files are fetched once for a machine, and the rows are those of the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 1 << 20
 
 
 def files() -> dict[str, bytes]:
-    """What is in the bucket: small files, and some of several pages."""
+    """The contents of the bucket: small files, and some of several pages."""
     rng = np.random.default_rng(11)
     small = {f"small/{i:03}.bin": rng.bytes(1000 + 997 * i) for i in range(60)}
     large = {f"large/{i}.bin": rng.bytes(2 * PAGE + 12_345 * i) for i in range(3)}
@@ -56,7 +56,7 @@ def bucket(moto, folder) -> str:
 
 @pytest.fixture
 def proxy(moto, bucket, monkeypatch):
-    """Counts what comes from the store."""
+    """Counts the bytes from the store."""
     with FaultProxy(moto, none, every=1 << 60) as proxy:
         for variable, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": proxy.url}.items():
             monkeypatch.setenv(variable, value)
@@ -93,12 +93,12 @@ def digest(batches) -> str:
 
 
 def reading(source: str, at: str, **options: object) -> str:
-    """The digest of a stream."""
+    """Returns the digest of a stream."""
     return digest(SOURCES[source][0](at).batch(16).iter(**{"seed": 3, "epochs": 2, **options}))
 
 
 def alone(source: str, at: str, **variables: object) -> tuple[str, dict]:
-    """The digest of a stream that a process of its own reads, and its figures."""
+    """Returns the digest of a stream that a separate process reads, and its figures."""
     with start(source, at, **variables) as process:
         return finish(process)
 
@@ -137,7 +137,7 @@ def test_every_byte_is_fetched_once_for_all_epochs_and_processes(source, proxy, 
     want, kept = reading(source, str(folder)), tmp_path / "kept"
     said, stats = alone(source, bucket, FOREBAY_CACHE=kept)
     assert said == want
-    # By whoever looks which columns there are, whoever indexes and whoever reads.
+    # For the look at the columns, the index and the read together.
     assert stats["fetched"] == size(folder, SOURCES[source][1])
     assert stats["bytes"] == stats["fetched"] == proxy.bytes
     assert (stats["pages_corrupt"], stats["pages_not_kept"]) == (0, 0)
@@ -191,7 +191,7 @@ def test_workers_of_a_service_share_what_is_fetched_and_one_that_dies_takes_noth
         fb.up(workers=0, cache_source="off")
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize("fault", ["503 with retry-after", "500", "reset_in_the_body", "cut"])
@@ -303,7 +303,7 @@ def test_what_is_damaged_in_mid_epoch_is_fetched_again(harm, proxy, bucket, fold
                     [HARM[{harm!r}](path) for path in pages(Path({str(kept)!r}))]
                 yield batch
         own, digest = digest, lambda it: own(harmed(it))"""
-    # Some batches are read ahead of the harm.
+    # Some batches are read before the damage.
     with start("files", bucket, before, epochs=12, FOREBAY_CACHE=kept) as process:
         said, stats = finish(process)
     assert said == reading("files", str(folder), epochs=12)

@@ -67,7 +67,7 @@ def test_tar_shards_by_webdataset(tmp_path):
 
 
 def record(data: bytes) -> bytes:
-    """A TFRecord frame, as TensorFlow writes it."""
+    """Returns a TFRecord frame, as TensorFlow writes it."""
 
     def masked(part: bytes) -> bytes:
         crc = crc32c.crc32c(part)

@@ -1,4 +1,4 @@
-"""Saving and restoring: the rest of the stream is the same, wherever it was cut."""
+"""Saving and restoring: the rest of the stream is the same after any cut."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PIPELINES = {
 }
 
 
-#: What only one reader can have.
+#: Pipelines that only one consumer can have.
 UNSHARED = ["tail", "generator"]
 
 
@@ -128,7 +128,7 @@ def test_iterators_are_context_managers():
 
 
 GOLDEN = Path(__file__).parent / "golden"
-#: What the golden states were saved of: nothing that depends on the machine.
+#: The pipelines of the golden states, none of which depends on the machine.
 SAVED = {
     "batches": lambda: fb.range(250).shuffle().batch(16),
     "filtered": lambda: fb.range(300).shuffle().filter(fb.col("id") % 3 == 0).batch(16),
@@ -137,7 +137,7 @@ SAVED = {
 
 
 def save(name: str) -> dict:
-    """A state of this version, and the rows that come after it."""
+    """Returns a state of this version, and the rows that come after it."""
     options = {"seed": 9, "epochs": 2, "consumers": (1, 3)}
     it = SAVED[name]().iter(**options)
     for _ in range(2):
@@ -148,7 +148,7 @@ def save(name: str) -> dict:
 
 @pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_states_that_any_version_saved_give_the_rows_that_they_gave_there():
-    """To write those of a new version of states: FOREBAY_WRITE_GOLDEN=1. What is there is never changed."""
+    """Writes those of a new version of states with FOREBAY_WRITE_GOLDEN=1. Existing ones never change."""
     version = fb.range(1).iter().state_dict()["version"]
     ours = GOLDEN / f"states-v{version}.json"
     if "FOREBAY_WRITE_GOLDEN" in os.environ and not ours.exists():

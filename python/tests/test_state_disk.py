@@ -1,4 +1,4 @@
-"""The disk of a dispatcher's state is full: jobs wait, nothing is lost, and they go on once there is room."""
+"""The disk of a dispatcher's state is full: jobs wait, nothing is lost, and they continue once there is room."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def fill(dispatcher: subprocess.Popen[str]) -> None:
-    """Stands for a full disk: no file of this process can be written behind its first bytes."""
+    """Simulates a full disk: no file of this process can be written beyond its first bytes."""
     resource.prlimit(dispatcher.pid, resource.RLIMIT_FSIZE, (FULL, resource.RLIM_INFINITY))
 
 

@@ -1,4 +1,4 @@
-"""Files in an S3 bucket give the rows that they give here, whatever the network does."""
+"""Files in an S3 bucket yield the rows of local files, with any network fault."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bucket(moto, folder):
 
 @pytest.fixture
 def use(monkeypatch, tmp_path):
-    """Sets what users set for a store of their own."""
+    """Sets the variables of a user's own store."""
 
     def use(url: str, timeout: float = 20, patience: float = 180) -> None:
         for name, value in {
@@ -56,7 +56,7 @@ def use(monkeypatch, tmp_path):
             "FOREBAY_STORE_TIMEOUT": str(timeout),
             "FOREBAY_STORE_PATIENCE": str(patience),
             "FOREBAY_CACHE": str(tmp_path / "cache"),
-            # What is kept of their bytes is tested in test_source_cache.py.
+            # test_source_cache.py tests the cache of their bytes.
             "FOREBAY_CACHE_SOURCE": "off",
         }.items():
             monkeypatch.setenv(name, value)
@@ -99,7 +99,7 @@ def test_faults_of_the_network_do_not_show(fault, moto, bucket, local, use):
 
 @pytest.mark.parametrize("key", ["changing.jsonl", "changing.tar"])
 def test_a_source_that_changes_under_the_job_is_never_mixed(key, moto, bucket, folder, use):
-    """A body breaks in the middle, and when it is to go on the object is another of the same size."""
+    """A body breaks in the middle, and when it resumes the object is another of the same size."""
     original = (folder / ("lines.jsonl" if key.endswith("jsonl") else "shards/train-000.tar")).read_bytes()
     put(moto, f"data/{key}", original)
     running = threading.Event()
@@ -177,7 +177,7 @@ def test_a_bucket_that_is_not_there_is_said_in_a_sentence(moto, use, path):
 def test_credentials_that_are_missing_are_named(monkeypatch, tmp_path, url, wanted):
     for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))]:
         monkeypatch.delenv(name)
-    # Where a machine of a cloud would give its own: here nobody answers.
+    # The address of a cloud machine's credentials: here no server answers.
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
     for name in ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"):
         monkeypatch.setenv(name, "127.0.0.1:9")

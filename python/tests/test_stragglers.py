@@ -1,4 +1,4 @@
-"""A worker that is much slower than the others changes nothing but who computes what."""
+"""A worker that is much slower than the others changes only which worker computes a split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOW = "FOREBAY_TEST_SLOW_SECONDS"
 
 
 def toil(batch):
-    """Takes as long as the process that it runs in was told."""
+    """Sleeps for the time that its process was configured with."""
     time.sleep(float(os.environ.get(SLOW, "0")))
     return {"double": batch["id"] * 2}
 
@@ -22,7 +22,7 @@ def test_splits_of_a_slow_worker_are_raced_and_the_stream_is_the_same(monkeypatc
     ds = fb.range(1600).shuffle().batch(8).map(toil, schema={"double": "int64"}, writes=["double"])
     want = [(b["id"].tolist(), b["double"].tolist()) for b in ds.iter(seed=3)]
     with fb.up(workers=2, threads=1) as service:
-        # Longer than the test takes: without races, the stream would wait for it.
+        # Longer than the test takes: without speculative execution, the stream would wait for it.
         monkeypatch.setenv(SLOW, "30")
         service.add_worker()
         monkeypatch.delenv(SLOW)

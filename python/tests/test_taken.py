@@ -1,4 +1,4 @@
-"""What users' code returns is taken before that code runs again: whatever it does with it afterwards."""
+"""Results of users' code are taken before that code runs again, so it may change them afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 100
 
 
 class Likeness:
-    """What a tensor of another library is to us."""
+    """An object with the interface of another library's tensor."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -30,7 +30,7 @@ class Derived(np.ndarray):
 
 
 class Lazy(Mapping):
-    """Makes each value when it is asked for, in the one buffer that it has."""
+    """Makes each value on access, in its only buffer."""
 
     def __init__(self, buffer: np.ndarray, i: int) -> None:
         self.buffer, self.i = buffer, i
@@ -47,7 +47,7 @@ class Lazy(Mapping):
 
 
 class Buffers:
-    """Fills the same memory for each row, in every way that there is to return memory."""
+    """Fills the same memory for each row, in every form in which memory can be returned."""
 
     def __init__(self) -> None:
         self.array = np.zeros(4, np.int64)
@@ -65,11 +65,11 @@ class Buffers:
         self.again: weakref.ref | None = None
 
     def __reduce__(self):
-        # A pickle would part what shares memory.
+        # A pickle would separate objects that share memory.
         return Buffers, ()
 
     def pooled(self) -> np.ndarray:
-        """One that is used again if anybody still has it, without being kept."""
+        """Returns an array that is used again if it still exists, without a reference to it."""
         found = None if self.again is None else self.again()
         if found is None:
             found = np.zeros(1000, np.int64)
@@ -108,7 +108,7 @@ class Buffers:
 
 
 def expected(i: int) -> dict:
-    # What the same code gives when it runs once.
+    # The result of the same code when it runs once.
     return {name: np.array(as_array(value)) for name, value in Buffers()(i).items()}
 
 

@@ -1,4 +1,4 @@
-"""Which members of samples `from_tar` reads: those named, those that samples have, those that some lack."""
+"""The members of samples that `from_tar` reads: named ones, those of the first samples, and optional ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text to tokens as an op: its rows, its identity, where it runs, what it refuses. The ids: `test_tokenizers.py`."""
+"""Text to tokens as an op: its rows, its identity, its place, its refusals. For the ids see `test_tokenizers.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ODD = [
 
 
 def documents() -> list[str]:
-    """Real text: the lines of this repository, and what is hard."""
+    """Returns real text: the lines of this repository, and hard cases."""
     files = [
         p for folder in ("docs", "crates/core/src", "python/forebay") for p in sorted((ROOT / folder).rglob("*.*"))
     ]
@@ -46,7 +46,7 @@ TEXTS = documents()
 
 
 def byte_level() -> Tokenizer:
-    """As GPT-2's."""
+    """Returns a tokenizer like GPT-2's."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -60,7 +60,7 @@ def byte_level() -> Tokenizer:
 
 
 def word_piece() -> Tokenizer:
-    """As BERT's."""
+    """Returns a tokenizer like BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -75,7 +75,7 @@ def word_piece() -> Tokenizer:
 
 
 def unigram() -> Tokenizer:
-    """As T5's."""
+    """Returns a tokenizer like T5's."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -1,4 +1,4 @@
-"""What `explain()` and the errors that users meet most say, word for word: files in `golden/texts`.
+"""The texts of `explain()` and of the most common errors, word for word: files in `golden/texts`.
 
 `FOREBAY_WRITE_GOLDEN=1 pytest python/tests/test_texts.py` writes the files anew; read their diff before committing it.
 """
@@ -27,7 +27,7 @@ WRITE = "FOREBAY_WRITE_GOLDEN"
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the cases read, which is the current one."""
+    """A folder with the files of the cases, as the current folder."""
     monkeypatch.chdir(tmp_path)
     with tarfile.open("images.tar", "w") as tar:
         for i in range(6):
@@ -50,7 +50,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def constant(text: str, folder: Path) -> str:
-    """Takes out what differs from run to run: folders, lines of this script, ids, ports."""
+    """Removes parts that differ from run to run: folders, lines of this script, ids, ports."""
     text = text.replace(str(folder), "<folder>")
     text = re.sub(r"(?:\S*/)?test_texts\.py(\"?)(:|, line )\d+", r"<script>\1\2<n>", text)
     text = re.sub(r"\b(?:[0-9a-f]{12}|[0-9a-f]{64})\b", "<id>", text)
@@ -60,7 +60,7 @@ def constant(text: str, folder: Path) -> str:
 
 
 def compare(name: str, texts: dict[str, str]) -> None:
-    """Compares the texts of a file with what they were when it was written."""
+    """Compares the texts of a file with those at its writing."""
     path = GOLDEN / name
     found = "\n".join(f"== {case}\n{text.rstrip()}\n" for case, text in texts.items())
     if os.environ.get(WRITE):

@@ -39,7 +39,7 @@ def differing(tokenizer: Tokenizer, given: list[str], got: list[list[int]], spec
 def test_the_ids_are_those_of_the_library(name):
     tokenizer = Tokenizer.from_str(shape(name))
     assert not differing(tokenizer, TEXTS, ids(tokenizer, TEXTS))[:3]
-    # And of each text whatever texts are before it.
+    # Each text also has the same ids after any texts before it.
     fewer = random.Random(3).sample(TEXTS, 60)
     assert not differing(tokenizer, fewer, ids(tokenizer, fewer, 1, add_special_tokens=False), special=False)[:3]
 

@@ -1,4 +1,4 @@
-"""Flat files of token ids and Megatron's indexed datasets, beside what NumPy reads of the same files."""
+"""Flat files of token ids and Megatron's indexed datasets, beside NumPy's reading of the same files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(ds: fb.Dataset, **options: Any) -> list[list[int]]:
 
 
 def cut(array: np.ndarray[Any, Any], length: int, stride: int) -> list[list[int]]:
-    """What a user would write with a memory map."""
+    """Returns the rows as a user would cut them with a memory map."""
     return [array[at : at + length].tolist() for at in range(0, len(array) - length + 1, stride)]
 
 
@@ -229,7 +229,7 @@ def test_an_index_that_is_cut_or_does_not_fit_its_ids_is_refused(tmp_path):
         (at(18, "<Q", 2**63), "ends before"),
         (at(26, "<Q", 2**61), "ends before"),
         (whole + bytes(sequences + 1), "goes on"),
-        (at(34, "<i", -5), "fewer than no ids"),
+        (at(34, "<i", -5), "a negative number of ids"),
         (at(34, "<i", 2**31 - 1), "file of ids has"),
         (at(pointers + 8, "<q", 1), "begins at 1"),
         (at(pointers, "<q", -2), "begins at -2"),
@@ -299,7 +299,7 @@ def test_what_is_kept_of_documents_is_not_that_of_another_index(tmp_path):
         os.utime(tmp_path / "a.idx", (2000 + second // 2, 2000 + second // 2))
         it = iter(fb.from_megatron(tmp_path / "a").with_column("length", fb.col("tokens").len()).cache())
         found.append(([row["tokens"].tolist() for row in it], it.stats()["cache"]["rows"]["found_in_memory"]))
-    # What was found counts for the process: the other index found nothing.
+    # The hits are counted for the process: the other index had none.
     assert found == [([[1, 2], [3, 4]], 0), ([[1, 2], [3, 4]], 2), ([[1], [2, 3, 4]], 2)]
 
 

@@ -1,4 +1,4 @@
-"""Datasets for PyTorch: here, on a service, in other processes; and their length. Where torch is not, on a stand-in."""
+"""Datasets for PyTorch: here, on a service, in other processes; and their length. Without torch, on a stand-in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines import name
 
 
 class IterableDataset:
-    """Of torch, what matters here."""
+    """The relevant part of torch."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_on_a_service_each_iteration_is_an_epoch_of_one_job(service):
     dataset = ds.to_torch(service, job=job, seed=3, epochs=3)
     assert [ids(dataset) for _ in range(3)] == expected(ds, 3, seed=3)
     assert [j.state for j in service.jobs() if j.name == job] == ["finished"]
-    # Who reads on gets what comes next, of a job of its own.
+    # A further iteration yields the next epochs, of a job of its own.
     assert [ids(dataset) for _ in range(2)] == expected(ds, 5, seed=3)[3:]
     assert [j.name for j in service.jobs() if j.name.startswith(f"{job}-")] == [f"{job}-epoch-3", f"{job}-epoch-4"]
 
@@ -61,7 +61,7 @@ def test_an_epoch_that_is_left_early_is_followed_by_the_next(service):
 
 @pytest.mark.parametrize("on_service", [False, True])
 def test_an_iterator_that_gave_no_batch_is_no_epoch(on_service, service):
-    """Frameworks ask for iterators only to look, and set the epoch after they have asked."""
+    """Frameworks request iterators only to look, and set the epoch after that."""
     ds = fb.range(60).shuffle().batch(4)
     options = {"job": name(), "epochs": 4} if on_service else {}
     dataset, epochs = ds.to_torch(service if on_service else None, **options), expected(ds, 4)
@@ -124,7 +124,7 @@ def test_on_a_service_a_state_goes_on_in_the_epoch(taken, batch, service):
     again.load_state_dict(state)
     assert again.state_dict() == state
     assert [ids(again), ids(again), ids(again)] == [epochs[1][taken:], epochs[2], epochs[3]]
-    # At the end of an epoch, nothing of the next one has been taken, though it may have come.
+    # At the end of an epoch, no batch of the next one has been taken, though it may have come.
     assert ids(batches) == epochs[1][taken:]
     later = make()
     later.load_state_dict(dataset.state_dict())
@@ -185,7 +185,7 @@ def test_a_copy_in_another_process_begins_with_the_next_epoch(service):
         batches = iter(dataset)
         next(batches)
         if dataset._epochs.options.get("job"):
-            # A job has one reader for each consumer.
+            # A job has one process for each consumer.
             batches.close()
         assert ids(pickle.loads(pickle.dumps(dataset))) == epochs[2]
 

@@ -1,4 +1,4 @@
-"""Chunks that are sent, not lent: what a reader on another machine sees, over loopback."""
+"""Chunks that are sent, not lent: the view of a consumer on another machine, over loopback."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def mapped(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def mixed() -> fb.Dataset:
-    """Large, small and variable columns together; a cast and a drop that the reader does; ids are needed after."""
+    """Large, small and variable columns together; the consumer runs a cast and a drop; ids are needed after."""
     schema = {"x": ("uint8", (64, 300)), "name": "str", "small": "int64"}
     ds = fb.range(200).shuffle().map(mapped, writes=["x", "name", "small"], schema=schema)
     return ds.cast(x="float32").filter(fb.col("small") % 3 != 0).drop("small").batch(ROWS)
@@ -85,7 +85,7 @@ def test_batches_that_are_kept_stay_as_they_were_and_can_be_written(service, ima
 
 
 def test_any_arrow_client_reads_finished_columns(service, images):
-    """Readers of ours normalise by themselves; others get what the pipeline says."""
+    """Our consumers normalise by themselves; others get the pipeline's output."""
     ds = pictures(images)
     it = read(ds, service)
     first = next(it)

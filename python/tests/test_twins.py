@@ -1,4 +1,4 @@
-"""Jobs with the same samples, at the same time: the service computes for one, and gives to all."""
+"""Jobs with the same samples, at the same time: the service computes for one, and serves all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS, BATCH = 10_000, 20
 
 
 def together(service: fb.Service, datasets: list[fb.Dataset], **options) -> list[list]:
-    """The streams of jobs that begin at once."""
+    """Returns the streams of jobs that begin at once."""
     start = threading.Barrier(len(datasets))
 
     def read(ds: fb.Dataset) -> list:
@@ -66,8 +66,8 @@ def test_another_seed_or_pipeline_is_another_computation(tmp_path, service):
 
 @pytest.mark.parametrize("normalized", ["", "x", "both"])
 def test_what_one_job_writes_into_its_batches_no_other_sees(service, normalized):
-    # Columns of 245 KB a batch, made where they can be lent to all readers of this machine, who may write to their
-    # batches; what is normalised is so by each reader.
+    # Columns of 245 KB a batch, made where they can be lent to all consumers of this machine, which may write to their
+    # batches; each consumer normalises its own.
     pictures = np.random.default_rng(1).integers(0, 256, (800, 80, 90, 3), np.uint8)
     ds = fb.from_numpy({"x": pictures, "y": pictures[::-1].copy()}).shuffle()
     for column in ("x", "y"):

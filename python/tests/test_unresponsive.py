@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import forebay as fb
 import pytest
 
-#: Far less than a read of a store may take in these tests.
+#: Far less than the time limit of a store's read in these tests.
 SOON = 30
 
 
@@ -62,7 +62,7 @@ class Server:
 
 
 def part(head: bytes) -> tuple[bytes, bytes]:
-    """What a request for a file is answered, before and after the names of the file."""
+    """Returns the answer to a request for a file, before and after the names of the file."""
     if found := re.search(rb"range: bytes=(\d+)-(\d*)", head, re.IGNORECASE):
         first, last = int(found[1]), min(int(found[2] or len(TEXT)), len(TEXT) - 1)
         body, of = TEXT[first : last + 1], b"Content-Range: bytes %d-%d/%d\r\n" % (first, last, len(TEXT))
@@ -79,7 +79,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def service(monkeypatch) -> Iterator[fb.Service]:
-    """One thread computes, and reads of a store have all the time in the world."""
+    """One thread computes, and reads of a store have no time limit."""
     monkeypatch.setenv("FOREBAY_STORE_TIMEOUT", "600")
     monkeypatch.setenv("FOREBAY_STORE_PATIENCE", "600")
     with fb.up(workers=1, threads=1) as service:
@@ -91,7 +91,7 @@ def name() -> str:
 
 
 def read(dataset: fb.Dataset, service: fb.Service, job: str) -> int | str:
-    """Reads a job; returns its batches, or what ended it."""
+    """Reads a job; returns its batches, or the error that ended it."""
     try:
         return len(list(dataset.distribute(service, job=job)))
     except fb.errors.ForebayError as error:
@@ -99,7 +99,7 @@ def read(dataset: fb.Dataset, service: fb.Service, job: str) -> int | str:
 
 
 def test_sources_that_answer_nothing_delay_no_other_job_and_cancelling_ends_them(service, server, until):
-    """Four of them kept every place for indexing, until the dispatcher was started again."""
+    """Four of them kept every place for indexing, until the dispatcher was restarted."""
     jobs = {name(): fb.from_text(f"{server.url}/{i}.txt") for i in range(12)}
     asked, server.is_silent = server.asked, True
     with ThreadPoolExecutor(13) as pool:
@@ -113,7 +113,7 @@ def test_sources_that_answer_nothing_delay_no_other_job_and_cancelling_ends_them
 
 
 def test_reads_that_hang_hold_no_thread_once_their_job_is_cancelled(service, server, until):
-    """The one thread of the worker was theirs until they came back."""
+    """They occupied the worker's only thread until they came back."""
     urls = [f"{server.url}/{i}.txt" for i in range(12)]
     with ThreadPoolExecutor(1) as pool:
         job = name()
@@ -127,7 +127,7 @@ def test_reads_that_hang_hold_no_thread_once_their_job_is_cancelled(service, ser
 def test_jobs_that_hang_and_nobody_cancels_leave_others_places_of_the_worker_and_go_on_by_themselves(
     service, server, until
 ):
-    """All places of the worker were theirs, so no other job was leased a split there until the server answered."""
+    """They occupied all places of the worker, so no other job was leased a split there until the server answered."""
     urls = [f"{server.url}/{i}.txt" for i in range(12)]
     jobs = {name(): fb.from_text(part).batch(8) for part in (urls, urls[:6])}
     with ThreadPoolExecutor(3) as pool:

@@ -1,4 +1,4 @@
-"""What a job weighs: how much of the workers' time it gets beside others."""
+"""The weight of a job: its share of the workers' time beside others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pipeline(rows: int) -> fb.Dataset:
 
 
 def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) -> int:
-    """Reads a job that has what it is favoured by to its end, and says what `first` got of the worker meanwhile."""
+    """Reads a favoured job to its end, and returns how many batches `first` got meanwhile."""
     next(first)
     begun = threading.Event()
 
@@ -38,7 +38,7 @@ def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) 
         taken = 0
         while not ended.done():
             next(first)
-            # While the other opens, there is nobody to share with; when it has ended, neither.
+            # While the other opens, and after it has ended, no job shares the worker.
             taken += begun.is_set() and not ended.done()
         assert ended.result() == BATCHES
     return taken
@@ -66,7 +66,7 @@ def test_a_job_of_a_higher_priority_takes_the_worker_and_others_go_on_after_it()
         taken = taken_beside(service, lows, priority=3)
         [status] = service.jobs("favoured")
         assert status.priority == 3
-        # What was computed ahead, and not a half of what the other took.
+        # The batches computed ahead, and not half of the other's.
         assert taken < BATCHES / 4, taken
         ids = [next(lows)["x"][0] for _ in range(3)]
         assert ids == sorted(ids), "nothing is lost"

@@ -1,4 +1,4 @@
-"""Tokenizers of the shapes that are published, trained small, and the text to try them on."""
+"""Tokenizers of the published shapes, trained small, and text to try them on."""
 
 # ruff: noqa: RUF001
 
@@ -82,7 +82,7 @@ BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 
 
 def charsmap(rules: dict[str, str]) -> bytes:
-    """The table of SentencePiece's normalizer, as small as the rules: a double array, and what it leads to."""
+    """Returns the table of SentencePiece's normalizer, as small as the rules: a double array, and its targets."""
     results, at = b"", {}
     for source, to in rules.items():
         at[source.encode()] = len(results)
@@ -114,7 +114,7 @@ NMT_NFKC = charsmap(
 def made(
     model: Any, trainer: Any, pre: Any, normalizer: Any = None, processor: Any = None, added: Any = ()
 ) -> Tokenizer:
-    """A tokenizer of parts, trained. Parts that are lists are sequences."""
+    """Returns a trained tokenizer of parts. Parts that are lists are sequences."""
     tokenizer = Tokenizer(model)
     if normalizer is not None:
         tokenizer.normalizer = n.Sequence(normalizer) if isinstance(normalizer, list) else normalizer
@@ -133,7 +133,7 @@ BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def byte_bpe(pre: Any, normalizer: Any = None, processor: Any = None, added: Any = (), **model: Any) -> Tokenizer:
-    """BPE over bytes, as of GPT-2 and after."""
+    """Returns BPE over bytes, as of GPT-2 and after."""
     trainer = trainers.BpeTrainer(
         vocab_size=900, special_tokens=SPECIAL, initial_alphabet=p.ByteLevel.alphabet(), show_progress=False
     )
@@ -152,7 +152,7 @@ def bytes_after(*before: Any) -> list[Any]:
 
 
 def suffix_bpe(pre: Any, normalizer: Any, added: Any = (), **options: Any) -> Tokenizer:
-    """BPE whose words end in `</w>`, as of GPT-1, XLM and CLIP."""
+    """Returns BPE whose words end in `</w>`, as of GPT-1, XLM and CLIP."""
     trainer = trainers.BpeTrainer(
         vocab_size=900, special_tokens=SPECIAL, end_of_word_suffix="</w>", show_progress=False, **options
     )
@@ -160,7 +160,7 @@ def suffix_bpe(pre: Any, normalizer: Any, added: Any = (), **options: Any) -> To
 
 
 def byte_fallback(pre: Any, normalizer: Any, processor: Any = None, **model: Any) -> Tokenizer:
-    """BPE over characters with bytes for what is unknown, as of Llama 2, Mistral and Gemma."""
+    """Returns BPE over characters with bytes for unknown ones, as of Llama 2, Mistral and Gemma."""
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "▁", *"etaoinshrdlucmEA1你ш", "▁t", "▁a"]
     merges = [
         ("▁", "t"),
@@ -182,7 +182,7 @@ def byte_fallback(pre: Any, normalizer: Any, processor: Any = None, **model: Any
 
 
 def word_piece(normalizer: Any, pre: Any = None, processor: Any = None, added: Any = (), **model: Any) -> Tokenizer:
-    """As of BERT."""
+    """Returns WordPiece as of BERT."""
     trainer = trainers.WordPieceTrainer(vocab_size=900, special_tokens=BERT, show_progress=False)
     trained = made(
         models.WordPiece(unk_token="[UNK]"), trainer, pre or p.BertPreTokenizer(), normalizer, processor, added
@@ -193,7 +193,7 @@ def word_piece(normalizer: Any, pre: Any = None, processor: Any = None, added: A
 
 
 def unigram(pre: Any, normalizer: Any, processor: Any = None, added: Any = ()) -> Tokenizer:
-    """As of T5, ALBERT, XLNet, mBART."""
+    """Returns Unigram as of T5, ALBERT, XLNet, mBART."""
     trainer = trainers.UnigramTrainer(vocab_size=800, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
     return made(models.Unigram(), trainer, pre, normalizer, processor, added)
 

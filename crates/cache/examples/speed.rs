@@ -1,4 +1,4 @@
-//! What looking rows up and copying them costs, beside a plain copy of the same bytes.
+//! Measures the cost of looking rows up and copying them, compared with a plain copy of the same bytes.
 //!
 //! `cargo run --release -p forebay-cache --example speed`
 
@@ -17,7 +17,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e3
 }
 
-/// Rows of `width` bytes: fills the cache with `rows`, then asks for `morsel` at random.
+/// Rows of `width` bytes: fills the cache with `rows`, then requests `morsel` at random.
 fn measure(name: &str, cache: &Cache, width: usize, rows: u64, morsel: usize) {
     let kind = Kind::fixed(DType::Uint8, &[width]);
     let schema = Arc::new(Schema::new(vec![Field::new("x", kind.clone())]).expect("one column"));

@@ -33,7 +33,7 @@ pub struct Options {
     pub store: Option<SharedStore>,
 }
 
-/// A folder for blocks. Processes that share it share its quota.
+/// A folder for blocks. All processes that use the folder share its quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// The folder. It is created if it is missing.
@@ -48,7 +48,7 @@ pub struct Disk {
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
 /// The cache of a process. See the documentation of the crate. A dropped cache writes the queued rows; its prefixes
-/// that still live go on without the disk.
+/// that still live continue without the disk.
 #[derive(Debug)]
 pub struct Cache {
     state: Arc<CacheState>,
@@ -71,9 +71,9 @@ impl Cache {
         Ok(Arc::new(Self { state, keeps_pages }))
     }
 
-    /// Adds peers. From now on, missing rows are looked for at peers before the store. `peers` lists and reads their
-    /// blocks under the names of a store's objects, and is not written to; it is also asked for rows that are about to
-    /// be computed. `watch` is as for a [`SharedStore`]. Only the first call has an effect.
+    /// Adds peers. From now on, lookups try peers before the store. `peers` lists and reads their blocks under the
+    /// names of a store's objects, and is read-only; the cache also requests rows from it that are about to be
+    /// computed. `watch` is as for a [`SharedStore`]. Only the first call has an effect.
     ///
     /// # Errors
     /// The system's error where a thread cannot be started.
@@ -86,7 +86,7 @@ impl Cache {
         start_all(&self.state, tier)
     }
 
-    /// Returns what peers may read. `None` where neither memory nor a folder is used.
+    /// Returns the blocks and rows that peers may read. `None` where neither memory nor a folder is used.
     pub fn exports(&self) -> Option<PeerExports> {
         let keeps = self.state.disk().is_some() || self.state.memory().is_used();
         keeps.then(|| PeerExports::new(self.state.clone()))
@@ -106,7 +106,7 @@ impl Cache {
         Arc::new(Prefix::new(self.state.clone(), prefix, in_use))
     }
 
-    /// Writes the queued rows and pages, and waits at most `limit`. Returns whether all was written.
+    /// Writes the queued rows and pages, and waits at most `limit`. Returns whether everything was written.
     pub fn flush(&self, limit: Duration) -> bool {
         let until = deadline(limit);
         let left = || until.saturating_duration_since(Instant::now());
@@ -124,14 +124,14 @@ impl Cache {
         self.state.tiers().sinks().for_each(|sink| _ = sink.queue().ease(left()));
     }
 
-    /// Returns the figures of peers and of the store. Each peer is taken to have room for `own` bytes, as this process
-    /// has.
+    /// Returns the figures of peers and of the store. Each peer is assumed to have room for `own` bytes, like this
+    /// process.
     pub fn elsewhere(&self, own: u64) -> [Elsewhere; 2] {
         let tier = |id| self.state.tiers().get(id);
         [TierId::Peers, TierId::Store].map(|id| tier(id).map(|tier| tier.elsewhere(own)).unwrap_or_default())
     }
 
-    /// Returns why nothing is written to the folder now, if there is a folder and it is so.
+    /// Returns the reason why nothing is written to the folder now; `None` if it is written to, or there is no folder.
     pub fn disk_stopped(&self) -> Option<String> {
         self.state.disk()?.stopped()
     }
@@ -149,7 +149,7 @@ impl Cache {
         Some((uri, refused?))
     }
 
-    /// Returns what is kept, and how it was used since the cache was opened.
+    /// Returns the figures of the cached rows, and of their use since the cache was opened.
     pub fn stats(&self) -> Stats {
         self.state.stats()
     }

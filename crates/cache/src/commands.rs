@@ -1,7 +1,7 @@
 //! Lists, verifies and evicts blocks of a folder or a store, and pages in a folder, whether or not a service uses them:
 //! `forebay cache ls|stats|verify|evict`.
 //!
-//! Invariants: a folder that is not a cache, and an object that is not a block, are left alone. Only [`evict`] changes
+//! Invariants: a folder that is not a cache, and an object that is not a block, are not touched. Only [`evict`] changes
 //! anything, and it deletes only blocks.
 
 use std::collections::{BTreeMap, HashMap};
@@ -49,10 +49,10 @@ pub struct PrefixListing {
     pub pages: u64,
     /// Blocks that could not be read.
     pub unreadable: u64,
-    /// Blocks of another version, which are left alone.
+    /// Blocks of another version, which are not touched.
     pub others: u64,
-    /// Whether a process uses it now; `None` where this is not known, in a folder that cannot be written to. In a
-    /// store, whether a process used it within the last hour.
+    /// Whether a process uses it now; `None` where this is unknown, in a read-only folder. In a store, whether a
+    /// process used it within the last hour.
     pub in_use: Option<bool>,
 }
 
@@ -67,7 +67,7 @@ pub struct BadBlock {
     pub broken: bool,
 }
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Blocks without a wrong row.
@@ -80,7 +80,7 @@ pub struct VerifyReport {
     pub bad: Vec<BadBlock>,
 }
 
-/// The rows that are checked together have about so many bytes.
+/// Rows of about this many bytes are checked together.
 const STEP_BYTES: usize = 16 << 20;
 
 /// Where rows are kept.

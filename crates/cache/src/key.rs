@@ -1,4 +1,4 @@
-//! Rows are found by content: by what was computed ([`PrefixKey`]), and by the row of a version of a file ([`RowKey`]).
+//! Rows are found by content: by the computation ([`PrefixKey`]), and by the row of a version of a file ([`RowKey`]).
 //! So an added file invalidates no other, a changed file is another file, and pipelines with the same beginning share
 //! rows.
 
@@ -57,7 +57,7 @@ impl fmt::Debug for PrefixKey {
     }
 }
 
-/// One version of a file, or of another place that rows are read from.
+/// One version of a file, or of another source of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub [u8; 16]);
 

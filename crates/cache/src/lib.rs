@@ -13,7 +13,7 @@
 //! | `key`, `stats`, `lock` | names of rows and prefixes; counters; locks and deadlines |
 //!
 //! A shuffled epoch requests rows in any order, so single rows are looked up ([`RowKey`]), and blocks of rows are
-//! stored. A caller asks a [`Prefix`] for rows, computes the rows that are missing, and hands them to the cache:
+//! stored. A caller looks up rows in a [`Prefix`], computes the missing rows, and passes them to the cache:
 //!
 //! ```text
 //! let mut look = prefix.look(&keys, &memory);              // rows that are there, and rows to compute
@@ -31,8 +31,8 @@
 //!
 //! Invariants: a row that is found has the bits that were computed. A job that can run without a cache never fails
 //! because of it: rows that cannot be kept or read are missing, and counted ([`Stats`]). No two callers compute the
-//! same row at the same time, not even in two processes that are peers, unless the first is late. Memory, disk, queues
-//! and waits have bounds.
+//! same row at the same time, even in two processes that are peers, unless the first is late. Memory, disk, queues and
+//! waits have bounds.
 //!
 //! The cache changes when a row is ready, never its bits.
 //!
@@ -76,5 +76,5 @@ pub fn check_block(bytes: &[u8]) -> forebay_core::Result<u64> {
     rows.map_err(|trouble| forebay_core::Error::data(format!("{trouble:?}")))
 }
 
-/// The version of the stored format. Blocks of another version are left alone; keys of another version differ.
+/// The version of the stored format. Blocks of another version are not touched; keys of another version differ.
 pub const FORMAT: u32 = 1;

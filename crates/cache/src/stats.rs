@@ -1,4 +1,4 @@
-//! Statistics of the cache, for people and for the policy of a job. They never change a sample.
+//! Statistics of the cache, for users and for the policy of a job. They never change a sample.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::key::PrefixKey;
 pub struct Stats {
     /// The memory of rows and of the index.
     pub memory: TierStats,
-    /// The part of it that the index of tiers and of filtered-out rows takes.
+    /// The part of it for the index of tiers and of filtered-out rows.
     pub index_bytes: u64,
     /// The folder on the local disk, if there is one.
     pub disk: Option<DiskStats>,
@@ -21,7 +21,7 @@ pub struct Stats {
     pub sources: Vec<SourceStats>,
 }
 
-/// How full a tier is.
+/// The fill level of a tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierStats {
     /// Bytes in use.
@@ -35,14 +35,14 @@ pub struct TierStats {
 pub struct DiskStats {
     /// The bytes of all blocks, of all processes.
     pub tier: TierStats,
-    /// Why nothing is written now: the disk is full, or the folder cannot be written to, or is gone. Writing is tried
-    /// again after a pause.
+    /// Why nothing is written now: the disk is full, or the folder is read-only or gone. Writing is tried again after a
+    /// pause.
     pub stopped: Option<String>,
-    /// Whether that pause goes on. After it, the next block is a trial.
+    /// Whether that pause continues. After it, the next block is a trial.
     pub left_alone: bool,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,
-    /// Blocks that another version wrote, and which are left alone.
+    /// Blocks of another version, which are not touched.
     pub other_blocks: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct DiskStats {
 pub struct StoreStats {
     /// Its URL.
     pub uri: String,
-    /// The bytes of all blocks, of all processes, as far as this process counted: 0 until it writes.
+    /// The bytes of all blocks, of all processes, as of this process's last count: 0 until it writes.
     pub tier: TierStats,
     /// Why it is not read now, while reads pause.
     pub unread: Option<String>,
@@ -63,11 +63,11 @@ pub struct StoreStats {
     pub full: bool,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,
-    /// Blocks that another version wrote, and which are left alone.
+    /// Blocks of another version, which are not touched.
     pub other_blocks: u64,
 }
 
-/// A prefix: what is kept of it now, and the events since the cache was opened.
+/// A prefix: its rows that are kept now, and the events since the cache was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixStats {
     /// Its key.
@@ -92,7 +92,8 @@ pub struct PrefixStats {
     pub counts: Counts,
 }
 
-/// Remote files that are read through the folder: what is kept of them now, and the events since the cache was opened.
+/// Remote files that are read through the folder: their pages that are kept now, and the events since the cache was
+/// opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceStats {
     /// Its key.
@@ -137,7 +138,7 @@ counters! {
     store_hits,
     /// Rows that were known to be removed by a filter.
     filtered_out_hits,
-    /// Rows that another caller was computing, and handed over.
+    /// Rows that another caller was computing, and passed on.
     shared,
     /// Rows that had to be computed.
     misses,
@@ -154,9 +155,9 @@ counters! {
     store_refused,
     /// Rows whose blocks in the store were deleted by others.
     store_evicted,
-    /// Rows that peers or the store have and that were not read there: they were late, or the tier was paused.
+    /// Rows that peers or the store have and that were not read: they were late, or the tier was paused.
     late,
-    /// Rows that peers or the store have and that were not read there, because computing them costs less.
+    /// Rows that peers or the store have and that were not read, because computing them costs less.
     cheaper,
     /// Rows of blocks that were copied from the store to the disk.
     brought,

@@ -1,5 +1,5 @@
-//! An answer to a peer has a bound, and so has the memory that it takes: a test that counts all memory of its process,
-//! so it has a process of its own.
+//! An answer to a peer, and the memory for it, are bounded: this test counts all memory of its process, so it has a
+//! process of its own.
 
 #[path = "it/common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ use forebay_data::{Field, Kind, Memory, Schema};
 
 const ROWS: u64 = 100;
 const ROW_BYTES: usize = 1 << 20;
-/// Rows of one answer, read, copied, and as a block.
+/// The rows of one answer: read, copied, and as a block.
 const BYTES_MAX: usize = 40 << 20;
 
 /// A cache with all rows.

@@ -1,4 +1,4 @@
-//! Every command and option, with its help: the commands here, what each takes in the files below.
+//! Every command and option, with its help: the commands here, their options in the files below.
 
 mod cache;
 mod checks;

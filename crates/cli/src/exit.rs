@@ -1,4 +1,4 @@
-//! Exit codes, and the one place where an error becomes one.
+//! Exit codes, and the only place that maps errors to them.
 
 #![expect(clippy::disallowed_methods, reason = "the command line reads NO_COLOR")]
 
@@ -6,13 +6,13 @@ use std::io::{IsTerminal, Write};
 
 use forebay_core::{Error, ErrorKind};
 
-/// What the command's exit code says.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Exit {
-    /// It worked.
+    /// Success.
     Ok = 0,
-    /// It did not: the message says why.
+    /// Failure: the message has the reason.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -46,12 +46,12 @@ impl Exit {
     }
 }
 
-/// Why a command did not do what it was to.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What it was told does not go together: nothing was tried.
+    /// Its arguments are incompatible: nothing was tried.
     Usage(Error),
-    /// It did not work.
+    /// An error of the command.
     Failed(Error),
 }
 
@@ -62,7 +62,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Tells people what went wrong, and returns the exit code.
+    /// Prints the error, and returns the exit code.
     pub(crate) fn report(&self) -> i32 {
         match self {
             Self::Usage(error) => {
@@ -74,12 +74,12 @@ impl Failure {
     }
 }
 
-/// Tells people what went wrong, and returns the exit code.
+/// Prints the error, and returns the exit code.
 pub(crate) fn report(error: &Error) -> i32 {
     let mut stderr = std::io::stderr();
     let colour = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let label = if colour { "\u{1b}[1;31merror:\u{1b}[0m" } else { "error:" };
-    // Nobody is left to be told when stderr is closed.
+    // If stderr is closed, there is no reader for the error.
     let _ = writeln!(stderr, "{label} {error}");
     Exit::of(error) as i32
 }

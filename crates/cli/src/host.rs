@@ -1,4 +1,4 @@
-//! What the command line needs of the process that it runs in.
+//! The interface of the command line to the process that it runs in.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,75 +8,74 @@ use forebay_core::Result;
 use forebay_server::{Functions, NoFunctions};
 use serde::{Deserialize, Serialize};
 
-/// The process around the command line: Python's, where it is started by `forebay` or `python -m forebay`.
+/// The process around the command line: Python's, if it is started by `forebay` or `python -m forebay`.
 ///
 /// # Contract
 /// Methods are called on the thread that called [`crate::run`], one at a time.
 pub trait Host {
-    /// Runs a Python script as `__main__` with these arguments, and returns its exit code. With `service`, datasets are
-    /// read from that service unless the script names another.
+    /// Runs a Python script as `__main__` with these arguments, and returns its exit code. With `service`, datasets use
+    /// that service unless the script names another.
     ///
     /// # Errors
     /// Function when it raised, with its traceback.
     fn run_file(&self, path: &Path, args: &[String], service: Option<&str>) -> Result<i32>;
 
-    /// Returns the explanation of every dataset that a script defines, for people or as JSON.
+    /// Returns the explanation of every dataset that a script defines, as text or as JSON.
     ///
     /// # Errors
     /// As [`Host::run_file`].
     fn explain_file(&self, path: &Path, splits: bool, json: bool) -> Result<String>;
 
-    /// Lists (`ls`), shows or retries what is in quarantine files; returns what to print and the exit code.
+    /// Lists (`ls`), shows or retries the samples in quarantine files; returns the output and the exit code.
     ///
     /// # Errors
     /// NotFound and Data of a file.
     fn quarantine(&self, action: &str, files: &[PathBuf], sample: Option<&str>, json: bool) -> Result<(String, i32)>;
 
-    /// Measures pipelines on this machine, beside those of the rivals that are installed. What it needs it makes in
-    /// `folder`.
+    /// Measures pipelines on this machine, beside those of the rivals that are installed. Puts its files into `folder`.
     ///
     /// # Errors
-    /// What running them gives.
+    /// Those of running them.
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched>;
 
-    /// Runs the demo and returns its table. What it needs it makes in `folder`.
+    /// Runs the demo and returns its table. Puts its files into `folder`.
     ///
     /// # Errors
-    /// NotFound and Data of the shards; what running a service gives.
+    /// NotFound and Data of the shards; those of running a service.
     fn demo(&self, options: &DemoOptions, folder: &Path) -> Result<Vec<DemoRow>>;
 
-    /// Injects faults into services on this machine, and compares what comes out with what must. What it needs it makes
-    /// in `folder`.
+    /// Injects faults into services on this machine, and compares their streams with the expected ones. Puts its files
+    /// into `folder`.
     ///
     /// # Errors
-    /// Invalid when there is no such scenario, or no Python; what making the data gives.
+    /// Invalid when there is no such scenario, or no Python; those of making the data.
     fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound>;
 
-    /// Computes what the datasets of a script keep, each row once.
+    /// Computes the cached rows of a script's datasets, each row once.
     ///
     /// # Errors
-    /// As [`Host::run_file`]; Invalid where there is nothing to keep, NotFound where there is no such dataset.
+    /// As [`Host::run_file`]; Invalid if nothing is cached, NotFound if there is no such dataset.
     fn warm(&self, options: &WarmOptions, path: &Path) -> Result<Vec<Warmed>>;
 
-    /// Returns what runs users' Python in a worker.
+    /// Returns the interface to users' Python in a worker.
     fn functions(&self) -> Arc<dyn Functions>;
 
     /// Returns the command that starts this command line again, without arguments: `python -m forebay`.
     fn command(&self) -> Vec<String>;
 }
 
-/// What to keep, and where.
+/// The rows to cache, and the places.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmOptions {
-    /// The datasets' names; empty: each that keeps rows.
+    /// The datasets' names; if empty, each with a cache.
     pub datasets: Vec<String>,
-    /// Of the runs to come.
+    /// The seed of the later runs.
     pub seed: u64,
     /// Threads that compute; 0 is one for each core.
     pub threads: usize,
-    /// Where rows are kept, as `FOREBAY_CACHE` says it.
+    /// The places of rows, in the form of `FOREBAY_CACHE`.
     pub cache: String,
-    /// The most bytes of memory; `None` is what a process takes.
+    /// The most bytes of memory; `None` is the default of a process.
     pub memory: Option<u64>,
     /// The most bytes in the folder; `None` as for a worker.
     pub disk: Option<u64>,
@@ -84,20 +83,20 @@ pub struct WarmOptions {
     pub store: Option<u64>,
 }
 
-/// What became of one dataset's rows.
+/// The result for one dataset's rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warmed {
     /// Its name in the script.
     pub dataset: String,
     /// Rows of its source.
     pub rows: u64,
-    /// Rows that were not there.
+    /// Rows that were not cached before.
     pub computed: u64,
     /// Rows that are on disk now; filtered ones are not.
     pub on_disk: u64,
     /// Rows that are in the store now.
     pub in_store: u64,
-    /// Rows that failed, and are not kept.
+    /// Rows that failed, and are not cached.
     pub failed: u64,
 }
 
@@ -114,120 +113,120 @@ pub struct BenchSizes {
     pub records: u32,
 }
 
-/// What a host measured.
+/// The measurements of a host.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Benched {
-    /// What it ran on, and the rivals; `None` is not installed.
+    /// The versions of its software and of the rivals; `None` if not installed.
     pub versions: BTreeMap<String, Option<String>>,
-    /// The figures, in the order in which they are shown.
+    /// The figures, in the order of display.
     pub figures: Vec<Figure>,
-    /// What could not be measured, and why.
+    /// Failed measurements, and the reasons.
     pub notes: Vec<String>,
 }
 
 /// One figure: the median of its rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
+    /// The name of the measurement.
     pub name: String,
-    /// Of the value: `ms`, or something a second.
+    /// The unit of the value: `ms`, or a rate per second.
     pub unit: String,
-    /// Forebay's.
+    /// Forebay's value.
     pub value: f64,
-    /// The rivals', by name.
+    /// The rivals' values, by name.
     pub beside: BTreeMap<String, RivalFigure>,
 }
 
 /// A rival's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RivalFigure {
-    /// In the same unit.
+    /// The value in the same unit.
     pub value: f64,
-    /// How many times as good Forebay is: above 1 is better, whichever way the unit counts.
+    /// How many times as good Forebay is: above 1 is better, for either direction of the unit.
     pub ratio: f64,
 }
 
 impl Figure {
-    /// Returns a figure that no rival has.
+    /// Returns a figure without rivals.
     pub fn new(name: &str, unit: &str, value: f64) -> Self {
         Self { name: name.to_owned(), unit: unit.to_owned(), value, beside: BTreeMap::new() }
     }
 }
 
-/// How the demo runs.
+/// The options of the demo.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DemoOptions {
-    /// How long it trains.
+    /// The number of epochs of the training.
     pub epochs: u32,
-    /// How many workers there are at first.
+    /// The number of workers at first.
     pub workers: u32,
-    /// A folder of shards; `None` for digits that are drawn.
+    /// A folder of shards; `None` for drawn digits.
     pub shards: Option<PathBuf>,
 }
 
 /// One promise of the demo.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemoRow {
-    /// What is promised something of.
+    /// The subject of the promise.
     pub name: String,
-    /// What the run gave.
+    /// The result of the run.
     pub found: String,
-    /// What it had to give.
+    /// The promised result.
     pub promised: String,
-    /// Whether it did.
+    /// Whether they agree.
     pub ok: bool,
 }
 
-/// Which faults to inject, and how they are judged.
+/// The faults to inject, and the way to judge them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FaultsOptions {
-    /// Whether a choice of them will do.
+    /// Whether to run only a selection.
     pub quick: bool,
-    /// Only these scenarios; all where empty.
+    /// Only these scenarios; if empty, all.
     pub scenarios: Vec<String>,
-    /// With so many workers; a choice where empty.
+    /// The numbers of workers; a default selection if empty.
     pub workers: Vec<u32>,
-    /// Records; a choice where 0.
+    /// The number of records; a default if 0.
     pub samples: u32,
-    /// Of the data, of the order, and of where successive faults strike.
+    /// The seed of the data, of the order, and of the places of successive faults.
     pub seed: u32,
-    /// Whether pauses, and what was computed again, are judged.
+    /// Whether pauses, and repeated computation, are judged.
     pub timing: bool,
 }
 
-/// What came of them.
+/// The results of the faults.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct FaultsFound {
-    /// What it ran on.
+    /// The versions of the software.
     pub versions: BTreeMap<String, String>,
     /// A row for each run.
     pub rows: Vec<FaultRow>,
-    /// What was left out, and why.
+    /// Omitted runs, and the reasons.
     pub notes: Vec<String>,
 }
 
-/// One run under a fault. Times are in milliseconds, and `None` where there are none.
+/// One run under a fault. Times are in milliseconds, and `None` if there are none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultRow {
-    /// Its name.
+    /// The name of the scenario.
     pub scenario: String,
-    /// What was read: records or pictures.
+    /// The input: records or pictures.
     pub data: String,
-    /// How many workers there were; 0 where nothing was run.
+    /// The number of workers; 0 if nothing was run.
     pub workers: u32,
-    /// What was done.
+    /// The fault.
     pub fault: String,
-    /// Where in the stream.
+    /// The place in the stream.
     pub place: String,
-    /// What it may cost.
+    /// The most that it may cost.
     pub bound: String,
     /// Rows that came, over all epochs.
     pub samples: u64,
     /// Whether each came once in every epoch.
     pub each_once: bool,
-    /// Whether all had the bytes that they must have.
+    /// Whether all rows had the expected bytes.
     pub bytes: bool,
-    /// Whether rows and batches were in their places.
+    /// Whether rows and batches were in the expected places.
     pub order: bool,
     /// The consumer's longest wait in a run without a fault.
     pub calm_ms: Option<f64>,
@@ -237,17 +236,17 @@ pub struct FaultRow {
     pub resumed_ms: Option<f64>,
     /// Splits that were computed more than once.
     pub again: u64,
-    /// Splits that were in flight with what died.
+    /// Splits in flight with the process that died.
     pub again_max: u64,
-    /// Processes, memory, sockets, files and leases that were left behind.
+    /// Processes, memory, sockets, files and leases that remained.
     pub left: Vec<String>,
-    /// What is not as promised.
+    /// The broken promises.
     pub problems: Vec<String>,
     /// `ok` or `RED`.
     pub verdict: String,
 }
 
-/// A host without Python: workers run only what the engine has built in.
+/// A host without Python: workers run only the built-in ops.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Native;
 

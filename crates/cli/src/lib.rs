@@ -1,9 +1,9 @@
 //! The `forebay` command line: arguments in, an exit code out.
 //!
-//! Data goes to stdout, everything else to stderr; `--json` wherever data is printed; every option can be set by the
-//! `FOREBAY_*` variable that its help names. What needs Python comes through [`Host`].
+//! Data goes to stdout, everything else to stderr; commands that print data have `--json`; every option can be set by
+//! the `FOREBAY_*` variable that its help names. [`Host`] runs everything that needs Python.
 //!
-//! Not here: what the commands do (`server`, `client`, `policy`). One command a file, under `commands`.
+//! Not here: the work of the commands (`server`, `client`, `policy`). Each command has a file under `commands`.
 
 mod arguments;
 mod commands;
@@ -33,7 +33,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
     let command = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments.command,
         Err(help) => {
-            // Help and version are data, and go to stdout; mistakes to stderr. Clap knows which is which.
+            // Help and version are data, and go to stdout; errors of the arguments to stderr. Clap separates the two.
             let _ = help.print();
             return if help.use_stderr() { Exit::Usage as i32 } else { Exit::Ok as i32 };
         }
@@ -60,7 +60,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)
 }
 
-/// Returns the exit code of a command that checks what it was told.
+/// Returns the exit code of a command that checks its arguments.
 fn code(outcome: Result<(), Failure>) -> i32 {
     outcome.map_or_else(|failure| failure.report(), |()| Exit::Ok as i32)
 }

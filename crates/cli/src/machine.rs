@@ -1,8 +1,8 @@
-//! The machine that figures are of: a figure without it says nothing.
+//! A description of the machine for measured figures, which have no meaning without it.
 
 use serde::Serialize;
 
-/// What a reader has to know of it.
+/// The properties that a reader of the figures needs.
 #[derive(Serialize)]
 pub(crate) struct Machine {
     processor: String,
@@ -13,7 +13,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Returns this one. What cannot be found out is left empty, or 0.
+    /// Returns this machine. Unknown values are empty, or 0.
     pub(crate) fn this() -> Self {
         let field = |file: &str, name: &str| {
             let text = std::fs::read_to_string(file).unwrap_or_default();

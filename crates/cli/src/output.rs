@@ -1,4 +1,4 @@
-//! Data on stdout: tables for people, JSON for programs.
+//! Data on stdout: tables as text, or JSON.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Prints a line.
 ///
 /// # Errors
-/// What writing gives; a reader that has enough (`| head`) is not an error.
+/// Those of writing; a closed pipe (`| head`) is not an error.
 pub(crate) fn line(text: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
@@ -32,7 +32,7 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     line(&layout(headings, rows))
 }
 
-/// Returns a number of bytes as people write it, in binary units.
+/// Formats a number of bytes in binary units.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(power, _)| bytes >> power > 0) {

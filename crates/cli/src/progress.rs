@@ -1,7 +1,7 @@
-//! One line that says how far long work is: drawn on a terminal's stderr only, after a second, and gone when done.
+//! One line with the progress of long work: drawn on a terminal's stderr only, after a second, and erased when done.
 //!
-//! Drawn by hand: it is forty lines, and a crate for it is as large as this one. Progress is a courtesy, so whatever
-//! goes wrong with drawing is passed over. Invariant: where stderr is no terminal, not a byte is written.
+//! It has forty lines, and a crate for it is as large as this one. Progress is optional, so errors of drawing are
+//! ignored. Invariant: if stderr is no terminal, not a byte is written.
 
 #![expect(clippy::disallowed_methods, reason = "progress is drawn a few times a second, on terminals that can")]
 
@@ -15,10 +15,10 @@ const SHOW_AFTER: Duration = Duration::from_secs(1);
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Characters of the bar.
 const WIDTH: u64 = 24;
-/// To the start of the line, and what stands there away.
+/// Moves to the start of the line, and erases it.
 const ERASE: &str = "\r\u{1b}[K";
 
-/// The progress of one piece of work. Dropping it takes the line away.
+/// The progress of one piece of work. Dropping it erases the line.
 #[derive(Debug)]
 pub struct Progress {
     what: String,
@@ -35,19 +35,19 @@ struct Drawing {
 }
 
 impl Progress {
-    /// Starts the clock. `what` is being done ("indexing"), to things that are called `unit` ("files").
+    /// Starts the clock. `what` names the work ("indexing"), `unit` its items ("files").
     pub fn new(what: impl Into<String>, unit: impl Into<String>) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         let drawing = (std::io::stderr().is_terminal() && !dumb).then(Mutex::default);
         Self { what: what.into(), unit: unit.into(), start: Instant::now(), drawing }
     }
 
-    /// Says how much is done; a `total` of 0 is unknown.
+    /// Shows how much is done; a `total` of 0 is unknown.
     pub fn show(&self, done: u64, total: u64) {
         self.draw(|drawing| (drawing.done, drawing.total) = (done, total));
     }
 
-    /// Says that time has passed.
+    /// Redraws the line as time passes.
     pub fn tick(&self) {
         self.draw(|_| {});
     }

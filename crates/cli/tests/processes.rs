@@ -1,4 +1,4 @@
-//! Real processes: they start, they are found, they end with whoever started them.
+//! Real processes: they start, they are found, they end with their parent.
 
 #![expect(clippy::disallowed_methods, reason = "tests poll processes")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_server::{Up, UpOptions, Workers};
 
-/// Nothing here takes longer unless it is broken.
+/// No step takes longer unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(30);
 const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 
@@ -21,7 +21,7 @@ fn command() -> Vec<String> {
     vec![FOREBAY.to_owned()]
 }
 
-/// A process that has ended and that nobody has asked for is a zombie, and no process.
+/// A process that has ended and was not waited for is a zombie, and counts as ended.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))

@@ -1,4 +1,4 @@
-//! `forebay sim`: what it prints, that it prints the same again, and what it refuses.
+//! `forebay sim`: its output, the repeatability of the output, and its refusals.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -23,7 +23,8 @@ fn job<'a>(more: &[&'a str]) -> Vec<&'a str> {
     JOB.iter().chain(more).copied().collect()
 }
 
-/// 20 batches/s are wanted, a worker makes 4.35: five feed the trainer for 5000 s, four let it wait for 750 s more.
+/// The trainer demands 20 batches/s, a worker makes 4.35: five feed the trainer for 5000 s, four let it wait for 750 s
+/// more.
 #[test]
 fn the_table_has_what_can_be_worked_out_by_hand() {
     let fixed = ["--policy", "static:5", "--policy", "static:4", "--startup", "0s", "--noise", "0"];
@@ -128,7 +129,7 @@ fn a_job_is_placed_on_workers_and_at_its_trainer() {
     assert!(table.contains("BOUNDARY") && table.contains("static:3+4@1"), "{table}");
 }
 
-/// What the example says of its ops, as a service would have shown it after 1000 batches of 256 rows.
+/// The ops of the example, as a service would have reported them after 1000 batches of 256 rows.
 #[test]
 fn a_job_that_ran_is_placed_by_the_figures_of_its_ops() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/placement.json");

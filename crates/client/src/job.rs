@@ -93,12 +93,12 @@ impl OpenedJob {
         self.definition.ending().into()
     }
 
-    /// Returns the stages, which say where each op runs.
+    /// Returns the stages, which define where each op runs.
     pub fn stages(&self) -> &Arc<Stages> {
         &self.stages
     }
 
-    /// Returns the epoch plan, which says which rows make which split.
+    /// Returns the epoch plan, which defines the rows of each split.
     pub fn plan(&self) -> &Arc<EpochPlan> {
         &self.plan
     }
@@ -150,8 +150,8 @@ pub(crate) fn open(
         ending: forebay_proto::Ending::from(ending).into(),
     };
     let definition = open_with_retries(service, &request, progress, poll)?;
-    // The job's creator may have ordered the same ops differently. Saved positions depend on the order, so it
-    // is taken over.
+    // The job's creator may have ordered the same ops differently. Saved positions depend on the order, so this process
+    // uses the creator's.
     let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
     let stages = Arc::new(Stages::in_parts(&graph, definition.sharding().parts())?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
@@ -187,8 +187,8 @@ fn open_with_retries(
     }
 }
 
-/// Says whether a retry may succeed. A storage that does not answer the dispatcher is Unavailable too, but that error
-/// names no dispatcher.
+/// Returns whether a retry may succeed. A storage that does not answer the dispatcher is Unavailable too, but that
+/// error names no dispatcher.
 fn may_retry(error: &Error, service: &Service) -> bool {
     let ours = error.get("address") == Some(service.address()) || leader(error).is_some();
     may_pass(error) && (ours || error.kind() != ErrorKind::Unavailable)

@@ -17,13 +17,13 @@
 //! ```
 //!
 //! The API is synchronous: a training loop calls it from any thread. One tokio runtime serves all streams of the
-//! process. `ServiceStream::next` gives the same deliveries as a stream that computes in this process;
+//! process. `ServiceStream::next` returns the same deliveries as a stream that computes in this process;
 //! `forebay_exec::Merge` makes the batches. Invariants:
 //!
-//! - C-1 chunks are delivered in the order of (epoch, split, chunk), each once, whichever worker sent them.
+//! - C-1 chunks are delivered in the order of (epoch, split, chunk), each once, from any worker.
 //! - C-2 a chunk is accepted only if its index and its checksum are right.
 //! - C-3 the memory of chunks that wait in this process is bounded.
-//! - C-4 the end of an epoch follows from the plan; a consumer waits for no message to learn it.
+//! - C-4 the end of an epoch follows from the plan; a consumer waits for no message about it.
 
 mod blobs;
 mod fetch;

@@ -24,7 +24,7 @@ struct State {
 /// reads files of the system.
 pub type HostProbe = Box<dyn FnMut(Ticks) -> Option<Spare> + Send>;
 
-/// The slot for the local worker of one consumer. Empty where the consumer has none.
+/// The slot for the local worker of one consumer. Empty if the consumer has none.
 #[derive(Default)]
 pub struct LocalWorkerSlot {
     key: JobKey,
@@ -33,23 +33,23 @@ pub struct LocalWorkerSlot {
 }
 
 impl LocalWorkerSlot {
-    /// A slot without a local worker. The consumer's session calls `probe` to measure the host.
+    /// Returns a slot without a local worker. The consumer's session calls `probe` to measure the host.
     pub fn with_probe(probe: HostProbe) -> Self {
         Self { probe: Mutex::new(Some(probe)), ..Self::default() }
     }
 
-    /// A slot for a local worker that presents `key`, a secret of this consumer and that worker.
+    /// Returns a slot for a local worker that presents `key`, a secret of this consumer and that worker.
     pub fn for_worker(key: JobKey) -> Self {
         Self { key, ..Self::default() }
     }
 
-    /// Returns the key that the local worker presents; an empty key where there is no local worker.
+    /// Returns the key that the local worker presents; an empty key if there is no local worker.
     pub fn key(&self) -> JobKey {
         self.key
     }
 
     /// Sets the address at which the local worker listens. The worker is a child process on this host, so the consumer
-    /// speaks to it without TLS.
+    /// connects to it without TLS.
     pub fn set_address(&self, address: Option<String>) {
         lock(&self.state).address = address;
     }
@@ -69,7 +69,7 @@ impl LocalWorkerSlot {
         lock(&self.state).wanted_threads
     }
 
-    /// Says whether the local worker listens at `address`.
+    /// Returns whether the local worker listens at `address`.
     pub(crate) fn is_at(&self, address: &str) -> bool {
         lock(&self.state).address.as_deref() == Some(address)
     }

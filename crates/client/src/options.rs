@@ -21,12 +21,12 @@ const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
 /// How often a waiting call calls `poll`.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
-/// How one consumer reads a job.
+/// The options of one consumer's stream.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     /// The index of this consumer in the job. Default: 0.
     pub consumer: ConsumerIndex,
-    /// Whether splits are delivered in order; if not, as they are computed. Default: yes.
+    /// Whether splits are delivered in order; if not, in the order of their computation. Default: yes.
     pub ordered: bool,
     /// Splits that may be ahead of the consumer, at most 64. Default: 2 to 16, depending on their size.
     pub window: Option<u32>,
@@ -46,7 +46,7 @@ pub struct StreamOptions {
     pub patience: Duration,
     /// Warns the user, at most once for each stream, on the thread that called `next`. Default: a warning in the log.
     pub warn: fn(&Error),
-    /// Where consumers end epochs together: how long to wait for a consumer that is not running. Default: 5 minutes.
+    /// If consumers end epochs together: how long to wait for a consumer that is not running. Default: 5 minutes.
     pub rank_timeout: Duration,
     /// Checks whether a batch that is late can still come. Default: no check; the stream waits.
     pub liveness: LivenessCheck,

@@ -25,7 +25,7 @@ impl NonIdempotentCall {
         Self { completed, answer_lost: Arc::default() }
     }
 
-    /// Takes the answer to one attempt; returns the outcome of the call.
+    /// Classifies the answer to one attempt; returns the outcome of the call.
     ///
     /// # Errors
     /// The status of the answer, unless it shows that an earlier attempt succeeded.
@@ -44,7 +44,7 @@ impl NonIdempotentCall {
     }
 }
 
-/// Says whether the request may have reached a dispatcher: a connection existed when it was sent.
+/// Returns whether the request may have reached a dispatcher: a connection existed when it was sent.
 fn may_have_been_sent(status: &Status) -> bool {
     let first = std::error::Error::source(status);
     !std::iter::successors(first, |error| error.source()).any(|error| error.is::<ConnectError>())
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether the call takes the last of these answers, each an error, as success.
+    /// Returns whether the call treats the last of these answers, each an error, as success.
     fn succeeds(answers: &[Error]) -> bool {
         let call = NonIdempotentCall::new(ErrorKind::NotFound);
         let all: Vec<_> = answers.iter().map(|error| call.outcome::<()>(Err(to_status(error))).is_ok()).collect();

@@ -23,7 +23,7 @@ use crate::runtime::wait;
 /// The pause between attempts of a call that got no answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A service: the addresses of its dispatchers, one of which has answered. Cheap to hold; usable in a parent and in its
+/// A service: the addresses of its dispatchers, one of which has answered. Cheap to hold; works in a parent and in its
 /// forked children.
 pub struct Service {
     deadline: Duration,
@@ -63,7 +63,7 @@ impl Service {
     /// called on this thread.
     ///
     /// # Errors
-    /// Conflict if a different job has the name; the error says what differs. The errors of indexing the source;
+    /// Conflict if a different job has the name; the error names the difference. The errors of indexing the source;
     /// Unavailable.
     pub fn open_job(
         &self,
@@ -105,8 +105,8 @@ impl Service {
         Ok(self.call(async |mut c| c.list_workers(ListWorkersRequest {}).await, poll)?.workers)
     }
 
-    /// Ends a job for good; its consumers get a Closed error. Only an administrator may name a tenant; `None` means the
-    /// caller's own.
+    /// Ends a job permanently; its consumers get a Closed error. Only an administrator may name a tenant; `None` means
+    /// the caller's own.
     ///
     /// # Errors
     /// NotFound if no job has that name; PermissionDenied; Unavailable.

@@ -60,7 +60,7 @@ pub enum StreamEnd {
     Connection(Error),
     /// By this side: a remaining op failed on a chunk.
     Unfinished(Error),
-    /// By this side: the assignment is not wanted any more.
+    /// By this side: the assignment is no longer wanted.
     Unwanted,
 }
 
@@ -90,7 +90,7 @@ pub struct Borrowed {
 }
 
 impl Borrower {
-    /// Creates the borrower whom the worker numbered `reader`.
+    /// Creates the borrower that the worker numbered `reader`.
     pub fn new(reader: u64) -> Self {
         let (loans, returns) = Loans::new(reader);
         Self { loans, returns }
@@ -196,7 +196,7 @@ impl Consumer {
         self.protocol.attach(&mut self.state)
     }
 
-    /// Takes the first event of a session.
+    /// Accepts the first event of a session.
     ///
     /// # Errors
     /// Internal if it is not Attached.
@@ -204,7 +204,7 @@ impl Consumer {
         self.protocol.attached(now, &mut self.state, Some(event))
     }
 
-    /// Takes a later event.
+    /// Accepts a later event.
     pub fn take_event(&mut self, now: Ticks, event: consumer_event::Event) -> Option<Fetching> {
         let assignment = self.protocol.take_event(now, &mut self.state, Some(event))?;
         self.fetches += 1;
@@ -225,7 +225,7 @@ impl Consumer {
         self.protocol.heartbeat(now, &mut self.state, Vec::new())
     }
 
-    /// A session ended, or could not begin. Returns the pause before the next one; `None` if there is no next one.
+    /// Ends a session, or an attempt at one. Returns the pause before the next one; `None` if there is no next one.
     pub fn session_ended(&mut self, now: Ticks, end: SessionEnd) -> Option<Duration> {
         self.protocol.session_ended(now, &mut self.state, end).unwrap_or_else(|error| {
             self.state.fatal.get_or_insert(error);
@@ -233,7 +233,7 @@ impl Consumer {
         })
     }
 
-    /// Says whether the dispatcher has the last message.
+    /// Returns whether the dispatcher has the last message.
     pub fn is_finished(&self) -> bool {
         matches!(self.state.session, SessionState::Finished)
     }
@@ -252,17 +252,17 @@ impl Consumer {
         Some(Fetching { id, address: assignment.address.clone(), ticket })
     }
 
-    /// Says whether a stream may receive a message now; `None` if the assignment is not wanted any more.
+    /// Returns whether a stream may receive a message now; `None` if the assignment is no longer wanted.
     pub fn has_room(&self, id: u64) -> Option<bool> {
         self.state.room_for(&self.attempts.get(&id)?.assignment)
     }
 
-    /// Takes a chunk of a stream, of `bytes` bytes, on which the worker ran `ops_on_worker` row ops; runs the remaining
-    /// ops. Returns whether the assignment is still wanted.
+    /// Accepts a chunk of a stream, of `bytes` bytes, on which the worker ran `ops_on_worker` row ops; runs the
+    /// remaining ops. Returns whether the assignment is still wanted.
     ///
     /// # Errors
-    /// How the stream ended: the pipeline has no such placement boundary, a remaining op failed, or the chunk is not
-    /// the next one.
+    /// The error that ended the stream: the pipeline has no such placement boundary, a remaining op failed, or the
+    /// chunk is not the next one.
     pub fn chunk(
         &mut self,
         id: u64,
@@ -282,7 +282,7 @@ impl Consumer {
         self.state.buffer.resume(&self.attempts.get(&id)?.assignment).map(|assignment| assignment.from_chunk)
     }
 
-    /// A stream ended. Returns the stream to open in its place.
+    /// Ends a stream. Returns the stream to open in its place.
     pub fn stream_ended(&mut self, id: u64, end: StreamEnd) -> Option<Fetching> {
         let attempt = self.attempts.get_mut(&id)?;
         let ended = match end {
@@ -301,7 +301,7 @@ impl Consumer {
         }
     }
 
-    /// The user asks for more, so it has consumed the last delivery.
+    /// Notes that the user requests more, so it has consumed the last delivery.
     pub fn consume(&mut self) {
         if let Some(split) = self.progress.consume() {
             self.state.outgoing.ack = Some(split);
@@ -415,7 +415,7 @@ impl Consumer {
         Ok(Polled::Wait)
     }
 
-    /// Everything was consumed: queues the last message.
+    /// Queues the last message, because everything was consumed.
     pub fn finish(&mut self) {
         self.state.outgoing.ack = Some(self.progress.finish());
         self.state.outgoing.finish = true;

@@ -1,4 +1,4 @@
-//! A service delivers the same batches, in the same order, as this process, whichever processes die on the way.
+//! A service delivers the same batches, in the same order, as this process, even if processes die on the way.
 
 mod cluster;
 
@@ -133,7 +133,7 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
 
 #[test]
 fn a_placement_boundary_that_moves_within_an_epoch_does_not_change_the_data() {
-    // The first possible placement boundary, whatever the measurements say.
+    // The first possible placement boundary, regardless of the measurements.
     let policy = baselines::policy("static:2+0@1").expect("a policy");
     let scaling = Scaling { policy, ..Scaling::default() };
     let mut cluster = Cluster::with_scaling(2, Arc::new(NoFunctions), scaling);

@@ -1,31 +1,33 @@
-//! Errors of a bounded size: what a user's function says may be a gigabyte, and is kept for every sample that it fails on.
+//! Errors of a bounded size: the message of a user's function may be a gigabyte, and is stored for every sample that
+//! fails.
 //!
-//! Invariants: cutting is a function of the error alone, and what was cut is not cut again, so whoever bounds an error, and
-//! however often, it is the same one.
+//! Invariants: the cut depends on the error alone, and a cut error is not cut again, so an error that several processes
+//! bound stays the same.
 
 use crate::Error;
 
-/// What is left for the words that say how much was cut.
+/// Bytes of a cut text that are left for the note about its full length.
 const MARK_BYTES: usize = 48;
 
 impl Error {
-    /// The most bytes of one text of an error that is kept or sent for a sample.
+    /// The most bytes of one text of an error that is stored or sent for a sample.
     pub const TEXT_BYTES_MAX: usize = 4 << 10;
-    /// The most bytes of all of it, as JSON.
+    /// The most bytes of the whole error, as JSON.
     pub const KEPT_BYTES_MAX: usize = 16 << 10;
 
-    /// Returns the error as it is kept and sent for a sample: of a bounded size, with the start and the end of long texts.
+    /// Returns the error as it is stored and sent for a sample: of a bounded size, with the start and the end of long
+    /// texts.
     #[must_use]
     pub fn bounded(self) -> Self {
         self.within(Self::TEXT_BYTES_MAX, Self::KEPT_BYTES_MAX)
     }
 
-    /// Bounds an error that is written as JSON, as another process sent it.
+    /// Bounds the JSON of an error from another process.
     pub fn bound_json(json: &str) -> String {
         if json.len() <= Self::KEPT_BYTES_MAX { json.to_owned() } else { Self::from_json(json).bounded().to_json() }
     }
 
-    /// Cuts texts to so many bytes, and to fewer where all of it still takes more than `json_max` as JSON.
+    /// Cuts texts to so many bytes, and to fewer if the whole error still takes more than `json_max` as JSON.
     #[must_use]
     pub fn within(self, text_max: usize, json_max: usize) -> Self {
         let long = |text: &str| text.len() > text_max;
@@ -36,7 +38,7 @@ impl Error {
         let mut limit = text_max;
         loop {
             let error = self.shortened(limit);
-            // However many pieces of context there are, this ends: at last none is kept but whose fault it is.
+            // This ends however many pieces of context there are: at the limit 0 only the fault is kept.
             if limit == 0 || error.to_json().len() <= json_max {
                 return error;
             }
@@ -53,7 +55,7 @@ impl Error {
     }
 }
 
-/// Keeps the start and the end of a text, where messages and tracebacks say the most.
+/// Keeps the start and the end of a text, because messages and tracebacks have their main parts there.
 fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit.max(MARK_BYTES) {
         return text.to_owned();

@@ -1,7 +1,7 @@
 //! Time as a seam: a monotonic count of milliseconds that a simulation can drive.
 //!
-//! Invariant: leases and timeouts only ever compare [`Ticks`] of the same process; the wall clock is never asked,
-//! so a clock that jumps cannot expire a lease.
+//! Invariant: leases and timeouts only ever compare [`Ticks`] of the same process; no role reads the wall clock, so a
+//! clock that jumps cannot expire a lease.
 
 #![expect(clippy::disallowed_methods, reason = "the clock of the machine, from which roles get the time")]
 
@@ -26,13 +26,13 @@ impl Sub for Ticks {
     }
 }
 
-/// Where a role reads the time.
+/// The clock from which a role reads the time.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time now; never less than an earlier answer.
     fn now(&self) -> Ticks;
 }
 
-/// Where the cost of work is measured. What it says decides what is worth keeping, and reaches no sample.
+/// The clock that measures the cost of work. Its result decides which rows are worth caching, and reaches no sample.
 pub trait Stopwatch: Send + Sync + 'static {
     /// Returns nanoseconds since an arbitrary start; never less than an earlier answer.
     fn nanos(&self) -> u64;

@@ -1,8 +1,8 @@
-//! One error type that crosses crates, processes and languages without losing what its reader needs.
+//! One error type for all crates, processes and languages, with everything that its reader needs.
 //!
-//! An error has a [`kind`](ErrorKind) that says what the reader must do, a one-line message, and named context
-//! (`op`, `site`, `file`, `offset`, `sample`, `traceback`, `hint`, …) gathered on its way up. It is plain data, so the
-//! same error that a worker raised is what a Python user catches.
+//! An error has a [`kind`](ErrorKind) that tells the reader what to do, a one-line message, and named context (`op`,
+//! `site`, `file`, `offset`, `sample`, `traceback`, `hint`, …) gathered on its way up. It is plain data, so a Python
+//! user catches the same error that a worker raised.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A result with Forebay's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the reader of an error must do about it.
+/// What the reader of an error must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -21,38 +21,38 @@ pub enum ErrorKind {
     NotFound,
     /// Get permission to read it.
     PermissionDenied,
-    /// Pick another name, or end what holds it.
+    /// Pick another name, or end its present owner.
     Conflict,
     /// Fix the data: it is corrupt, or changed under the job.
     Data,
     /// Fix the user's function: it raised, returned the wrong thing, died or never returned.
     Function,
-    /// Retry, or start what does not answer.
+    /// Retry, or start the process that does not answer.
     Unavailable,
-    /// Ask for less, or allow more.
+    /// Request less, or raise the limit.
     Exhausted,
     /// Install the same version on both sides.
     Version,
-    /// What was asked for has ended: the job is finished, or was closed.
+    /// The object has ended: the job is finished, or was closed.
     Closed,
     /// Report a bug.
     Internal,
 }
 
-/// Whose fault an error is: decides whether a row may be left out for it.
+/// The fault of an error: it decides whether a row may be skipped because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The sample's: it fails wherever and however often it is tried.
+    /// The sample's: it fails on every machine and at every try.
     Sample,
-    /// A sample's for all that is known: the process that was at it died or was stopped. Another time it may not.
+    /// Presumably the sample's: its process died or was stopped. At another try it may not.
     Process,
-    /// Nobody's: a user's function asked for the sample to be left out.
+    /// Nobody's: a user's function skipped the sample.
     Nobody,
-    /// The pipeline's, the machine's, the storage's: every other row would fail too, or this one may pass.
+    /// The pipeline's, the machine's, or the storage's: every other row would fail too, or this one may pass later.
     Other,
 }
 
-/// What happened, where, and what to do. See the module's documentation.
+/// An error: what happened, where, and what to do. See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     kind: ErrorKind,
@@ -66,27 +66,27 @@ impl Error {
         Self { kind, message: message.into(), context: Vec::new() }
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Invalid`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Data`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Data`].
     pub fn data(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Data, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Internal`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Internal`].
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// Short for [`Error::new`] with [`ErrorKind::Unavailable`].
+    /// Makes an error as [`Error::new`] with [`ErrorKind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// Adds named context, unless an inner layer, which knew better, has already named it.
+    /// Adds named context, unless an inner layer, with better knowledge, has already added it.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
         if self.get(key).is_none() {
@@ -95,7 +95,7 @@ impl Error {
         self
     }
 
-    /// Sets named context, whatever it was before.
+    /// Sets named context, and replaces an earlier value.
     #[must_use]
     pub fn replace(mut self, key: &str, value: impl fmt::Display) -> Self {
         match self.context.iter_mut().find(|(k, _)| k == key) {
@@ -105,7 +105,7 @@ impl Error {
         self
     }
 
-    /// Adds what the reader should do.
+    /// Adds a hint for the reader.
     #[must_use]
     pub fn hint(self, hint: impl fmt::Display) -> Self {
         self.with("hint", hint)
@@ -116,8 +116,8 @@ impl Error {
         self.kind
     }
 
-    /// Says whose fault it is, as far as a row that fails can say that of itself. The context `fault` tells where the
-    /// kind alone does not.
+    /// Returns the fault, as far as the error of a single row shows it. The context `fault` decides if the kind alone
+    /// does not.
     pub fn fault(&self) -> Fault {
         match (self.kind, self.get("fault")) {
             (ErrorKind::Function, Some("process")) => Fault::Process,
@@ -156,7 +156,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.message)?;
-        // Whose fault it is decides what becomes of it; it is not news for a reader.
+        // The fault decides how the error is handled; it does not interest a reader.
         for (key, value) in self.context.iter().filter(|(key, _)| key != "fault") {
             if value.contains('\n') {
                 write!(f, "\n  {key}:\n    {}", value.trim_end().replace('\n', "\n    "))?;
@@ -173,7 +173,7 @@ impl std::error::Error for Error {}
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
-        // ENFILE and EMFILE, which have no kind.
+        // ENFILE and EMFILE have no kind.
         if let Some(23 | 24) = e.raw_os_error() {
             return Error::new(ErrorKind::Exhausted, "no more files and sockets may be open").hint(
                 "raise the limit of open files: `ulimit -n`, or LimitNOFILE= of the service; 1024 is enough for most",

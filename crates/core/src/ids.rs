@@ -1,4 +1,4 @@
-//! Names for the things that roles talk about. Newtypes, so that no ordinal is ever taken for a row.
+//! Ids of the objects of roles. They are newtypes, so that an ordinal cannot be passed as a row.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ macro_rules! id {
 }
 
 id! {
-    /// What the user calls `seed=`. Everything random about a job follows from it.
+    /// The user's `seed=`. All random numbers of a job follow from it.
     Seed(u64)
 }
 id! {
@@ -28,23 +28,23 @@ id! {
     Epoch(u64)
 }
 id! {
-    /// The place of a split in its epoch and consumer, from 0. Order is this, never arrival time.
+    /// The place of a split in its epoch and consumer, from 0. It decides the order, never the arrival time.
     Ordinal(u64)
 }
 id! {
-    /// Which of the N readers of a job, from 0.
+    /// The index of a job's reader, from 0.
     ConsumerIndex(u32)
 }
 id! {
-    /// Rises with every assignment of a split; what carries an older one is refused.
+    /// Rises with every assignment of a split; messages with an older token are refused.
     FencingToken(u64)
 }
 id! {
-    /// One run of one worker process. A restarted worker has a new one.
+    /// One run of one worker process. A restarted worker has a new id.
     WorkerId(u128)
 }
 
-/// The place of a sample in its source: which source block, and which row of it. Stable under every op that keeps rows.
+/// The place of a sample in its source: the source block, and the row of it. Stable under every op that keeps rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SampleId(pub u64);

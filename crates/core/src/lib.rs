@@ -1,9 +1,9 @@
-//! The ground that every other crate stands on: error kinds, ids, and the seams for time and randomness.
+//! The base of every other crate: error kinds, ids, and the seams for time and randomness.
 //!
-//! Why here: these are the only things that a pure crate (`plan`, `data`) and a role (`dispatcher`, `worker`,
-//! `client`) both have to name. Nothing in this crate spawns or waits; it does no I/O but to make files with the right modes
-//! ([`Modes`]), which `cache`, `io` and `dispatcher` do alike.
-//! Invariant: whatever can reach a sample (ids, [`rng`]) is a pure function of its arguments.
+//! Reason: both pure crates (`plan`, `data`) and roles (`dispatcher`, `worker`, `client`) have to name these types.
+//! Nothing in this crate spawns or waits; its only I/O makes files with the right modes ([`Modes`]), which `cache`,
+//! `io` and `dispatcher` all need.
+//! Invariant: everything that can reach a sample (ids, [`rng`]) is a pure function of its arguments.
 
 mod bounded;
 mod clock;

@@ -1,7 +1,8 @@
-//! Who else may read the files that Forebay keeps: no other user of the machine, unless the folder was made for them on purpose.
+//! The modes of files that Forebay stores: no other user of the machine may read them, unless the folder was made to be
+//! shared.
 //!
-//! Invariant: modes do not depend on the umask. A folder that this process makes is for its user alone. One that was there before and
-//! that its group, or everybody, may write to was made to be shared: what is made in it is for those users, too.
+//! Invariant: modes do not depend on the umask. A folder made by this process is for its user alone. An existing folder
+//! that its group, or everybody, may write to was made to be shared: files in it are for those users, too.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -13,25 +14,25 @@ const OWNER_FOLDER: u32 = 0o700;
 const STICKY: u32 = 0o1000;
 const SET_GROUP: u32 = 0o2000;
 
-/// The modes of what is made in one folder.
+/// The modes of new files and folders in one folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Modes {
-    /// Read and write, of the group and of others.
+    /// The read and write bits of the group and of others.
     shared: u32,
 }
 
 impl Modes {
-    /// Makes a folder for this user alone, where there is none, and looks at whom it is for.
+    /// Makes a folder for this user alone, if there is none, and reads for whom it is.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn of(root: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(OWNER_FOLDER).create(root)?;
         Ok(Self::shown_by(std::fs::metadata(root)?.mode()))
     }
 
     fn shown_by(mode: u32) -> Self {
-        // Everybody may write to a folder like /tmp, and each alone.
+        // In a folder like /tmp everybody may write, and each user only touches own files.
         if mode & 0o002 != 0 && mode & STICKY != 0 {
             return Self { shared: 0 };
         }
@@ -43,13 +44,13 @@ impl Modes {
     /// Makes a folder in it, if that is not there.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn folder(self, path: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(OWNER_FOLDER).create(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Ok(()) if self.shared != 0 => {
                 let own = std::fs::metadata(path)?.mode();
-                // Who may read a folder may look into it.
+                // A user who may read a folder may also search it.
                 let shared = self.shared | (self.shared & 0o044) >> 2;
                 std::fs::set_permissions(path, Permissions::from_mode(own & SET_GROUP | OWNER_FOLDER | shared))
             }
@@ -60,7 +61,7 @@ impl Modes {
     /// Makes a file that is not there yet, to be written and read.
     ///
     /// # Errors
-    /// AlreadyExists; what the system says.
+    /// AlreadyExists; errors of the system.
     pub fn file(self, path: &Path) -> io::Result<File> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(OWNER_FILE).open(path)?;
         if self.shared != 0 {
@@ -72,11 +73,11 @@ impl Modes {
     /// Opens a file to write, and makes it if it is not there.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn file_or_open(self, path: &Path) -> io::Result<File> {
         match self.file(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // The last holder of the lock may have removed the file since.
+                // The last holder of the lock may have removed the file in the meantime.
                 OpenOptions::new().write(true).create(true).truncate(false).mode(OWNER_FILE).open(path)
             }
             made => made,

@@ -1,4 +1,4 @@
-//! Randomness as a function: numbers drawn from (seed, epoch, op, sample id), never from a global or a thread.
+//! Random numbers as a function of (seed, epoch, op, sample id), never from global or thread state.
 //!
 //! The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). It is
 //! counter based: the key and the counter are the whole state, so any worker draws the same numbers for a sample.
@@ -25,7 +25,7 @@ pub fn op_key(seed: Seed, epoch: Epoch, op: u64) -> u64 {
     mix64(b ^ op.wrapping_mul(0xA076_1D64_78BD_642F).wrapping_add(0xE703_7ED1_A0B4_28DB))
 }
 
-/// One block of Philox4x32-10.
+/// Returns one block of Philox4x32-10.
 #[inline]
 pub fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for round in 0..10 {
@@ -40,7 +40,7 @@ pub fn philox4x32(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     counter
 }
 
-/// The random stream of one sample in one op. Cheap to make: draw and drop.
+/// The random stream of one sample in one op. It is cheap to make: use it and drop it.
 #[derive(Debug, Clone)]
 pub struct SampleRng {
     key: u64,
@@ -89,7 +89,7 @@ impl SampleRng {
         low + (high - low) * self.unit()
     }
 
-    /// Draws from 0..=max without bias worth naming (multiply-shift on 64 bits).
+    /// Draws from 0..=max with a negligible bias (multiply-shift on 64 bits).
     #[inline]
     pub fn up_to(&mut self, max: u32) -> u32 {
         ((u128::from(self.next_u64()) * (u128::from(max) + 1)) >> 64) as u32

@@ -1,4 +1,4 @@
-//! The table of allowed edges in ARCHITECTURE.md is what the manifests say, and every module says why it exists.
+//! The manifests agree with the table of allowed edges in ARCHITECTURE.md, and every module has a doc comment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The table "Who may know whom".
+/// Returns the table "Who may know whom".
 fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is an ARCHITECTURE.md");
     let (_, table) = text.split_once("## Who may know whom").expect("the section is there");
@@ -25,7 +25,7 @@ fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// The crates of ours that a manifest depends on, tests aside.
+/// Returns Forebay's crates that a manifest depends on, without tests.
 fn used(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).expect("the manifest reads");
     let (_, rest) = text.split_once("[dependencies]").unwrap_or(("", ""));
@@ -72,7 +72,7 @@ fn outside_libraries_stay_where_they_belong() {
     }
 }
 
-/// Crates without clocks, sleeps, threads, randomness and environment but at named seams; see ARCHITECTURE.md.
+/// Crates without clocks, sleeps, threads, randomness and environment except at named seams; see ARCHITECTURE.md.
 const SEAMED: [&str; 11] =
     ["core", "data", "plan", "policy", "policy-lab", "exec", "proto", "client", "dispatcher", "sim", "cli"];
 
@@ -116,7 +116,7 @@ fn every_module_says_why_it_exists() {
     }
 }
 
-/// Names of types that say nothing to a stranger. ARCHITECTURE.md's glossary has the words that stand in their place.
+/// Type names that explain nothing to a new reader. ARCHITECTURE.md's glossary has the words to use instead.
 const RETIRED: &[&str] = &[
     "Asked",
     "Beside",
@@ -153,7 +153,7 @@ const RETIRED: &[&str] = &[
     "Witness",
 ];
 
-/// Rust files that lie side by side in one folder, its own `mod.rs` and tests aside.
+/// The most Rust files in one folder, without its own `mod.rs` and tests.
 const FOLDER_FILES_MAX: usize = 25;
 
 fn sources() -> Vec<PathBuf> {
@@ -199,10 +199,10 @@ fn folders_can_be_looked_over() {
     }
 }
 
-/// The most files that may import each other in a circle. Two files may be the halves of one idea.
+/// The most files that may import each other in a circle. Two files may be two halves of one thing.
 const CIRCLE_FILES_MAX: usize = 2;
 
-/// The circles that there are, by crate: see the head of the list.
+/// Returns the present circles, by crate: see the head of the list.
 fn known_circles() -> Vec<(String, BTreeSet<String>)> {
     let list = include_str!("architecture/circles.txt");
     let mut known: Vec<(String, BTreeSet<String>)> = Vec::new();

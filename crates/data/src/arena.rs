@@ -1,14 +1,16 @@
-//! Memory for large columns: blocks that are used again, in one mapping that another process can share.
+//! Memory for large columns: reusable blocks, in one mapping that another process can share.
 //!
-//! A fresh allocation of tens of megabytes costs a page fault and a cleared page for every 4 KiB; a batch of images that
-//! takes the place of the last one costs none. An arena reserves addresses once, hands out blocks of them and takes them
-//! back; a shared one is a memfd, so whoever has its descriptor sees the same blocks at the same offsets.
+//! A fresh allocation of tens of megabytes costs a page fault and a cleared page for every 4 KiB; a batch of images
+//! that reuses the blocks of the last one costs none. An arena reserves addresses once, hands out blocks of them and
+//! takes them back; a shared arena is a memfd, so a process with its descriptor sees the same blocks at the same
+//! offsets.
 //!
-//! Invariants: a block belongs to one owner until it is dropped, with the [`Buffer`] made of it; what it holds at first is
-//! whatever was there before, so whoever takes one writes all of it; a process that maps another's arena does so twice: to
-//! write what was lent to it alone, and to read what others read, too. Bounds: [`RESERVED_BYTES`] of addresses, after which
-//! there are no more blocks; [`MemoryBudget::spare`] and [`SMALL_SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is
-//! all that is asked of the system here: nothing is read or written but by its owner.
+//! Invariants: a block belongs to one owner until it is dropped, together with the [`Buffer`] made of it; a new block
+//! has arbitrary content, so its owner writes all of it; a process that maps another's arena maps it twice: to write
+//! blocks that were lent to it alone, and to read blocks that others read, too. Bounds: [`RESERVED_BYTES`] of
+//! addresses, after which there are no more blocks; [`MemoryBudget::spare`] and [`SMALL_SPARE_BYTES_MAX`] of free
+//! blocks that keep their pages. This module requests only memory from the system: no process reads or writes a block
+//! but its owner.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,9 +25,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::budget::MemoryBudget;
 
-/// Addresses of one arena. Only what is written takes memory.
+/// Addresses of one arena. Only written pages take memory.
 const RESERVED_BYTES: usize = 64 << 30;
-/// The same, of small blocks, which come and go with each batch: large ones must not crowd them out.
+/// The most bytes of small free blocks that keep their pages. Small blocks come and go with each batch, so large ones
+/// must not crowd them out.
 const SMALL_SPARE_BYTES_MAX: usize = 32 << 20;
 /// Blocks below this are small.
 const SMALL_BYTES: usize = 128 << 10;
@@ -42,9 +45,9 @@ pub struct Arena {
 }
 
 struct State {
-    /// The first address that was never given out.
+    /// The first address that was never handed out.
     end: usize,
-    /// Free blocks by their size; those that keep their pages come last.
+    /// Free blocks by size; blocks that keep their pages come last.
     free: BTreeMap<usize, Vec<Free>>,
     spare_bytes: usize,
     small_spare_bytes: usize,
@@ -65,7 +68,7 @@ struct Free {
 }
 
 impl State {
-    /// Returns how many bytes of free blocks of about this size keep their pages, and how many may.
+    /// Returns the bytes of free blocks in this size class that keep their pages, and their limit.
     fn spare(&mut self, size: usize) -> (&mut usize, usize) {
         match size < SMALL_BYTES {
             true => (&mut self.small_spare_bytes, SMALL_SPARE_BYTES_MAX),
@@ -75,7 +78,7 @@ impl State {
 }
 
 impl Arena {
-    /// Free blocks beyond so many bytes give their pages back from now on.
+    /// Sets how many bytes of free blocks keep their pages.
     pub(crate) fn keep_spare(&self, bytes: usize) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).spare_bytes_max = bytes;
     }
@@ -83,7 +86,7 @@ impl Arena {
     /// Reserves an arena of this process alone.
     ///
     /// # Errors
-    /// What the system says when it has no addresses left, or does not let this process have as many.
+    /// Errors of the system when no addresses are left, or this process may not have as many.
     pub fn private() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self { mapping: Mapping::private(RESERVED_BYTES)?, fd: None, state: Mutex::default() }))
     }
@@ -91,19 +94,19 @@ impl Arena {
     /// Reserves an arena that another process can map.
     ///
     /// # Errors
-    /// As [`Arena::private`]; Unsupported where the system has no memory without a name (other than Linux).
+    /// Errors of [`Arena::private`]; Unsupported if the system has no anonymous files (other than Linux).
     pub fn shared() -> io::Result<Arc<Self>> {
         let fd = anonymous_file(RESERVED_BYTES)?;
         let mapping = Mapping::of(fd.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Arc::new(Self { mapping, fd: Some(fd), state: Mutex::default() }))
     }
 
-    /// Returns the file that a shared arena is made of.
+    /// Returns the file of a shared arena.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives out a block of `len` bytes; `None` when nothing is left. What it holds is arbitrary.
+    /// Returns a block of `len` bytes with arbitrary content; `None` when no addresses are left.
     pub fn block(self: &Arc<Self>, len: usize) -> Option<Block> {
         let size = block_size(len)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +127,7 @@ impl Arena {
         Some(Block { arena: self.clone(), offset, size, len })
     }
 
-    /// Returns where a buffer is in the arena; `None` when it is elsewhere.
+    /// Returns the offset of a buffer in the arena; `None` if it is elsewhere.
     pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
         let offset = (bytes.as_ptr() as usize).checked_sub(self.mapping.base.as_ptr() as usize)?;
         (offset.checked_add(bytes.len())? <= self.mapping.len).then_some(offset)
@@ -172,14 +175,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns the bytes, to be written.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: `offset..offset + len` is within the mapping, which is readable, writable and initialised (by zeros or
-        // by an earlier owner); nobody else owns the block.
+        // SAFETY: `offset..offset + len` is within the mapping, which is readable, writable and initialised (by zeros
+        // or by an earlier owner); the block has no other owner.
         unsafe { std::slice::from_raw_parts_mut(self.arena.mapping.base.as_ptr().add(self.offset), self.len) }
     }
 
-    /// Makes an Arrow buffer of it, which gives the block back when its last owner is gone.
+    /// Makes an Arrow buffer of the block; the block returns to the arena when the buffer's last owner is gone.
     pub fn into_buffer(self) -> Buffer {
         let (start, len) = (self.as_ptr(), self.len);
         // SAFETY: the bytes live as long as the block, which the buffer owns.
@@ -198,36 +201,37 @@ impl Drop for Block {
     }
 }
 
-/// The same bytes as another process's arena.
+/// A mapping of another process's arena, with the same bytes.
 #[derive(Debug)]
 pub struct SharedMemory(Mapping);
 
 impl SharedMemory {
-    /// Maps the file of a shared arena, to read and write.
+    /// Maps the file of a shared arena for reading and writing.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self(Mapping::of(fd, ProtFlags::READ | ProtFlags::WRITE)?)))
     }
 
-    /// Maps the file of a shared arena, to read alone: the system ends a process that writes there.
+    /// Maps the file of a shared arena for reading only: the system ends a process that writes there.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn open_to_read(fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self(Mapping::of(fd, ProtFlags::READ)?)))
     }
 
-    /// Says whether bytes are in this mapping.
+    /// Returns whether bytes are in this mapping.
     pub fn contains(&self, bytes: &[u8]) -> bool {
         self.0.range().contains(&(bytes.as_ptr() as usize))
     }
 
-    /// Makes an Arrow buffer of bytes that `owner` keeps lent to this process; `None` when they are out of range.
+    /// Makes an Arrow buffer of bytes that are lent to this process while `owner` lives; `None` if they are out of
+    /// range.
     ///
     /// # Safety
-    /// Nobody else writes these bytes as long as `owner` lives, and `owner` keeps this mapping.
+    /// No other code writes these bytes as long as `owner` lives, and `owner` keeps this mapping.
     pub unsafe fn buffer(&self, offset: usize, len: usize, owner: Arc<dyn Allocation>) -> Option<Buffer> {
         offset.checked_add(len).filter(|&end| end <= self.0.len)?;
         // SAFETY: within the mapping, which `owner` keeps.
@@ -245,7 +249,7 @@ struct Mapping {
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
-// A block that a panic left half written is only ever read by whoever owns it next, who writes it first.
+// A block that a panic left half written is only ever read by its next owner, who writes it first.
 impl std::panic::UnwindSafe for Mapping {}
 impl std::panic::RefUnwindSafe for Mapping {}
 
@@ -282,12 +286,12 @@ impl Mapping {
         start..start + self.len
     }
 
-    /// Tells the kernel how a range that nobody owns will be used. Where it does not listen, it is only slower, or pages
-    /// that could be given back stay.
+    /// Tells the kernel how a range without an owner will be used. If the kernel ignores it, access is slower, or free
+    /// pages stay allocated.
     #[cfg(target_os = "linux")]
     fn advise(&self, offset: usize, len: usize, usage: Usage) {
         use rustix::mm::Advice;
-        // The kernel rounds a length up to whole pages: those of a neighbour, where pages are larger than blocks.
+        // The kernel rounds a length up to whole pages, which may be a neighbour's if pages are larger than blocks.
         let page = rustix::param::page_size();
         let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
         if end <= start {
@@ -306,14 +310,14 @@ impl Mapping {
     fn advise(&self, _: usize, _: usize, _: Usage) {}
 }
 
-/// The address ranges of every arena that this process has mapped to write, its own and others'.
+/// The address ranges of all arenas that this process has mapped for writing, its own and others'.
 static MAPPINGS: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
 
 fn mappings() -> MutexGuard<'static, Vec<Range<usize>>> {
     MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says whether bytes are in an arena: memory that its one owner may write.
+/// Returns whether bytes are in an arena: memory that its one owner may write.
 pub fn is_in_arena(bytes: &[u8]) -> bool {
     mappings().iter().any(|range| range.contains(&(bytes.as_ptr() as usize)))
 }
@@ -339,7 +343,7 @@ fn anonymous_file(len: usize) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     let fd = rustix::fs::memfd_create("forebay", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, len as u64)?;
-    // Whoever maps it relies on its length.
+    // Processes that map it rely on its length.
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
 }
@@ -382,7 +386,7 @@ mod tests {
         blocks.iter_mut().for_each(|b| b.as_mut_slice()[0] = 7);
         drop(blocks);
         assert_eq!(arena.state.lock().expect("no panic").spare_bytes, max);
-        // Those with pages are taken first; the third is clean again.
+        // Blocks with pages are used first; the third block is zero again.
         let mut again: Vec<_> = (0..3).map(|_| arena.block(size).expect("a block")).collect();
         assert_eq!(again.iter_mut().map(|b| b.as_mut_slice()[0]).collect::<Vec<_>>(), [7, 7, 0]);
         assert!(arena.block(RESERVED_BYTES).is_none() && arena.block(usize::MAX).is_none());

@@ -1,20 +1,20 @@
-//! How much memory a pipeline may take in a process, and what of it is for what.
+//! How much memory a pipeline may use in a process, and for which purposes.
 //!
-//! Invariant: it decides what is read again and how far ahead, and no bit of a sample. What a sample, a row group or a window of a shuffle
-//! takes by itself is beyond it: that follows from the files and the pipeline.
+//! Invariant: the budget decides what is read again and how far ahead is computed, and no bit of a sample. It does not
+//! limit the size of a single sample, row group or shuffle window: the files and the pipeline decide these.
 
-/// More than this is of no use to what is kept decoded, …
+/// More bytes than this bring nothing for decoded row groups and blocks, …
 const DECODED_BYTES_MAX: u64 = 512 << 20;
-/// … to chunks that wait to be given out, …
+/// … for chunks that wait to be delivered, …
 const READY_BYTES_MAX: u64 = 128 << 20;
-/// … to chunks of a service that wait for their turn, …
+/// … for chunks from a service that wait for their turn, …
 const ARRIVED_BYTES_MAX: u64 = 256 << 20;
-/// … to chunks that a worker holds for its readers, …
+/// … for chunks that a worker holds for its readers, …
 const HELD_BYTES_MAX: u64 = 1 << 30;
-/// … and to free blocks that keep their pages.
+/// … and for free blocks that keep their pages.
 const SPARE_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of a process that data may take. The default is as many as are of use.
+/// Bytes of a process that data may take. The default has no limit beyond the useful amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget(u64);
 
@@ -25,17 +25,17 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// The budget of a user who says how much.
+    /// Makes the budget that a user sets.
     pub fn of(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The budget of a process on a machine, or in a container, that has so much: half of it.
+    /// Makes the budget of a process on a machine, or in a container, with so much memory: half of it.
     pub fn of_machine(bytes: u64) -> Self {
         Self(bytes / 2)
     }
 
-    /// Returns the whole.
+    /// Returns all bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -45,7 +45,7 @@ impl MemoryBudget {
         (self.0 / 4).min(DECODED_BYTES_MAX) as usize
     }
 
-    /// Returns the bytes of chunks that wait to be given out: an eighth.
+    /// Returns the bytes of chunks that wait to be delivered: an eighth.
     pub fn ready(self) -> usize {
         (self.0 / 8).min(READY_BYTES_MAX) as usize
     }
@@ -55,7 +55,7 @@ impl MemoryBudget {
         (self.0 / 4).min(ARRIVED_BYTES_MAX) as usize
     }
 
-    /// Returns the bytes of chunks that a worker holds before it asks for no more splits: three eighths.
+    /// Returns the bytes of chunks that a worker holds before it requests no more splits: three eighths.
     pub fn held(self) -> usize {
         (self.0 / 8).saturating_mul(3).min(HELD_BYTES_MAX) as usize
     }

@@ -1,4 +1,4 @@
-//! A run of rows, column by column, with the name of each row.
+//! A run of rows, column by column, with the id of each row.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 
 use crate::{Field, Kind, Loss, Memory, Schema};
 
-/// Names one row of a chunk: the sample, and which time round (`repeat` makes an epoch see a sample several times).
+/// The id of a row of a chunk: the sample, and the repetition (under `repeat` an epoch has a sample several times).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowId {
-    /// Which sample of the source.
+    /// The sample of the source.
     pub sample: SampleId,
-    /// The epoch that randomness is keyed by; differs from the job's epoch under `repeat`.
+    /// The epoch that keys its random numbers; differs from the job's epoch under `repeat`.
     pub epoch: Epoch,
 }
 
@@ -25,21 +25,21 @@ pub struct Chunk {
     schema: Arc<Schema>,
     columns: Vec<ArrayRef>,
     ids: Arc<[RowId]>,
-    /// Where this chunk begins in `ids`, so that a slice shares them.
+    /// The index of this chunk's first row in `ids`, so that a slice shares them.
     first: usize,
     rows: usize,
-    /// The rows that it lacks. What is made of a chunk does not inherit them.
+    /// The rows that it lacks. Chunks computed from this one do not inherit them.
     losses: Vec<Loss>,
 }
 
-/// The columns that carry row names on the wire, where a later op needs them.
+/// The columns of row ids on the wire, if a later op needs them.
 const ID_COLUMNS: [&str; 2] = ["__sample_id", "__epoch"];
 
 impl Chunk {
     /// Makes a chunk.
     ///
     /// # Errors
-    /// Internal when a column's length or Arrow type is not what the schema and the ids say.
+    /// Internal when a column's length or Arrow type differs from the ids or the schema.
     pub fn new(schema: Arc<Schema>, columns: Vec<ArrayRef>, ids: Arc<[RowId]>) -> Result<Self> {
         if columns.len() != schema.fields().len() {
             return Err(Error::internal(format!("{} columns for schema {schema}", columns.len())));
@@ -84,12 +84,12 @@ impl Chunk {
         self.rows
     }
 
-    /// Returns the names of the rows.
+    /// Returns the ids of the rows.
     pub fn ids(&self) -> &[RowId] {
         &self.ids[self.first..self.first + self.rows]
     }
 
-    /// Returns the bytes that its columns hold, and the records of the rows that it lacks.
+    /// Returns the bytes of its columns, and of the records of the rows that it lacks.
     pub fn num_bytes(&self) -> usize {
         let records = self.losses.iter().flat_map(|l| &l.record).map(bytes::Bytes::len).sum::<usize>();
         records + self.columns.iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum::<usize>()
@@ -108,12 +108,12 @@ impl Chunk {
         }
     }
 
-    /// Returns the rows that were left out of it, in order.
+    /// Returns the rows that are missing from it, in order.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// Says which rows were left out. They stay with this chunk: what ops make of it does not have them.
+    /// Sets the rows that are missing from it. They stay with this chunk: chunks computed from it do not have them.
     #[must_use]
     pub fn with_losses(self, losses: Vec<Loss>) -> Self {
         Self { losses, ..self }
@@ -132,24 +132,24 @@ impl Chunk {
     /// Returns the chunk with other columns over the same rows.
     ///
     /// # Errors
-    /// As [`Chunk::new`].
+    /// Errors of [`Chunk::new`].
     pub fn with_columns(&self, schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Self> {
         let ids = if self.first == 0 && self.rows == self.ids.len() { self.ids.clone() } else { self.ids().into() };
         Self::new(schema, columns, ids)
     }
 
-    /// Returns the chunk with other names for its rows.
+    /// Returns the chunk with other ids for its rows.
     ///
     /// # Errors
-    /// Internal when there are more or fewer names than rows.
+    /// Internal when there are more or fewer ids than rows.
     pub fn with_ids(&self, ids: Arc<[RowId]>) -> Result<Self> {
         Self::new(self.schema.clone(), self.columns.clone(), ids)
     }
 
-    /// Returns the chunk with `column` in place of the one of its name, or at the end.
+    /// Returns the chunk with `column` in place of the one with its name, or at the end.
     ///
     /// # Errors
-    /// As [`Chunk::new`].
+    /// Errors of [`Chunk::new`].
     pub fn with_column(&self, field: Field, column: ArrayRef) -> Result<Self> {
         let mut columns = self.columns.clone();
         match self.schema.position(&field.name) {
@@ -181,7 +181,8 @@ impl Chunk {
         Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)
     }
 
-    /// Returns the same rows without any buffer that `is_foreign`: those are copied, large ones into `memory`.
+    /// Returns the same rows without any buffer for which `is_foreign` is true: these are copied, large ones into
+    /// `memory`.
     ///
     /// # Errors
     /// Internal when Arrow refuses.
@@ -211,7 +212,7 @@ impl Chunk {
         Self::new(first.schema.clone(), columns.collect::<Result<_, _>>().map_err(arrow)?, ids)
     }
 
-    /// Returns an Arrow record batch, with the row names as two more columns when `with_ids`.
+    /// Returns an Arrow record batch, with the row ids as two more columns if `with_ids`.
     ///
     /// # Errors
     /// Internal when Arrow refuses.
@@ -226,7 +227,7 @@ impl Chunk {
         RecordBatch::try_new_with_options(Self::wire_schema(&self.schema, with_ids), columns, &options).map_err(arrow)
     }
 
-    /// Returns the Arrow schema that [`Chunk::to_record_batch`] gives.
+    /// Returns the Arrow schema of [`Chunk::to_record_batch`].
     pub fn wire_schema(schema: &Schema, with_ids: bool) -> SchemaRef {
         let mut fields = schema.arrow().fields().to_vec();
         if with_ids {
@@ -235,10 +236,10 @@ impl Chunk {
         Arc::new(arrow_schema::Schema::new(fields))
     }
 
-    /// Reads a record batch whose columns are `schema`'s, in order, and perhaps the row names.
+    /// Reads a record batch whose columns are `schema`'s, in order, with or without the row ids.
     ///
     /// # Errors
-    /// Data when the batch is not of that schema.
+    /// Data when the batch has another schema.
     pub fn from_record_batch(schema: &Arc<Schema>, batch: &RecordBatch) -> Result<Self> {
         let n = schema.fields().len();
         let ids = batch.columns().get(n..n + 2).map(|c| {
@@ -258,7 +259,7 @@ impl Chunk {
         Self::new(schema.clone(), columns.to_vec(), ids).map_err(|e| Error::data(e.message()))
     }
 
-    /// Says whether every column has exactly this chunk's bits (tests and verification).
+    /// Returns whether every column has exactly this chunk's bits (for tests and verification).
     pub fn same_bits(&self, other: &Chunk) -> bool {
         self.schema == other.schema && self.columns.iter().zip(&other.columns).all(|(a, b)| a.to_data() == b.to_data())
     }
@@ -269,13 +270,13 @@ pub(crate) fn bool8(column: &BooleanArray) -> Int8Array {
     column.iter().map(|v| v.map(i8::from)).collect()
 }
 
-/// Says whether an array has such a buffer.
+/// Returns whether an array has such a buffer.
 fn has(data: &ArrayData, such: &dyn Fn(&Buffer) -> bool) -> bool {
     let nulls = data.nulls().is_some_and(|nulls| such(nulls.buffer()));
     nulls || data.buffers().iter().any(such) || data.child_data().iter().any(|child| has(child, such))
 }
 
-/// Copies an array whole, as it lies: a slice is the same slice of the copy.
+/// Copies the whole buffers of an array: a slice stays the same slice of the copy.
 fn copied(data: &ArrayData, memory: &Memory) -> Result<ArrayData> {
     let copy = |buffer: &Buffer| {
         let mut bytes = memory.take(buffer.len());
@@ -292,7 +293,8 @@ fn copied(data: &ArrayData, memory: &Memory) -> Result<ArrayData> {
     builder.align_buffers(true).build().map_err(arrow)
 }
 
-/// The same type but for the names and nullability of children, which writers choose as they like.
+/// Returns whether the types are the same except for the names and nullability of children, which writers choose
+/// freely.
 fn same_storage(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::FixedSizeList(x, n), DataType::FixedSizeList(y, m)) => {
@@ -311,10 +313,10 @@ pub(crate) fn arrow(e: arrow_schema::ArrowError) -> Error {
 }
 
 impl Chunk {
-    /// Takes columns as another Arrow writer made them: booleans become bytes, small offsets become large.
+    /// Converts columns of another Arrow writer: booleans become bytes, small offsets become large.
     ///
     /// # Errors
-    /// Data when a column cannot be stored as its field says, naming it.
+    /// Data when a column cannot be stored in the kind of its field, with the column's name.
     pub fn from_foreign(schema: &Arc<Schema>, columns: &[ArrayRef], ids: Arc<[RowId]>) -> Result<Self> {
         let adopt = |(field, column): (&Field, &ArrayRef)| -> Result<ArrayRef> {
             let adopted = adopt(field, column)?;
@@ -329,11 +331,11 @@ impl Chunk {
     }
 }
 
-/// Takes one column as another Arrow writer made it, as [`Chunk::from_foreign`] does. Rows may be missing in it though the
-/// field says that none is: who asks has to look.
+/// Converts one column of another Arrow writer, as [`Chunk::from_foreign`] does. The result may have missing rows
+/// although the field is not nullable; the caller has to check that.
 ///
 /// # Errors
-/// Data when the column cannot be stored as its field says.
+/// Data when the column cannot be stored in the kind of its field.
 pub fn adopt(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
     if let Some(bits) = column.as_any().downcast_ref::<BooleanArray>() {
         return Ok(Arc::new(bool8(bits)));

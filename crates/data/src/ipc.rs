@@ -1,4 +1,4 @@
-//! Chunks as Arrow IPC streams: how they are kept in blobs and handed to other processes.
+//! Chunks as Arrow IPC streams: the form of chunks in blobs and for other processes.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Columnar chunks over Arrow: what flows between ops, between threads and between processes.
+//! Columnar chunks over Arrow: the data that flows between ops, between threads and between processes.
 //!
-//! A [`Chunk`] is a run of rows, column by column; its [`Schema`] says each column's [`Kind`]. Columns are Arrow
-//! arrays, so that an Arrow library in any language reads what leaves a process:
+//! A [`Chunk`] is a run of rows, column by column; its [`Schema`] has each column's [`Kind`]. Columns are Arrow arrays,
+//! so that an Arrow library in any language can read the output of a process:
 //!
 //! | kind | Arrow storage | extension |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `Tensor`, every dimension known | `FixedSizeList` of the primitive | `arrow.fixed_shape_tensor` |
 //! | `Tensor`, some dimension unknown | `Struct{data: List, shape: FixedSizeList<int32>}` | `arrow.variable_shape_tensor` |
 //!
-//! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type that its field names; numeric
-//! columns without `nullable` have no null; rows of tensors are never missing.
+//! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type of its field; numeric columns
+//! without `nullable` have no null; rows of tensors are never missing.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Lists of token ids: the one-dimensional int32 tensors, read and made as one run of numbers.
 //!
-//! Text has many short lists, so nothing here is done row by row but finding where a list begins.
+//! Text has many short lists, so the only work for each row is to find where its list begins.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Int32Lists {
         variable(DType::Int32, 1, Arc::new(Int32Array::from(values)), offsets, lengths)
     }
 
-    /// Returns what a row of such a column is.
+    /// Returns the kind of such a column.
     pub fn kind() -> Kind {
         Kind::Tensor { dtype: DType::Int32, shape: vec![None] }
     }

@@ -1,6 +1,6 @@
-//! Rows that a chunk lacks, because something went wrong with each of them alone.
+//! Rows that a chunk lacks, because each of them failed by itself.
 //!
-//! They travel with the chunk that they are missing from, so that whoever accepts it learns of them exactly once.
+//! They travel with the chunk that they are missing from, so that the receiver of the chunk gets them exactly once.
 
 use bytes::{Buf, BufMut, Bytes};
 use forebay_core::{Epoch, Error, Result, SampleId};
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::RowId;
 
-/// A row that was left out, and why; or a warning about a row that is there (see [`Loss::is_warning`]).
+/// A row that was skipped, and the reason; or a warning about a row that is there (see [`Loss::is_warning`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Which row.
+    /// The id of the row.
     pub row: RowId,
-    /// What went wrong, naming op, line and sample; [bounded](Error::bounded).
+    /// The error, with op, line and sample; [bounded](Error::bounded).
     pub error: Error,
-    /// The row as it was read: an Arrow IPC stream of one row. Kept where asked for, up to [`Loss::RECORD_BYTES_MAX`];
-    /// `None` also where reading it is what failed.
+    /// The row as read: an Arrow IPC stream of one row. Kept on request, up to [`Loss::RECORD_BYTES_MAX`]; also `None`
+    /// if reading the row failed.
     pub record: Option<Bytes>,
 }
 
-/// What is written of a loss before its record.
+/// The part of a serialized loss before its record.
 #[derive(Serialize, Deserialize)]
 struct Head {
     sample: u64,
@@ -30,17 +30,17 @@ struct Head {
 }
 
 impl Loss {
-    /// A record that is larger is not kept.
+    /// Larger records are not kept.
     pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-    /// Says whether the row is there after all: what is told of it is that its function gave something else when it was
-    /// called again.
+    /// Returns whether the row is there after all: the loss only reports that its function returned another result when
+    /// it was called again.
     pub fn is_warning(&self) -> bool {
         self.error.get("fault") == Some("nondeterministic")
     }
 
-    /// Writes losses for another process: for each, the length of its head (4 bytes, little endian), its head as JSON, and
-    /// its record.
+    /// Writes losses for another process: for each, the length of its head (4 bytes, little endian), its head as JSON,
+    /// and its record.
     pub fn to_bytes(losses: &[Loss]) -> Bytes {
         let mut bytes = Vec::new();
         for loss in losses {
@@ -58,10 +58,10 @@ impl Loss {
         bytes.into()
     }
 
-    /// Reads [`Loss::to_bytes`]; bounds errors that another process did not.
+    /// Reads [`Loss::to_bytes`], and bounds errors that the other process did not bound.
     ///
     /// # Errors
-    /// Data when it is something else.
+    /// Data when the bytes are something else.
     pub fn from_bytes(mut bytes: Bytes) -> Result<Vec<Loss>> {
         let cut = || Error::data("what a chunk says of the rows that it lacks is cut off");
         let mut losses = Vec::new();

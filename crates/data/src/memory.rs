@@ -1,6 +1,6 @@
-//! The seam for where large columns are made: an [`Arena`] of blocks that are used again, or the heap; and how much of it there is.
+//! The seam for the memory of large columns: an [`Arena`] of reusable blocks, or the heap; and its budget.
 //!
-//! Invariant: which of them it is changes no bit of what is written there.
+//! Invariant: the choice changes no bit of a column.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,12 +9,12 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use crate::arena::{Arena, Block};
 use crate::budget::MemoryBudget;
 
-/// Columns below this are made on the heap, which has them at hand.
+/// Smaller columns than this are made on the heap, which is faster for them.
 const BLOCK_BYTES_MIN: usize = 64 << 10;
-/// The same, of columns that are made together: the heap would give their pages back when they are all dropped.
+/// The same for columns that are made together: the heap would return their pages to the system when all are dropped.
 const TOGETHER_BYTES_MIN: usize = 16 << 10;
 
-/// Where large columns are made. A clone is the same memory; the default is the heap.
+/// The memory of large columns. A clone is the same memory; the default is the heap.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     arena: Option<Arc<Arena>>,
@@ -22,24 +22,25 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Uses an arena's blocks, and the heap when it has no more.
+    /// Makes a memory of an arena's blocks, and of the heap once the arena has no more.
     pub fn within(arena: Arc<Arena>) -> Self {
         Self { arena: Some(arena), budget: MemoryBudget::default() }
     }
 
-    /// Returns the same memory for a pipeline that may take so much. What its arena keeps spare is that of the last one who said it.
+    /// Returns the same memory for a pipeline with this budget. The arena keeps as many spare bytes as the last call
+    /// allowed.
     pub fn with_budget(self, budget: MemoryBudget) -> Self {
         self.arena.iter().for_each(|arena| arena.keep_spare(budget.spare()));
         Self { budget, ..self }
     }
 
-    /// Returns how much a pipeline may take.
+    /// Returns the budget of a pipeline.
     pub fn budget(&self) -> MemoryBudget {
         self.budget
     }
 
-    /// Returns the memory that all pipelines of this process share; the heap where the system refuses. It is there as long
-    /// as a pipeline or a batch of one is, so the next epoch finds the pages of the last.
+    /// Returns the memory that all pipelines of this process share; the heap if the system refuses an arena. It lives
+    /// as long as a pipeline or one of its batches, so the next epoch reuses the pages of the last.
     pub fn reused() -> Self {
         static SHARED: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +57,7 @@ impl Memory {
         self.arena.as_ref()
     }
 
-    /// Returns `len` bytes, to be written: what they hold is arbitrary.
+    /// Returns `len` bytes for writing, with arbitrary content.
     pub fn take(&self, len: usize) -> Bytes {
         self.take_from(BLOCK_BYTES_MIN, len)
     }
@@ -72,7 +73,7 @@ impl Memory {
     }
 }
 
-/// Bytes to be written, aligned to 64.
+/// Bytes for writing, aligned to 64.
 #[derive(Debug)]
 pub enum Bytes {
     /// On the heap.

@@ -1,4 +1,5 @@
-//! Columns whose rows differ in their first dimension: token lists, frames of sound. Read by row, made of padded rows.
+//! Columns whose rows differ in their first dimension: token lists, frames of sound. This module reads them by row, and
+//! makes padded columns.
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{Array, ArrayRef, ListArray, StructArray};
@@ -13,7 +14,7 @@ type Half = <Float16Type as ArrowPrimitiveType>::Native;
 /// The rows of a column of `dtype[?, n, m, ...]`. Shares the column's memory.
 #[derive(Debug, Clone)]
 pub struct Ragged {
-    /// The numbers of all rows, and where each row begins among them, counted from `starts[0]`.
+    /// The numbers of all rows, and the index of each row's first number, counted from `starts[0]`.
     bytes: Buffer,
     starts: ScalarBuffer<i32>,
     /// Bytes of one number.
@@ -36,7 +37,7 @@ impl Ragged {
     /// Reads a column.
     ///
     /// # Errors
-    /// Internal when its rows differ in another way, or it is no column of that kind.
+    /// Internal when its rows differ in another way, or the column has another kind.
     pub fn of(kind: &Kind, column: &ArrayRef) -> Result<Self> {
         let wrong = || Error::internal(format!("a column of {} is no {kind} to be padded", column.data_type()));
         let (inner, dtype) = Self::inner(kind).zip(kind.dtype()).ok_or_else(wrong)?;
@@ -62,7 +63,7 @@ impl Ragged {
         &self.bytes[at(row)..at(row + 1)]
     }
 
-    /// Makes a column of rows that are all `length` long: what they lack is filled with `pad`, the bytes of one number.
+    /// Makes a column of rows that are all `length` long; shorter rows are filled with `pad`, the bytes of one number.
     ///
     /// # Errors
     /// Internal when a row is longer; Exhausted when the column would pass 2^31 numbers.
@@ -87,9 +88,9 @@ impl Ragged {
         variable(dtype, shape.len(), values, ends, dims.repeat(rows.len()))
     }
 
-    /// Returns the bytes of a number as a dtype stores it; `None` when it cannot be one.
+    /// Returns the bytes of a number as a dtype stores it; `None` if the dtype cannot store it.
     pub fn number(dtype: DType, value: f64) -> Option<Vec<u8>> {
-        /// Whole numbers up to this are what they seem.
+        /// A float64 stores whole numbers up to this exactly.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         macro_rules! whole {
             ($t:ty) => {{

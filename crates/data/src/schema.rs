@@ -1,4 +1,4 @@
-//! What each column holds: name, dtype, shape. Inferred through the whole pipeline before anything runs.
+//! The type of each column: name, dtype, shape. Inferred through the whole pipeline before anything runs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -65,7 +65,7 @@ impl DType {
     /// Reads NumPy's name.
     ///
     /// # Errors
-    /// Invalid, listing the names, when there is no such dtype.
+    /// Invalid, with the list of names, when there is no such dtype.
     pub fn parse(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|d| d.name()).collect();
@@ -83,7 +83,7 @@ impl DType {
         }
     }
 
-    /// Says whether it is a floating point type.
+    /// Returns whether it is a floating point type.
     pub fn is_float(self) -> bool {
         matches!(self, DType::Float16 | DType::Float32 | DType::Float64)
     }
@@ -105,7 +105,7 @@ impl DType {
         }
     }
 
-    /// Returns the dtype that an Arrow primitive type stores, if it is one of ours.
+    /// Returns the dtype that an Arrow primitive type stores, if there is one.
     pub fn from_arrow(ty: &DataType) -> Option<Self> {
         match ty {
             DataType::Boolean => Some(DType::Bool),
@@ -120,7 +120,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// What one row of a column is.
+/// The type of one row of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Kind {
@@ -143,12 +143,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Short for a scalar of `dtype`.
+    /// Makes a scalar of `dtype`.
     pub fn scalar(dtype: DType) -> Self {
         Kind::Scalar { dtype }
     }
 
-    /// Short for a tensor whose dimensions are all known.
+    /// Makes a tensor whose dimensions are all known.
     pub fn fixed(dtype: DType, shape: &[usize]) -> Self {
         Kind::Tensor { dtype, shape: shape.iter().copied().map(Some).collect() }
     }
@@ -170,13 +170,13 @@ impl Kind {
         }
     }
 
-    /// Says whether a row may be missing: numbers, bytes and strings may. A tensor may not, for an array has no place for one
-    /// that is not there.
+    /// Returns whether a row may be missing: numbers, bytes and strings may. A tensor may not, because a NumPy array
+    /// cannot represent a missing row.
     pub fn can_be_missing(&self) -> bool {
         !matches!(self, Kind::Tensor { .. })
     }
 
-    /// Returns the bytes of one row when that is known from the schema alone.
+    /// Returns the bytes of one row if the schema alone determines them.
     pub fn row_bytes(&self) -> Option<usize> {
         let shape = self.known_shape()?;
         Some(shape.iter().product::<usize>() * self.dtype()?.size())
@@ -220,10 +220,10 @@ impl Kind {
     }
 }
 
-/// Where a column of tensors notes the type of its numbers, if Arrow's does not say it: booleans are a byte each.
+/// The metadata key for the dtype of a tensor column whose Arrow type does not determine it: booleans are a byte each.
 pub const TENSOR_DTYPE: &str = "forebay.dtype";
 
-/// The child field of every list that we make.
+/// Returns the child field of every list that Forebay makes.
 pub(crate) fn item(dtype: DType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", dtype.arrow(), false))
 }
@@ -242,19 +242,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One column: its name and what a row of it is.
+/// One column: its name and the type of its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Field {
     /// The column's name. Nested dictionaries flatten to dotted names.
     pub name: String,
-    /// What one row is.
+    /// The type of one row.
     #[serde(flatten)]
     pub kind: Kind,
     /// Whether a row may be missing. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nullable: bool,
-    /// Whether the rows of one batch have one shape, though those of another have another: they were padded. Default:
-    /// false.
+    /// Whether all rows of one batch have the same shape, although those of another batch may have another: they were
+    /// padded. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uniform: bool,
 }
@@ -265,10 +265,10 @@ impl Field {
         Self { name: name.into(), kind, nullable: false, uniform: false }
     }
 
-    /// Checks that rows are missing only where they can be.
+    /// Checks that rows are missing only in kinds that allow it.
     ///
     /// # Errors
-    /// Invalid, naming the column, when it is a tensor that may be missing.
+    /// Invalid, with the column, when it is a tensor that may be missing.
     pub fn check(&self) -> Result<()> {
         if !self.nullable || self.kind.can_be_missing() {
             return Ok(());
@@ -315,7 +315,7 @@ impl Schema {
         &self.fields
     }
 
-    /// Returns the place of a column, if there is one of that name.
+    /// Returns the index of a column, if there is one with that name.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.name == name)
     }
@@ -323,7 +323,7 @@ impl Schema {
     /// Returns a column's field.
     ///
     /// # Errors
-    /// NotFound, naming the columns there are and the nearest spelling.
+    /// NotFound, with the existing columns and the nearest spelling.
     pub fn field(&self, name: &str) -> Result<&Field> {
         self.fields.iter().find(|f| f.name == name).ok_or_else(|| self.unknown(name))
     }
@@ -338,7 +338,7 @@ impl Schema {
         }
     }
 
-    /// Returns the schema with `field` in place of the one of its name, or at the end.
+    /// Returns the schema with `field` in place of the one with its name, or at the end.
     #[must_use]
     pub fn with(&self, field: Field) -> Self {
         let mut fields = self.fields.clone();
@@ -361,7 +361,7 @@ impl Schema {
         ArrowSchema::new(self.fields.iter().map(Field::arrow).collect::<Vec<_>>())
     }
 
-    /// Returns the bytes of one row, where columns of unknown size count as `unknown` bytes each.
+    /// Returns the bytes of one row, with `unknown` bytes for each column of unknown size.
     pub fn row_bytes(&self, unknown: usize) -> usize {
         self.fields.iter().map(|f| f.kind.row_bytes().unwrap_or(unknown)).sum()
     }
@@ -378,7 +378,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// Levenshtein distance, for "did you mean".
+/// Returns the Levenshtein distance, for "did you mean".
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

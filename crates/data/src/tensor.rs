@@ -1,4 +1,4 @@
-//! Tensors as columns: one contiguous buffer of numbers, aligned to 64 bytes, that an op fills row by row.
+//! Tensors as columns: one contiguous buffer of numbers, aligned to 64 bytes, which an op fills row by row.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -28,27 +28,27 @@ impl FixedTensorBuilder {
         Self { dtype, row_len, rows, bytes }
     }
 
-    /// Makes room in `memory` for `rows` tensors of `shape`. Whoever fills it writes every byte: what it holds is
-    /// arbitrary.
+    /// Makes room in `memory` for `rows` tensors of `shape`. The content is arbitrary, so the caller has to write every
+    /// byte.
     pub fn within(memory: &Memory, dtype: DType, shape: &[usize], rows: usize) -> Self {
         let row_len = shape.iter().product();
         Self { dtype, row_len, rows, bytes: memory.take(rows * row_len * dtype.size()) }
     }
 
-    /// Returns the bytes of one row's slot, to be written.
+    /// Returns the bytes of one row's slot, for writing.
     pub fn slot(&mut self, row: usize) -> &mut [u8] {
         let bytes = self.row_bytes();
         &mut self.bytes.as_mut_slice()[row * bytes..(row + 1) * bytes]
     }
 
-    /// Returns all slots, to be written by several threads.
+    /// Returns all slots, for several writing threads.
     pub fn slots(&mut self) -> Slots<'_> {
         let row_bytes = self.row_bytes();
         let bytes = self.bytes.as_mut_slice();
         Slots { start: bytes.as_mut_ptr(), rows: self.rows, row_bytes, bytes: PhantomData }
     }
 
-    /// Returns the bytes of a row's slot.
+    /// Returns the number of bytes of a slot.
     pub fn row_bytes(&self) -> usize {
         self.row_len * self.dtype.size()
     }
@@ -91,7 +91,7 @@ impl<'a> Slots<'a> {
     /// Returns the bytes of one row's slot.
     ///
     /// # Safety
-    /// Nobody has a row's slot twice.
+    /// No row's slot is requested twice.
     ///
     /// # Panics
     /// When there is no such row.
@@ -179,7 +179,7 @@ impl VariableTensorBuilder {
     }
 }
 
-/// Makes a column of `ndim`-dimensional tensors whose shapes differ, of all their numbers.
+/// Makes a column of `ndim`-dimensional tensors whose shapes differ, from all their numbers.
 pub(crate) fn variable(
     dtype: DType,
     ndim: usize,
@@ -199,7 +199,7 @@ pub(crate) fn variable(
     Ok(Arc::new(array))
 }
 
-/// Returns the bytes of the numbers of rows `0..column.len()` of a scalar or tensor column, and their buffer.
+/// Returns the numbers of rows `0..column.len()` of a scalar or tensor column, as one buffer.
 ///
 /// For a variable-shape tensor use [`tensor_shape_of_row`] and slice the column to one row first.
 ///

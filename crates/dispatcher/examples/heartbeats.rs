@@ -1,4 +1,4 @@
-//! What many workers cost a dispatcher that only hears their heartbeats: `heartbeats HOST:PORT WORKERS SECONDS [PID]`.
+//! Measures a dispatcher that gets only the heartbeats of many workers: `heartbeats HOST:PORT WORKERS SECONDS [PID]`.
 //!
 //! Opens a Work session on a connection of its own for each worker, beats once a second on each, evenly spread, and
 //! prints how many answers came and, with the dispatcher's process id, its CPU time (Linux).
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 const BEAT: Duration = Duration::from_secs(1);
-/// Of the kernel, for what it says of a process.
+/// The kernel's unit of a process's CPU time.
 const TICKS_PER_S: f64 = 100.0;
 
 fn main() -> Result<()> {

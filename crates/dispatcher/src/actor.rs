@@ -32,7 +32,7 @@ const LAST_WRITE_MAX: Duration = Duration::from_secs(3);
 /// Why an actor stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was told to stop.
+    /// `shutdown` was cancelled.
     Stopped,
     /// Its term is over.
     Deposed,
@@ -43,7 +43,7 @@ struct Open {
     ended: CancellationToken,
 }
 
-/// The answer to a request, and who asked. It is sent once its subject is durable.
+/// The answer to a request, with its sender. It is sent once its subject is durable.
 enum Answer {
     Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
@@ -107,9 +107,9 @@ impl Actor {
                 _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {}
                 _ = tick.tick() => ticked = true,
             }
-            // Whatever woke the actor, and however long that took.
+            // Checked after every wake-up, because any time may have passed since.
             if !self.term.holds() {
-                self.end_all(&not_leader("the dispatcher leads no more", ""));
+                self.end_all(&not_leader("the dispatcher no longer leads", ""));
                 return Ok(Ended::Deposed);
             }
             if let Some(done) = written {
@@ -143,7 +143,7 @@ impl Actor {
         }
         self.checked = now;
         if let Err(violation) = self.core.check() {
-            tracing::error!(%violation, "the dispatcher's state contradicts itself: please report this as a bug");
+            tracing::error!(%violation, "the dispatcher's state violates an invariant: please report this as a bug");
             debug_assert!(false, "{violation}");
         }
     }

@@ -7,7 +7,7 @@
 //! - Outputs are in the order in which they must be sent.
 //! - An output that follows an update which must be durable is not returned before the update's batch was written.
 //! - The first output of a session is never a heartbeat.
-//! - A consumer whose session is over is told so only after everything that it finished is durable.
+//! - A consumer whose session is over gets the reason only after everything that it finished is durable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum Output<A> {
     Worker(SessionId, worker_event::Event),
     /// The session ends with an error.
     End(SessionId, Error),
-    /// The session is over, and its peer's last message is as durable as it must be: the peer may be told.
+    /// The session is over, and its peer's last message is as durable as it must be: the peer may get the reason.
     Closed(SessionId),
     Answer(A),
 }
@@ -67,7 +67,7 @@ impl<A> DispatcherCore<A> {
         }
     }
 
-    /// Closes a session in which nothing more can be sent, whatever the state knows of it.
+    /// Closes a session in which nothing more can be sent, in any state of it.
     pub(crate) fn close(&mut self, session: SessionId) {
         self.open.remove(&session);
     }
@@ -149,7 +149,7 @@ impl<A> DispatcherCore<A> {
         self.outbox.next(now)
     }
 
-    /// Says whether a batch is being written.
+    /// Returns whether a batch is being written.
     pub(crate) fn is_writing(&self) -> bool {
         self.outbox.is_writing()
     }

@@ -1,4 +1,4 @@
-//! The dispatcher as a component: options in, an address out, and a future that serves until it is told to stop.
+//! The dispatcher as a component: options in, an address out, and a future that serves until it is cancelled.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -176,7 +176,11 @@ fn warn_of_others(dir: &Path) {
     let open = std::fs::metadata(dir).is_ok_and(|of| of.permissions().mode() & 0o077 != 0);
     if open {
         let hint = format!("chmod 700 {}", dir.display());
-        tracing::warn!(state = %dir.display(), hint, "others of this machine may read the state: jobs' keys and functions");
+        tracing::warn!(
+            state = %dir.display(),
+            hint,
+            "other users of this machine may read the state folder, with the keys and functions of jobs"
+        );
     }
 }
 

@@ -14,8 +14,7 @@ pub struct ScaleFigures {
     pub workers: u32,
     /// The most workers that are ever wanted.
     pub workers_max: u32,
-    /// Of each type that can be started: its name, whether it is a spot type, and how many are wanted, if that is
-    /// known.
+    /// For each type that can be started: its name, whether it is a spot type, and the wanted number, if that is known.
     pub kinds: Vec<(String, bool, Option<u32>)>,
 }
 

@@ -1,7 +1,7 @@
 //! Garbage collection of blobs: removes blobs that no job needs, while this process leads.
 //!
 //! Clients upload blobs before they open the job that needs them, and do not upload blobs that exist. So a blob is
-//! removed only if for a whole grace period no job needed it, and no client asked for it, uploaded it or began to open
+//! removed only if for a whole grace period no job needed it, and no client requested it, uploaded it or began to open
 //! a job with it.
 
 #![expect(clippy::disallowed_methods, reason = "blobs are collected now and then")]
@@ -45,9 +45,11 @@ impl BlobGc {
             let collect = move || blobs.collect_garbage(&needed(&jobs)?, now, grace, &term);
             match tokio::task::spawn_blocking(collect).await {
                 Ok(Ok(0)) => {}
-                Ok(Ok(removed)) => tracing::info!(removed, "blobs that no job needs"),
+                Ok(Ok(removed)) => tracing::info!(removed, "removed blobs that no job needs"),
                 // The next run tries again.
-                Ok(Err(error)) => tracing::warn!(%error, "blobs that no job needs are not removed now"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "could not remove blobs that no job needs; trying again later")
+                }
                 Err(_) => return,
             }
         }

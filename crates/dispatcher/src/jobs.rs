@@ -1,7 +1,7 @@
 //! Opens jobs: attaches to the job of that name, or checks, indexes, sizes and records a new one.
 //!
 //! Invariants: all clients that open a name at once get the same job, indexed once; a client never gets a job with
-//! another definition than the one it asked for; an opening ends when its client leaves or the job is cancelled.
+//! another definition than the requested one; an opening ends when its client leaves or the job is cancelled.
 
 #![expect(clippy::disallowed_methods, reason = "the secret of a job")]
 
@@ -48,9 +48,9 @@ pub(crate) struct Opener {
     /// Each name of a tenant that is being opened.
     names: Mutex<Names>,
     indexings: Arc<Indexings>,
-    /// Whether workers ask consumers for the job's key: they do where there are tokens.
+    /// Whether workers require the job's key from consumers: they do if there are tokens.
     with_keys: bool,
-    /// What pipelines of tenants without their own list may read; empty is everything.
+    /// The sources that pipelines of tenants without their own list may read; if empty, all.
     sources: Arc<[String]>,
 }
 
@@ -71,7 +71,7 @@ impl Opener {
         self.indexings.figures()
     }
 
-    /// Ends all openings of this name. Says whether there was one.
+    /// Ends all openings of this name. Returns whether there was one.
     pub(crate) fn cancel(&self, tenant: &Arc<str>, name: &str) -> bool {
         let opening = self.names().remove(&(tenant.clone(), name.to_owned()));
         opening.as_ref().inspect(|opening| opening.cancelled.cancel()).is_some()
@@ -188,7 +188,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     let pipeline = || {
         let was = Graph::from_json(&job.graph).ok()?;
         (job.dataset != graph.dataset_id().to_string())
-            .then(|| was.difference(graph).unwrap_or_else(|| "the pipeline is another".to_owned()))
+            .then(|| was.difference(graph).unwrap_or_else(|| "the pipeline differs".to_owned()))
     };
     let difference = pipeline()
         .or_else(|| number("seed", request.seed, job.seed))
@@ -208,7 +208,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
         None => Ok(()),
         Some(difference) => Err(Error::new(
             ErrorKind::Conflict,
-            format!("there is a job {:?} already, and it is another: {difference}", job.name),
+            format!("there is a job {:?} already, and it differs: {difference}", job.name),
         )
         .hint(
             "use another job name, or cancel that job; a saved state fits a job of any name and number of consumers",
@@ -230,7 +230,7 @@ fn prepare(
     let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
     if !missing.is_empty() {
         let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();
-        return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
+        return Err(Error::invalid(format!("job {:?} needs blobs that were not uploaded", request.name))
             .with("blobs", missing.join(", ")));
     }
     let stages = Stages::in_parts(graph, request.sharding().parts())?;

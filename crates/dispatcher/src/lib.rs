@@ -8,8 +8,8 @@
 //! With a ledger in a file, a dispatcher leads for as long as it lives. With a ledger in etcd there are several
 //! dispatchers, of which one is elected (`leader`).
 //!
-//! - `core`: the dispatcher without I/O; `state`: its decisions; `outbox`: what must be durable first; `records`: what
-//!   it persists.
+//! - `core`: the dispatcher without I/O; `state`: its decisions; `outbox`: the order of messages and durable writes;
+//!   `records`: the persisted data.
 //! - `actor`: the task that owns the core; `handle`: how sessions and requests reach it; `recovery`: builds both from a
 //!   ledger.
 //! - `service`: the gRPC service; `access`: tokens and roles; `tenant`: quotas; `jobs`, `indexing`: opening a job.
@@ -18,7 +18,7 @@
 //!   benchmark and the simulation.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
-//! Invariants: SP-1 to SP-10 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
+//! Invariants: SP-1 to SP-10 (see `state`); a lease is durable before any process is sent it; every queue is bounded.
 //! Not here: the policy that decides how many workers there should be (`policy`; it is run here), the provisioner that
 //! starts them (`server`), and the computing of splits (the worker).
 

@@ -1,10 +1,10 @@
-//! How fast a dispatcher grants on this machine: a dispatcher on a port, one hand-made worker and one hand-made
-//! consumer.
+//! Measures how fast a dispatcher grants on this machine: a dispatcher on a port, one simulated worker and one
+//! simulated consumer.
 //!
-//! Why here: `forebay bench` says it of the machine that it runs on. The sessions are real ones over a socket, but no
-//! split is computed, so nothing but granting is measured. The dispatcher is then ended as a crash ends it: its tasks
-//! are dropped, nobody is told, nothing is written.
-//! Invariant: a split counts when its worker *and* its consumer have heard of it, which is after it was durable.
+//! Why here: `forebay bench` reports it for its machine. The sessions are real ones over a socket, but no split is
+//! computed, so only granting is measured. The dispatcher is then ended as by a crash: its tasks are dropped, no
+//! session gets an end, and nothing is written. Invariant: a split counts when its worker *and* its consumer were sent
+//! it, which is after it was durable.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 
@@ -27,33 +27,33 @@ use tonic::Streaming;
 
 use crate::{Dispatcher, Options};
 
-/// How long anything that is waited for may take.
+/// The longest wait of any step.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a folder that a killed predecessor still holds is asked for.
+/// How often a folder that a killed predecessor still holds is tried again.
 const LOOK: Duration = Duration::from_millis(1);
-/// Splits that the consumer lets be ahead of what it has consumed.
+/// The consumer's window: splits ahead of its frontier.
 const WINDOW: u32 = 1024;
 /// Rows of an epoch; the job is without end.
 const ROWS: i64 = 64_000;
 
-/// What a dispatcher does on this machine.
+/// The speed of a dispatcher on this machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GrantFigures {
-    /// Splits that were granted, each durable before its worker heard of it.
+    /// Splits that were granted, each durable before its worker was sent it.
     pub splits: u64,
-    /// How long that took.
+    /// The duration of that.
     pub granting: Duration,
-    /// From starting a dispatcher on what was left, after a crash, until it listens.
+    /// From starting a dispatcher on the same folder, after a crash, until it listens.
     pub restart: Duration,
-    /// The same, until a worker holds the next split and its consumer knows.
+    /// The same, until a worker and its consumer have the next split.
     pub restart_to_grant: Duration,
 }
 
 /// Grants `splits` splits, ends the dispatcher as a crash does, and starts it again. The ledger lies in `dir`, whose
-/// disk is a part of what is measured. Must not be called within a runtime.
+/// disk affects the result. Must not be called within a runtime.
 ///
 /// # Errors
-/// Conflict when `dir` is a dispatcher's already; Unavailable when a session breaks; what the disk says.
+/// Conflict when `dir` is a dispatcher's already; Unavailable when a session breaks; those of the disk.
 pub fn measure_grants(dir: &Path, splits: u64) -> Result<GrantFigures> {
     let ours = runtime()?;
     let first = Running::start(dir)?;
@@ -76,7 +76,7 @@ pub fn measure_grants(dir: &Path, splits: u64) -> Result<GrantFigures> {
     Ok(GrantFigures { splits, granting, restart, restart_to_grant: start.elapsed() })
 }
 
-/// Returns how long it took, and the first split that was not granted, as (epoch, ordinal).
+/// Returns the duration, and the first split that was not granted, as (epoch, ordinal).
 async fn grant(dispatcher: &Running, job: u64, splits: u64) -> Result<(Duration, (u64, u64))> {
     let mut consumer = Consumer::attach(dispatcher, job, None).await?;
     let mut worker = Worker::hello(dispatcher).await?;
@@ -108,7 +108,7 @@ fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-/// A dispatcher in this process, on a runtime of its own, with which all of it goes.
+/// A dispatcher in this process, on a runtime of its own, which ends all of it when dropped.
 struct Running {
     address: String,
     runtime: Option<Runtime>,
@@ -203,7 +203,7 @@ impl Worker {
         send(&self.out, WorkerMessage { message: Some(beat) }).await;
     }
 
-    /// Waits for the next lease, passing over whatever else a worker is told.
+    /// Waits for the next lease, and ignores all other events of a worker.
     async fn lease(&mut self) -> Result<()> {
         loop {
             if let Some(worker_event::Event::Lease(_)) = event(&mut self.events).await?.event {
@@ -254,7 +254,7 @@ impl Consumer {
     }
 }
 
-/// A session that is gone is noticed where its next event is waited for.
+/// The wait for the next event notices a session that is gone.
 async fn send<T>(out: &mpsc::Sender<T>, message: T) {
     let _ = out.send(message).await;
 }

@@ -30,7 +30,7 @@ pub struct Options {
     pub blob_dir: Option<PathBuf>,
     /// The certificates for TLS. Default: none, connections are not encrypted.
     pub tls: Option<ServerTls>,
-    /// The file of tokens, which says who may call, and as what. Default: none, everyone may do everything.
+    /// The file of tokens, with the role of each caller. Default: none, every caller may do everything.
     pub tokens: Option<PathBuf>,
     /// How fast the loss of a peer is noticed.
     pub timing: Timing,
@@ -40,12 +40,12 @@ pub struct Options {
     pub offers: Vec<Offer>,
     /// How long jobs that are over are kept.
     pub retention: Retention,
-    /// What pipelines may read, for tenants without a list of their own: whole paths, and prefixes of addresses.
-    /// Default: empty, everything.
+    /// The sources that pipelines may read, for tenants without a list of their own: whole paths, and prefixes of
+    /// addresses. Default: empty, all sources.
     pub allow_sources: Vec<String>,
     /// The most bytes of one blob. Default: 16 GiB.
     pub blob_bytes_max: u64,
-    /// What all blobs together may take.
+    /// The limits of all blobs together.
     pub blobs: BlobLimits,
     /// The most bytes of one request. The open requests of a tenant may take as many together, those of all tenants
     /// twice as many. Default: 64 MiB.
@@ -83,7 +83,7 @@ impl Options {
 pub struct Scaling {
     /// The policy. Default: `forebay`.
     pub policy: Policy,
-    /// What the policy minimises; only `forebay` has objectives. Default: [`Objective::Time`].
+    /// The figure that the policy minimises; only `forebay` has objectives. Default: [`Objective::Time`].
     pub objective: Objective,
     /// The most workers that are ever wanted, for one job and for all together. Default: 1024.
     pub workers_max: u32,
@@ -97,7 +97,7 @@ impl Scaling {
     pub fn check(&self) -> Result<()> {
         if self.objective != Objective::Time && !self.policy.initial().has_objectives() {
             let (policy, objective) = (&self.policy, self.objective);
-            return Err(Error::invalid(format!("the policy {policy} knows nothing of the objective {objective}"))
+            return Err(Error::invalid(format!("the policy {policy} does not support the objective {objective}"))
                 .hint("leave one of them out"));
         }
         self.objective.check()
@@ -113,8 +113,8 @@ impl Default for Scaling {
 /// How long jobs that are over are kept. The profiles of their datasets stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How many finished or cancelled jobs of each tenant are kept: the last ones. As many unfinished jobs are kept
-    /// that nobody has read for an hour. Default: 1000.
+    /// How many finished or cancelled jobs of each tenant are kept: the last ones. The same number is kept of
+    /// unfinished jobs without a consumer for an hour. Default: 1000.
     pub jobs: usize,
     /// How long an unread job is kept, finished or not, since its last consumer left or since the dispatcher started.
     /// Default: 7 days.

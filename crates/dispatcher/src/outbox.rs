@@ -32,14 +32,14 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Takes an update; if it is `urgent`, later deliveries wait for it.
+    /// Accepts an update; if it is `urgent`, later deliveries wait for it.
     pub(crate) fn update(&mut self, now: Ticks, update: Update, urgent: bool) {
         self.batch.add(update);
         self.urgent |= urgent;
         self.since.get_or_insert(now);
     }
 
-    /// Takes a delivery; gives it back if it may be made now.
+    /// Accepts a delivery; returns it if it may be made now.
     pub(crate) fn say(&mut self, delivery: T) -> Option<T> {
         if self.urgent || matches!(self.writing, Some((true, _))) {
             self.waiting.push(delivery);
@@ -74,7 +74,7 @@ impl<T> Outbox<T> {
         ready
     }
 
-    /// Whether a batch is being written.
+    /// Returns whether a batch is being written.
     pub(crate) fn is_writing(&self) -> bool {
         self.writing.is_some()
     }

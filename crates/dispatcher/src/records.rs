@@ -72,10 +72,10 @@ pub(crate) struct JobRecord {
     /// The tenant that owns it.
     #[serde(default)]
     pub(crate) tenant: String,
-    /// The key that workers ask its consumers for; none if the job was opened without tokens.
+    /// The key that workers require from its consumers; none if the job was opened without tokens.
     #[serde(default)]
     pub(crate) key: JobKey,
-    /// What it may read; empty is everything.
+    /// The sources that it may read; if empty, all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sources: Vec<String>,
     /// How its consumers end epochs together.
@@ -127,7 +127,7 @@ impl JobRecord {
 }
 
 impl JobRecord {
-    /// Says whether splits are source blocks of unknown length, each computed while its consumer takes it.
+    /// Returns whether splits are source blocks of unknown length, each computed while its consumer takes it.
     pub(crate) fn is_streamed(&self) -> bool {
         serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
     }
@@ -196,7 +196,7 @@ pub(crate) type SkippedKey = (ConsumerKey, Position, u64, u64);
 /// A dataset of a tenant.
 pub(crate) type DatasetKey = (String, String);
 
-/// What jobs on a dataset showed. It belongs to none of them, and outlives them.
+/// Figures of the jobs on a dataset. It belongs to none of them, and outlives them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProfileRecord {
     pub(crate) tenant: String,
@@ -221,7 +221,7 @@ impl ProfileRecord {
     }
 }
 
-/// What one op did.
+/// The figures of one op.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpRecord {
     pub(crate) at: At,
@@ -232,7 +232,7 @@ pub(crate) struct OpRecord {
     pub(crate) row_ns: f64,
 }
 
-/// Whose threads ran it.
+/// The processes whose threads ran it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum At {
@@ -340,7 +340,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Does what the store does with a batch.
+    /// Applies a batch, as the store does.
     pub(crate) fn apply(&mut self, batch: &Batch) {
         for (id, job) in &batch.jobs {
             match job {

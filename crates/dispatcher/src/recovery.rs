@@ -24,7 +24,7 @@ pub(crate) struct Recovery {
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) indexer: Arc<dyn Indexer>,
-    /// Whether jobs have keys, and workers have keys for each other: they do where there are tokens.
+    /// Whether jobs have keys, and workers have keys for each other: they do if there are tokens.
     pub(crate) with_keys: bool,
     /// The scaling policy.
     pub(crate) scaling: Scaling,
@@ -32,7 +32,7 @@ pub(crate) struct Recovery {
     pub(crate) offers: Arc<[Offer]>,
     /// How long jobs that are over are kept.
     pub(crate) retention: Retention,
-    /// What pipelines may read.
+    /// The sources that pipelines may read.
     pub(crate) sources: Arc<[String]>,
 }
 

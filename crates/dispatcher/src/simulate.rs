@@ -1,4 +1,4 @@
-//! What the simulation drives of the dispatcher: the real core and the real records, with the messages of the wire.
+//! The dispatcher for the simulation: the real core and the real records, with the messages of the wire.
 //!
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
@@ -29,12 +29,12 @@ pub struct Disk(Ledger);
 pub struct Write(Batch);
 
 impl Disk {
-    /// Does what the store does with a batch.
+    /// Applies a batch, as the store does.
     pub fn apply(&mut self, write: &Write) {
         self.0.apply(&write.0);
     }
 
-    /// Says whether a worker may hold a lease with this token: whether the token was granted durably.
+    /// Returns whether a worker may hold a lease with this token: whether the token was granted durably.
     pub fn has_granted(&self, token: u64) -> bool {
         token < self.0.next_token
     }
@@ -92,7 +92,7 @@ pub enum Output {
     Worker(u64, worker_event::Event),
     /// The session is over.
     End(u64, forebay_core::Error),
-    /// The session is over, and its peer may be told.
+    /// The session is over, and its peer may get the reason.
     Closed(u64),
     /// The job of a name, if there is one, for the caller with this number.
     Found(u64, Option<JobDefinition>),
@@ -207,7 +207,7 @@ impl Dispatcher {
         }
     }
 
-    /// Cancels the job of a name for good ([`Output::Cancelled`] answers, once that is durable).
+    /// Cancels the job of a name permanently ([`Output::Cancelled`] answers, once that is durable).
     pub fn cancel(&mut self, now: Ticks, job: &str) {
         self.core.cancel(now, "", job, |done| Answer::Cancelled(job.to_owned(), done));
     }
@@ -218,7 +218,7 @@ impl Dispatcher {
     }
 
     /// Sets the placement boundary of a job by its number, from 1 on, as a policy does at the end of a window. Returns
-    /// how many row ops workers are told to run; `None` if there is no such job, or no choice.
+    /// the number of row ops for workers; `None` if there is no such job, or no choice.
     pub fn set_boundary(&mut self, now: Ticks, job: &str, number: u32) -> Option<u32> {
         self.core.set_boundary(now, "", job, number)
     }
@@ -238,7 +238,7 @@ impl Dispatcher {
         self.core.batch_written();
     }
 
-    /// Returns the last batch, whatever the time.
+    /// Returns the last batch, at any time.
     pub fn last_batch(&mut self) -> Option<Write> {
         self.core.last_batch().map(Write)
     }

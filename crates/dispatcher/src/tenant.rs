@@ -1,7 +1,7 @@
-//! Tenants: who owns an input, and how much of the service the owner may use at a time. Pure.
+//! Tenants: the owners of inputs, and how much of the service each may use at a time. Pure.
 //!
-//! Each input tells the state its tenant. The state answers a request for another tenant's objects as if they did not
-//! exist. `access` finds out who a caller is. Without tokens everything belongs to the one tenant without a name.
+//! Each input names its tenant. The state answers a request for another tenant's objects as if they did not exist.
+//! `access` identifies callers. Without tokens everything belongs to the one tenant without a name.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Quota {
     /// Bytes of the functions, arrays and indexes of its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) blob_bytes: Option<u64>,
-    /// What its pipelines may read, instead of the dispatcher's own list.
+    /// The sources that its pipelines may read, instead of the dispatcher's own list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sources: Option<Arc<[String]>>,
     /// Calls of the dispatcher per second; a burst of one second's calls is allowed.
@@ -40,7 +40,7 @@ pub(crate) struct Quota {
 /// The owner of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tenant {
-    /// Empty where there are no tokens.
+    /// Empty if there are no tokens.
     pub(crate) name: Arc<str>,
     pub(crate) quota: Quota,
 }
@@ -60,7 +60,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Refuses one more of something whose quota is used up.
+/// Refuses one more use if its quota is used up.
 ///
 /// # Errors
 /// Exhausted, with the quota and its value.
@@ -76,7 +76,7 @@ pub(crate) fn check_quota(tenant: &str, what: &str, has: usize, may: Option<u32>
     }
 }
 
-/// Refuses so many more of something if they exceed a quota.
+/// Refuses so many more uses if they exceed a quota.
 ///
 /// # Errors
 /// Exhausted, with the quota and its value.

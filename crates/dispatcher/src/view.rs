@@ -6,7 +6,7 @@ use crate::access::Access;
 use crate::figures::{Figures, LeaderFigures};
 use crate::leader::leadership::Leadership;
 
-/// Returns a dispatcher's figures. Cheap to clone. It asks for no token.
+/// Returns a dispatcher's figures. Cheap to clone. It requires no token.
 #[derive(Clone)]
 pub struct View {
     pub(crate) leadership: Arc<Leadership>,

@@ -1,5 +1,5 @@
-//! Times the training chain on one thread: decode, random resized crop to 224, flip, normalise to CHW; and what
-//! augmentations of 224 by 224 pixels take.
+//! Times the training chain on one thread: decode, random resized crop to 224, flip, normalise to CHW; and
+//! augmentations of 224 by 224 pixels.
 //!
 //!     cargo run --release -p forebay-exec --example image_chain -- FILE.jpg [ROUNDS]
 //!
@@ -95,7 +95,7 @@ fn main() {
 }
 
 fn time(name: &str, rounds: u64, mut f: impl FnMut(u64)) {
-    // The least of several means: what the code costs when nothing else disturbs it.
+    // The least of several means: the cost of the code without disturbance.
     let turns = 5;
     let means: Vec<f64> = (0..turns)
         .map(|_| {
@@ -109,7 +109,7 @@ fn time(name: &str, rounds: u64, mut f: impl FnMut(u64)) {
     println!("{name:20} {least:.3} ms, mean {:.3} ms", means.iter().sum::<f64>() / f64::from(turns));
 }
 
-/// What this thread has run, which waiting for a busy machine does not add to; Linux only.
+/// Returns the processor time of this thread, without waits for a busy machine; Linux only.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))

@@ -11,7 +11,7 @@ use forebay_exec::image::{Chain, Decoder, Image, Input, Limits, Normalizer, Outp
 use forebay_exec::table::evaluate;
 use forebay_plan::{Binary, Direction, Expr, ImageMode, Layout, Permutation, Unary};
 
-/// Runs it so many times.
+/// Runs the kernel this many times.
 type Kernel = fn(u64) -> Result<()>;
 
 const KERNELS: [(&str, Kernel); 6] = [

@@ -1,5 +1,5 @@
-//! Measures `x * 2 + 1` over float32[4] in chunks of 16,384 rows, against one multiplication of the same memory, which
-//! is the least that any evaluation must do.
+//! Measures `x * 2 + 1` over float32[4] in chunks of 16,384 rows, compared with one multiplication of the same memory,
+//! which is the minimum for any evaluation.
 //!
 //! `cargo run --release -p forebay-exec --example table_speed`
 
@@ -28,8 +28,8 @@ fn main() -> Result<()> {
     let expr = join(Binary::Add, join(Binary::Mul, Expr::Col { name: "x".to_owned() }, 2), 1);
     report(&format!("{expr}"), || evaluate(&expr, &chunk).map(|column| drop(black_box(column))))?;
 
-    // A loop and not `copy_from_slice`: where two buffers happen to lie makes large copies up to 15 times slower on
-    // some processors, and a baseline must not depend on that.
+    // A loop and not `copy_from_slice`: on some processors the placement of two buffers makes large copies up to 15
+    // times slower, and a baseline must not depend on that.
     let (from, mut to, factor) = (vec![1f32; ROWS * 4], vec![0f32; ROWS * 4], black_box(2f32));
     report("one pass into memory that is there", || {
         to.iter_mut().zip(black_box(&from)).for_each(|(y, x)| *y = x * factor);

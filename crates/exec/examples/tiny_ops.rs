@@ -1,5 +1,5 @@
-//! Runs the pipeline whose rows cost least: a global shuffle of numbers, eight expressions, batches of 256. What the engine does
-//! beside the ops (morsels, metering, merging) shows here before anywhere else.
+//! Runs the pipeline whose rows cost least: a global shuffle of numbers, eight expressions, batches of 256. It shows
+//! the overhead of the engine (morsels, metering, merging) best.
 //!
 //! `cargo run --release -p forebay-exec --example tiny_ops [EPOCHS [THREADS]]`
 

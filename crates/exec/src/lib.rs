@@ -13,14 +13,14 @@
 //! | folder | contents |
 //! |---|---|
 //! | `executable/` | a pipeline over its source, ready to run |
-//! | `ops/` | the ops of a pipeline, compiled: each takes a chunk and returns one |
+//! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
 //! | `image/`, `table/`, `tokenize/` | the kernels that the ops call |
 //! | `cached/` | `cache()`, `autocache()`, and the page cache of remote files |
-//! | `skip/` | samples that fail: isolated, skipped, counted, remembered |
-//! | `tail/` | the merge: everything that sees the stream of one consumer in order |
+//! | `skip/` | samples that fail: isolated, skipped, counted, recorded |
+//! | `tail/` | the merge: all code that sees the stream of one consumer in order |
 //! | `threads/` | threads that share rows, and how much processor time they use |
 //! | `local/` | the iterator in this process |
-//! | `profile/` | what ops cost, and whether another order of them gives the same samples |
+//! | `profile/` | the costs of ops, and the check that another order of them yields the same samples |
 //!
 //! ```
 //! use std::sync::Arc;

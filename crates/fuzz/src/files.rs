@@ -1,4 +1,4 @@
-//! Files of each format, read the two ways that there are: from the start, and row by row through an index.
+//! Files of each format, read in both ways: from the start, and row by row through an index.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,9 +10,9 @@ use forebay_io::{CsvDraft, CsvHeader, Draft, Features, NoBlobs, Place, ReadOptio
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use std::sync::Arc;
 
-/// Rows that are read of an input, at most; more are only counted.
+/// The most rows that are read of an input; more are only counted.
 const ROWS_MAX: u64 = 512;
-/// Indexes of larger files are read, and nothing with them.
+/// Indexes of larger files are only parsed.
 const BYTES_MAX: u64 = 1 << 20;
 /// Rows read at once.
 const STEP: usize = 7;
@@ -52,8 +52,8 @@ fn streamed(reader: &dyn Reader, blocks: u64) -> Result<Vec<Chunk>> {
     Ok(chunks)
 }
 
-/// Reads as a user would: infers, then streams without an index and gathers with one. Both give the same rows.
-fn read(draft: Draft) {
+/// Reads as a user would: infers, then streams without an index and gathers with one. Both must yield the same rows.
+pub(crate) fn read(draft: Draft) {
     let Ok(source) = forebay_io::infer(draft, None) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();
@@ -78,7 +78,8 @@ fn read(draft: Draft) {
 /// The bytes of a window of [`windows`]: many pieces of a small file.
 const WINDOW_BYTES: u64 = 2 << 10;
 
-/// Reads the rows of every window, in order with one reader, or each with a reader of its own. Samples are named by where they begin.
+/// Reads the rows of every window, in order with one reader, or each with a new reader. Samples are named by their
+/// offsets.
 fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<(u64, Chunk)>> {
     let open = || forebay_io::open(source, index.clone(), &NoBlobs, ReadOptions::default());
     let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
@@ -98,7 +99,8 @@ fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<
     Ok(rows)
 }
 
-/// The windows of a shuffle have the rows that streaming has, whichever window a reader begins with, or one of them refuses the file.
+/// The windows of a shuffle have the rows of streaming, for any first window of a reader, or one of them refuses the
+/// file.
 pub(crate) fn windows(data: &[u8]) {
     let Some((format, data)) = data.split_first().filter(|(_, data)| data.len() as u64 <= BYTES_MAX) else { return };
     let kept = keep(data);
@@ -128,7 +130,7 @@ pub(crate) fn windows(data: &[u8]) {
     }
 }
 
-/// A block of the cache: what it says of itself, and every row against its sum.
+/// A block of the cache: its header, and every row against its sum.
 pub(crate) fn block(data: &[u8]) {
     let _ = forebay_cache::check_block(data);
 }
@@ -148,7 +150,7 @@ pub(crate) fn tfrecord(data: &[u8]) {
     }
 }
 
-/// One `tf.train.Example`, framed as it must be.
+/// One `tf.train.Example` in a valid frame.
 pub(crate) fn example(data: &[u8]) {
     let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     let len = (data.len() as u64).to_le_bytes();
@@ -183,7 +185,7 @@ pub(crate) fn jsonl(data: &[u8]) {
     read(Draft::Jsonl { paths: vec![kept.path.clone()], fields: Some(given.into()) });
 }
 
-/// The first byte chooses how the file is written.
+/// The first byte chooses the dialect of the file.
 pub(crate) fn csv(data: &[u8]) {
     let (how, data) = data.split_first().map_or((0, data), |(how, data)| (*how, data));
     let kept = keep(data);
@@ -210,7 +212,7 @@ pub(crate) fn text(data: &[u8]) {
     read(Draft::Text { paths: vec![kept.path.clone()] });
 }
 
-/// An index as it comes over the wire, with the right checksum: the sources that it might be of are opened with it.
+/// An index from the wire, with the right checksum: the sources that it may belong to are opened with it.
 pub(crate) fn index(data: &[u8]) {
     let _ = SourceIndex::from_bytes(data);
     let sealed = [b"FBIX\x01", data].concat();
@@ -218,7 +220,8 @@ pub(crate) fn index(data: &[u8]) {
     let Ok(index) = SourceIndex::from_bytes(&sealed) else { return };
     assert_eq!(SourceIndex::from_bytes(&index.to_bytes()).expect("it wrote itself"), index);
     let rows = index.rows();
-    // Room for rows is made by what the index says of its files, whose sizes are compared when they are opened.
+    // The index states the sizes of its files, and memory is allocated by them; the sizes are compared when the files
+    // are opened.
     if index.bytes() > BYTES_MAX {
         return;
     }

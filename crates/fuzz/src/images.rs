@@ -1,5 +1,5 @@
-//! Encoded images, whole and in part. A part is what the whole has there, or fails as the whole does; and neither depends
-//! on the images before.
+//! Encoded images, whole and in part. A part has the pixels of the whole, or the same error; and neither depends on
+//! earlier images.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ thread_local! {
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::default());
 }
 
-/// Keeps an input from taking seconds; the limit itself is what is tested, too.
+/// Keeps an input from taking seconds; the limit itself is tested, too.
 const LIMITS: Limits = Limits { pixels_max: 1 << 18 };
 
 /// Byte 0 chooses the region; the rest is the image.

@@ -1,17 +1,20 @@
-//! Arbitrary bytes for everything that reads bytes from outside: files, messages, what was saved.
+//! Feeds arbitrary bytes to all code that reads bytes from outside: files, messages, saved states.
 //!
-//! A target takes any bytes and must neither panic, nor hang, nor take memory that the bytes do not justify; what two
-//! ways of reading both accept must be the same. The same targets run under libFuzzer with AddressSanitizer (`fuzz/`)
-//! and, over the inputs kept in `fuzz/corpus` and mutations of them, as an ordinary test (`tests/replay.rs`).
+//! A target accepts any bytes and must neither panic, nor hang, nor use memory that the bytes do not justify; if two
+//! ways of reading both accept an input, the results must be equal. The same targets run under libFuzzer with
+//! AddressSanitizer (`fuzz/`) and, over the inputs kept in `fuzz/corpus` and mutations of them, as an ordinary test
+//! (`tests/replay.rs`).
 //!
-//! Not here: that what is read is right, which each crate's own tests hold against the libraries that wrote it.
+//! Each crate's own tests check that the results are right, against the libraries that wrote the files; these targets
+//! do not.
 
 mod files;
 mod images;
 mod plans;
+mod shards;
 mod wire;
 
-/// What a target is called, in `fuzz/corpus` and `fuzz/fuzz_targets`, and what it does with an input.
+/// The name of a target, in `fuzz/corpus` and `fuzz/fuzz_targets`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
@@ -26,6 +29,9 @@ pub const TARGETS: &[Target] = &[
     ("job", plans::job),
     ("jsonl", files::jsonl),
     ("ledger", plans::ledger),
+    ("litdata", shards::litdata),
+    ("mds", shards::mds),
+    ("megatron", shards::megatron),
     ("messages", wire::messages),
     ("parquet", files::parquet),
     ("small", wire::small),
@@ -34,13 +40,14 @@ pub const TARGETS: &[Target] = &[
     ("tar", files::tar),
     ("text", files::text),
     ("tfrecord", files::tfrecord),
+    ("tokens", shards::tokens),
     ("windows", files::windows),
 ];
 
-/// Runs the target of a name.
+/// Runs the target of this name.
 ///
 /// # Panics
-/// When there is no such target, and when a target finds something.
+/// When the target does not exist, and when it finds a fault.
 pub fn run(name: &str, data: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target of that name");
     target(data);

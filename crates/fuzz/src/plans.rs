@@ -1,4 +1,4 @@
-//! Pipelines, jobs, saved states and ledger records: what is said in JSON of what is to be computed.
+//! Pipelines, jobs, saved states and ledger records: the JSON that describes a computation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctio
 use forebay_io::NoBlobs;
 use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain, ops};
 
-/// Pipelines over more rows, or with larger batches, are planned and not run.
+/// Pipelines over more rows, or with larger batches, are planned but not run.
 const ROWS_MAX: u64 = 256;
 
 fn environment() -> Environment {
@@ -21,7 +21,7 @@ fn environment() -> Environment {
     }
 }
 
-/// A graph: read, written, planned, and run where that is little work.
+/// A graph: parsed, written, planned, and run if it is small.
 pub(crate) fn graph(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(graph) = Graph::from_json(text) else { return };
@@ -71,7 +71,7 @@ fn run(stages: &Arc<Stages>, from: Position) -> Result<()> {
     Ok(())
 }
 
-/// A job as the dispatcher tells it: graph, extent, sizing and index, each on a line.
+/// A job as the dispatcher sends it: graph, extent, sizing and index, each on a line.
 pub(crate) fn job(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut lines = text.split('\n');
@@ -108,7 +108,7 @@ pub(crate) fn state(data: &[u8]) {
     }
 }
 
-/// A job's record as the dispatcher's ledger holds it, read as at the start.
+/// A job's record in the dispatcher's ledger, read as at the start.
 pub(crate) fn ledger(data: &[u8]) {
     let _ = forebay_dispatcher::check_job_record(data);
 }

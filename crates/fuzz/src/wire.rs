@@ -1,4 +1,4 @@
-//! What comes over connections: control messages, errors, tickets, and the messages of a chunk's stream.
+//! Data from connections: control messages, errors, tickets, and the messages of a chunk's stream.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) fn messages(data: &[u8]) {
     fn read<M: Message + Default + PartialEq>(bytes: &[u8]) {
         if let Ok(message) = M::decode(bytes) {
             let again = M::decode(&*message.encode_to_vec()).expect("it wrote itself");
-            // Not-a-numbers differ from themselves; nothing else may.
+            // NaN differs from itself; nothing else may.
             let _ = again == message;
         }
     }
@@ -35,7 +35,7 @@ pub(crate) fn messages(data: &[u8]) {
     }
 }
 
-/// Tickets, addresses, what readers ask and say of loans, the heads of what they are answered.
+/// Tickets, addresses, the messages of readers about loans, and the headers of the answers.
 pub(crate) fn small(data: &[u8]) {
     if let Ok(ticket) = proto::Ticket::from_bytes(data) {
         assert_eq!(proto::Ticket::from_bytes(&ticket.to_bytes()), Ok(ticket));
@@ -60,7 +60,7 @@ pub(crate) fn small(data: &[u8]) {
     }
 }
 
-/// Takes `u16` length and so many bytes.
+/// Splits off a `u16` length and that many bytes.
 fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     let (len, rest) = data.split_first_chunk::<2>().map_or((0, *data), |(n, rest)| (u16::from_le_bytes(*n), rest));
     let (part, rest) = rest.split_at(rest.len().min(usize::from(len)));
@@ -68,8 +68,8 @@ fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     part
 }
 
-/// A chunk as a worker sends it: a schema's message, which is passed over, then head, header and body of messages, their
-/// checksums right.
+/// A chunk as a worker sends it: a schema's message, which is skipped, then head, header and body of messages, with
+/// right checksums.
 pub(crate) fn stream(mut data: &[u8]) {
     let data = &mut data;
     part(data);

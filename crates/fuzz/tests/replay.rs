@@ -1,7 +1,7 @@
-//! Every input that is kept, and mutations of it that are always the same, on an ordinary compiler.
+//! Runs every kept input, and deterministic mutations of it, with an ordinary compiler.
 //!
-//! `FOREBAY_FUZZ_MUTATIONS` makes more of them than the few that `make test` has time for. What libFuzzer finds beyond
-//! these is put into `fuzz/corpus` and stays found.
+//! `FOREBAY_FUZZ_MUTATIONS` sets more mutations than the few that `make test` has time for. Inputs that libFuzzer finds
+//! beyond these are added to `fuzz/corpus`.
 
 #[path = "../../cache/tests/support/counting_allocator.rs"]
 mod counting_allocator;
@@ -15,7 +15,7 @@ use forebay_core::Seed;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_fuzz::TARGETS;
 
-/// What one input may make a target take: the limits on pixels and rows in the targets are far below.
+/// The most memory of a target for one input: the limits on pixels and rows in the targets are far below.
 const BYTES_MAX: usize = 256 << 20;
 /// How long an input may take before it counts as a hang.
 const HANG: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
 
-/// Changes a few bytes: flips, overwrites with telling numbers, cuts, repeats, moves.
+/// Changes a few bytes: flips, overwrites with extreme numbers, cuts, repeats, moves.
 fn mutate(rng: &mut SampleRng, bytes: &mut Vec<u8>) {
     for _ in 0..=rng.next_u64() % 4 {
         if bytes.is_empty() {

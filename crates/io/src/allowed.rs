@@ -1,9 +1,10 @@
-//! Which files and addresses the pipelines of a job may read: what its tenant was given, and nothing near this machine that it was not.
+//! The files and addresses that the pipelines of a job may read: those that its tenant was given, and no address near
+//! this machine that no rule names.
 //!
-//! A rule is the beginning of an address (`s3://bucket/`, `https://host/data/`) or a folder (`/data/`). A path is compared as the system
-//! resolves it, so no link and no `..` leads out of a folder; an address is compared as a url is written, so no spelling does.
-//! Invariants: what is refused is refused in the same words whether it is there or not; a file is looked at again once it is open,
-//! so one that is exchanged meanwhile is not read.
+//! A rule is the beginning of an address (`s3://bucket/`, `https://host/data/`) or a folder (`/data/`). A path is
+//! compared after the system resolves it, so no link and no `..` leads out of a folder; an address is compared as a
+//! parsed url, so no spelling does. Invariants: the error of a refused file is the same whether the file exists or not;
+//! a file is checked again after it is opened, so a file that was exchanged meanwhile is not read.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,10 +16,10 @@ use url::Url;
 
 use crate::store::{is_remote, local_path};
 
-/// What a job may read. Cheap to clone.
+/// The files and addresses that a job may read. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allowed {
-    /// Each must allow what is read.
+    /// Each list must allow a file.
     lists: Arc<[Vec<Rule>]>,
     guarded: bool,
 }
@@ -31,13 +32,14 @@ enum Rule {
 }
 
 impl Allowed {
-    /// Everything that this process may read: for pipelines of its own user.
+    /// Allows everything that this process can read: for pipelines of its own user.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// What all of these lists allow; one without a rule allows everything. A job of a tenant is `guarded`: it reaches the addresses of the
-    /// machine itself only where a rule names the host, and follows a server to no other host that no rule names.
+    /// Allows the files that all of these lists allow; a list without a rule allows everything. A job of a tenant is
+    /// `guarded`: it reaches the addresses of the machine itself only where a rule names the host, and follows a
+    /// redirect to another host only where a rule names that host.
     ///
     /// # Errors
     /// Invalid when a rule is neither a whole path nor the beginning of a url.
@@ -47,7 +49,7 @@ impl Allowed {
         Ok(Self { lists, guarded })
     }
 
-    /// Whether it asks to be compared with anything at all.
+    /// Whether no list restricts anything.
     fn is_everything(&self) -> bool {
         self.lists.is_empty()
     }
@@ -56,7 +58,7 @@ impl Allowed {
         self.guarded
     }
 
-    /// Refuses a pattern that looks outside of what is allowed, before anything is listed.
+    /// Refuses a pattern that leads outside of the allowed files, before anything is listed.
     pub(crate) fn check_pattern(&self, pattern: &str) -> Result<()> {
         if self.is_everything() {
             return Ok(());
@@ -67,10 +69,10 @@ impl Allowed {
             .map_err(|e| e.replace("file", pattern))
     }
 
-    /// As [`Allowed::check_pattern`], of a pattern without braces.
+    /// Does the same as [`Allowed::check_pattern`] for a pattern without braces.
     fn check_glob(&self, pattern: &str) -> Result<()> {
         let (literal, rest) = pattern.split_at(pattern.find(['*', '?', '[']).unwrap_or(pattern.len()));
-        // A part such as `[.][.]` stands for one name, too.
+        // A part such as `[.][.]` matches one name only, `..`.
         let from = literal.rfind('/').map_or(0, |at| at + 1);
         if !rest.is_empty()
             && pattern[from..].split('/').any(|part| crate::store::only_name(part).as_deref() == Some(".."))
@@ -81,7 +83,7 @@ impl Allowed {
         self.check(folder)
     }
 
-    /// Refuses a file that is outside of what is allowed.
+    /// Refuses a file that is not allowed.
     pub(crate) fn check(&self, uri: &str) -> Result<()> {
         if self.is_everything() {
             return Ok(());
@@ -99,13 +101,13 @@ impl Allowed {
         }
     }
 
-    /// Refuses a file that is open and is not where its name said.
+    /// Refuses an open file that is not at the allowed place that its name said.
     pub(crate) fn check_open(&self, uri: &str, file: &std::fs::File) -> Result<()> {
         use std::os::fd::AsRawFd;
         if self.is_everything() {
             return Ok(());
         }
-        // Where the system does not say it, its name is asked again.
+        // Where the system does not report the path of the open file, the name is checked again.
         let at = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
         match at.ok().as_deref().and_then(Path::to_str) {
             Some(path) => self.check(path).map_err(|e| e.replace("file", uri)),
@@ -113,13 +115,13 @@ impl Allowed {
         }
     }
 
-    /// Says whether a rule of each list names this host: then it may be reached wherever it is.
+    /// Says whether a rule of each list names this host: then it may be reached at any address.
     pub(crate) fn names_host(&self, host: &str) -> bool {
         let names = |rule: &Rule| matches!(rule, Rule::Url(url) if url.host_str() == Some(host));
         !self.lists.is_empty() && self.lists.iter().all(|list| list.iter().any(names))
     }
 
-    /// Says whether a server may send whoever asks for `from` to `to`.
+    /// Says whether a server may redirect a request for `from` to `to`.
     pub(crate) fn may_follow(&self, from: &Url, to: &Url) -> bool {
         matches!(to.scheme(), "http" | "https")
             && self.check(to.as_str()).is_ok()
@@ -127,7 +129,7 @@ impl Allowed {
     }
 }
 
-/// What tells two rights apart: part of the name of a store that was opened with them.
+/// Tells two sets of rules apart: part of the name of a store that was opened with them.
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.lists)
@@ -158,7 +160,7 @@ impl Rule {
         let same = scheme(rule) == scheme(url)
             && (rule.host_str(), rule.port_or_known_default()) == (url.host_str(), url.port_or_known_default())
             && (rule.username(), rule.password()) == (url.username(), url.password());
-        // A path is taken apart once, as what reads it does.
+        // A path is parsed once, as its reader parses it.
         let (begins, path) = (rule.path().trim_end_matches('/'), url.path());
         let rest = path.strip_prefix(begins);
         let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -170,13 +172,13 @@ fn has_host(url: &Url) -> bool {
     url.host_str().is_some_and(|host| !host.is_empty())
 }
 
-/// Says whether a path climbs in a way that only a server would see.
+/// Says whether a path has an encoded `..` that only a server would decode.
 fn has_encoded_parent(path: &str) -> bool {
     let path = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
     path.split(['/', '\\']).any(|part| part == "..")
 }
 
-/// Returns where a path leads: through links, as far as it is there, and without `..` beyond.
+/// Returns the path with links resolved as far as it exists, and without `..` in the rest.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {
         return real;
@@ -197,11 +199,12 @@ fn resolved(path: &Path) -> PathBuf {
 
 fn refused(uri: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, "jobs of this tenant may not read this source").with("file", uri).hint(
-        "ask for it: --allow-source of the dispatcher and of the workers, or `sources` of the tenant in the file of tokens",
+        "have it allowed: --allow-source of the dispatcher and of the workers, or `sources` of the tenant in the token file",
     )
 }
 
-/// Says whether an address is this machine itself, or answers only those who are on its link: clouds give credentials there.
+/// Says whether an address is this machine itself, or is reachable only on its own link: clouds serve credentials
+/// there.
 pub(crate) fn is_own(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_own_v4(v4),
@@ -210,7 +213,7 @@ pub(crate) fn is_own(address: IpAddr) -> bool {
 }
 
 fn is_own_v4(v4: Ipv4Addr) -> bool {
-    // What two clouds answer at that have their metadata elsewhere.
+    // The metadata addresses of two clouds that do not use the usual one.
     const METADATA: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
     let is_this_network = v4.octets()[0] == 0;
     v4.is_loopback() || v4.is_link_local() || is_this_network || v4.is_broadcast() || METADATA.contains(&v4)
@@ -219,7 +222,7 @@ fn is_own_v4(v4: Ipv4Addr) -> bool {
 fn is_own_v6(v6: Ipv6Addr) -> bool {
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     let segments = v6.segments();
-    // Addresses that stand for one of version 4: mapped, translated (64:ff9b::/96), and tunnelled (2002::/16).
+    // IPv6 addresses that stand for an IPv4 one: mapped, translated (64:ff9b::/96), and tunnelled (2002::/16).
     let low = Ipv4Addr::from((u32::from(segments[6]) << 16) | u32::from(segments[7]));
     let tunnelled = Ipv4Addr::from((u32::from(segments[1]) << 16) | u32::from(segments[2]));
     let is_translated = segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0] || segments[..6] == [0; 6];
@@ -311,7 +314,7 @@ mod tests {
         }
         let there = may.check(&at("secret/x")).expect_err("there").to_json().replace("secret/x", "secret/none");
         assert_eq!(may.check(&at("secret/none")).expect_err("not there").to_json(), there);
-        // One that was exchanged after its name was looked at.
+        // A file that was exchanged after its name was checked.
         let file = std::fs::File::open(at("data/link/x"))?;
         assert!(may.check_open(&at("data/x"), &file).is_err());
         Ok(())

@@ -3,7 +3,7 @@
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 
-/// Gives the bytes of a blob that travels with a graph (arrays).
+/// Returns the bytes of a blob that travels with a graph (arrays).
 pub trait Blobs: Send + Sync {
     /// Returns the bytes whose hash is `id`.
     ///
@@ -12,7 +12,7 @@ pub trait Blobs: Send + Sync {
     fn get(&self, id: &BlobId) -> Result<bytes::Bytes>;
 }
 
-/// For pipelines without arrays and pickles: there is no blob.
+/// For pipelines without arrays and pickles: it has no blobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoBlobs;
 

@@ -1,4 +1,4 @@
-//! Remote files brought here in full, through whatever keeps their bytes: before anybody needs a row of them.
+//! Fetches remote files in full through the cache of their bytes, before any row of them is needed.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use forebay_core::{Error, Result};
 use crate::store::{Object, Pending};
 use crate::{Progress, ReadThrough, SourceIndex};
 
-/// Bytes that are asked for at once.
+/// Bytes of one request.
 const STEP: u64 = 4 << 20;
-/// Ranges that are on their way together.
+/// Requests in flight together.
 const AHEAD: usize = 16;
 
-/// Reads every byte of the files of an index through `near`, a file after another, and holds none of them. `progress` is told how
-/// many bytes are done, of how many.
+/// Reads every byte of the files of an index through `near`, one file after another, and holds none of them. Reports to
+/// `progress` how many bytes are done, of how many.
 ///
 /// # Errors
-/// Whatever reading a file gives; what `progress` returns.
+/// Any error of reading a file; any error that `progress` returns.
 pub fn bring(index: &SourceIndex, near: &dyn ReadThrough, progress: Progress<'_>) -> Result<()> {
     let all = index.bytes();
     let (mut done, mut waiting, mut bytes) = (0, VecDeque::new(), Vec::new());

@@ -22,7 +22,7 @@ impl Binary {
         Self { values: Vec::new(), offsets: vec![0] }
     }
 
-    /// Makes room for so many bytes.
+    /// Makes room for `bytes` more bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.values.reserve_exact(bytes);
     }
@@ -32,7 +32,7 @@ impl Binary {
         self.offsets.push(self.values.len() as i64);
     }
 
-    /// Makes the column; UTF-8 must have been checked for `Kind::Utf8`, or this is a Data error.
+    /// Makes the column. For `Kind::Utf8` the caller must have checked the UTF-8; otherwise this is a Data error.
     pub(crate) fn finish(self, kind: &Kind, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         binary(kind, self.offsets, self.values, nulls)
     }
@@ -64,7 +64,7 @@ pub(crate) fn with_nulls(column: &ArrayRef, nulls: Option<NullBuffer>) -> Result
     }
 }
 
-/// Returns the column with no row missing; what it holds in those that were is arbitrary.
+/// Returns the column with no row missing; the rows that were missing have arbitrary values.
 pub(crate) fn without_nulls(column: &ArrayRef) -> Result<ArrayRef> {
     if column.nulls().is_none() {
         return Ok(column.clone());
@@ -97,8 +97,8 @@ impl Column {
         Self { field: field.clone(), cells, nulls: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends the bytes of a byte string, or of the numbers of a scalar or a tensor, which must be as many as the field says;
-    /// of a tensor only the first dimension may be one that it does not say.
+    /// Appends the bytes of a byte string, or of the numbers of a scalar or a tensor. There must be as many numbers as
+    /// the field says; of a tensor only the first dimension may be open.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.nulls.append_non_null();
         match &mut self.cells {
@@ -116,7 +116,7 @@ impl Column {
         Ok(())
     }
 
-    /// Appends the bytes of a tensor whose shape they do not say.
+    /// Appends the bytes of a tensor whose shape the bytes do not contain.
     pub(crate) fn push_shaped(&mut self, shape: &[usize], bytes: &[u8]) -> Result<()> {
         match &mut self.cells {
             Cells::Variable(values) => {
@@ -128,7 +128,7 @@ impl Column {
         }
     }
 
-    /// Appends a missing row, or says no for a column that has none.
+    /// Appends a missing row, or returns an error for a column that allows none.
     pub(crate) fn push_missing(&mut self) -> Result<()> {
         if !self.field.nullable {
             return Err(Error::data(format!("column {:?} has no value in this row", self.field.name)));

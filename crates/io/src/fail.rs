@@ -1,8 +1,8 @@
-//! Errors of files, said for the person who named them.
+//! Errors about files, worded for the user who named them.
 
 use forebay_core::{Error, ErrorKind};
 
-/// An operating system's error about `uri`.
+/// An error of the operating system about `uri`.
 pub(crate) fn io(uri: &str, e: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
     match e.kind() {
@@ -33,11 +33,11 @@ pub(crate) fn gone(uri: &str) -> Error {
         .hint("put it back; or start a new job, which reads the files that are there now")
 }
 
-/// A job of a tenant would reach what nobody gave to it.
+/// A job of a tenant wants a file that no rule gives to the tenant.
 pub(crate) fn not_given(uri: &str, what: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, what).with("file", uri).hint(
-        "jobs of tenants reach such an address only where its host is named: --allow-source of the dispatcher and of the workers, or \
-         `sources` of the tenant in the file of tokens",
+        "jobs of tenants may read such an address only if its host is allowed: --allow-source of the dispatcher and of \
+         the workers, or `sources` of the tenant in the token file",
     )
 }
 
@@ -46,26 +46,26 @@ pub(crate) fn denied(uri: &str, hint: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, "not allowed to read this file").with("file", uri).hint(hint)
 }
 
-/// `uri` is a folder where a file is wanted.
+/// `uri` is a folder; a file is wanted.
 pub(crate) fn folder(uri: &str) -> Error {
     Error::invalid("this is a folder, not a file")
         .with("file", uri)
         .hint(format!("name the files in it, for example {:?}", format!("{}/*", uri.trim_end_matches('/'))))
 }
 
-/// `uri` is no file that has bytes from a beginning to an end.
+/// `uri` is not a regular file with bytes from a beginning to an end.
 pub(crate) fn special(uri: &str, what: &str) -> Error {
     Error::invalid(format!("this is {what}, not a regular file"))
         .with("file", uri)
         .hint("a source is read more than once and in any order: write the data to a file, and name that; or use from_generator")
 }
 
-/// The file at `uri` is shorter than its own content says.
+/// The file at `uri` is shorter than its own content states.
 pub(crate) fn truncated(uri: &str, what: &str) -> Error {
     Error::data(what).with("file", uri).hint("the file is truncated or corrupt: write or fetch it again")
 }
 
-/// The bytes of `uri` at `offset` are not what the format allows.
+/// The format does not allow the bytes of `uri` at `offset`.
 pub(crate) fn corrupt(uri: &str, offset: u64, what: impl Into<String>) -> Error {
     Error::data(what).with("file", uri).with("offset", offset)
 }
@@ -77,7 +77,7 @@ pub(crate) fn ambiguous(uri: &str, offset: u64, why: &str) -> Error {
         .hint("use shuffle(window=None), which counts the rows first; or store what is inside the row compressed")
 }
 
-/// What a compressed file holds is compressed once more.
+/// The content of a compressed file is compressed once more.
 pub(crate) fn packed_twice(uri: &str, outer: &str, inner: &str) -> Error {
     Error::data(format!("this file is compressed twice: with {outer}, and what it holds with {inner}"))
         .with("fault", "file")
@@ -95,7 +95,7 @@ pub(crate) fn changed(uri: &str, was: impl std::fmt::Display, is: impl std::fmt:
         .hint("start a new job, which reads the new files; or put the old file back")
 }
 
-/// What Arrow refused although this crate made it.
+/// Arrow refused an array that this crate made.
 pub(crate) fn arrow(e: arrow_schema::ArrowError) -> Error {
     Error::internal(format!("arrow: {e}"))
 }

@@ -1,14 +1,14 @@
-//! Stores, formats, indexes and sources: how bytes that lie somewhere become rows.
+//! Stores, formats, indexes and sources: they read rows from files and stores.
 //!
 //! ```text
 //! Draft (what the user wrote)  --infer-->  Source (plain data)  --index-->  SourceIndex (files pinned, rows counted)
 //!                                                               --open--->  Reader (rows by place, or a block in order)
 //! ```
 //!
-//! Why here: the only crate that opens the user's data. Everything is synchronous and blocking: callers have threads.
+//! This is the only crate that opens the user's data. All calls are synchronous and block; callers bring threads.
 //! Invariants: IO-1 a row has the same bytes and the same sample id whether it is gathered or streamed; IO-2 a file
-//! that is not the one that was indexed is refused, never read; IO-3 no input, however corrupt, panics: it is an error
-//! that names file and offset.
+//! that is not the one that was indexed is refused, never read; IO-3 no input, however corrupt, panics: the reader
+//! returns an error that names the file and the offset.
 
 mod allowed;
 mod blobs;
@@ -42,15 +42,15 @@ pub use readers::{Chunks, Place, ReadOptions, Reader, WindowAnnouncement};
 pub use sources::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 
-/// Lists and pins the files of a source, and when `counted` also finds every row.
+/// Lists and pins the files of a source, and with `counted` also finds every row.
 ///
-/// Files that `allowed` does not have are refused. With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
-/// mtime (or etag). What is read of remote files goes through `near`. `threads` files are looked at together; where some are in
-/// a store, 32 at least.
+/// Refuses files outside `allowed`. With `cache`, the table of a file is kept in that folder and reused while the file
+/// has the same size and mtime (or etag). Remote files are read through `near`. `threads` files are read in parallel;
+/// at least 32 when some are in a store.
 ///
 /// # Errors
-/// NotFound, PermissionDenied, Data (a file that is not of its format) or Unavailable, naming the file; what `progress`
-/// returns.
+/// NotFound, PermissionDenied, Data (a file that is not of its format) or Unavailable, naming the file; any error that
+/// `progress` returns.
 pub fn index(
     source: &Source,
     allowed: &Allowed,
@@ -63,11 +63,11 @@ pub fn index(
     sources::build(source, allowed, counted, cache, near, threads, progress)
 }
 
-/// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says.
+/// Opens a source for reading, by an index made of the same source, within the limits of [`SourceIndex::within`].
 ///
 /// # Errors
-/// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
-/// is not what the source says.
+/// Internal for a source that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob does
+/// not match the source.
 pub fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs, options: ReadOptions) -> Result<Arc<dyn Reader>> {
     sources::open_reader(source, index, blobs, options)
 }

@@ -1,8 +1,9 @@
-//! The most that one thing of a file may be. What a file says of itself is compared with these before memory is taken.
+//! Size limits of the parts of a file. Sizes that a file states are compared with these before memory is allocated.
 //!
-//! Whatever is longer than its file is refused anyway; these are for what is true and still too much: a "record" that is
-//! a broken length, a line that is no text, a small file that unfolds to terabytes. Invariant: every refusal is an
-//! Exhausted error that names the file, the place, the size, the limit, and how to raise it where that makes sense.
+//! Readers refuse any part that is longer than its file. These limits also refuse parts that are consistent but too
+//! large: a broken length, a line of binary data, a small file that decompresses to terabytes. Invariant: every refusal
+//! is an Exhausted error that names the file, the place, the size, the limit, and how to raise it where that makes
+//! sense.
 
 use std::sync::OnceLock;
 
@@ -10,20 +11,20 @@ use forebay_core::{Error, ErrorKind, Result};
 
 /// The variable that sets [`record_bytes_max`], in bytes.
 const RECORD_BYTES_NAME: &str = "FOREBAY_RECORD_BYTES_MAX";
-/// Without it: nothing that a training step consumes one of is a gigabyte.
+/// The default: no training step consumes a record of a gigabyte.
 const RECORD_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// The most columns that fields, features or extensions of a file make.
+/// The most columns that fields, features or extensions of a file may make.
 pub(crate) const COLUMNS_MAX: usize = 1 << 14;
 /// The most bytes of a column's name, the dots of nested ones included.
 pub(crate) const NAME_BYTES_MAX: usize = 1 << 12;
 /// The variable that sets [`group_bytes_max`], in bytes.
 const GROUP_BYTES_NAME: &str = "FOREBAY_GROUP_BYTES_MAX";
-/// Without it, a column may always be so much …
+/// The least default: a column may always have this many bytes.
 const GROUP_BYTES_FLOOR: u64 = 1 << 30;
-/// … and so often what it takes in its file, …
+/// By default, a column may also have this many times its stored size.
 const GROUP_RATIO: u64 = 64;
-/// … up to this.
+/// The largest default for a column.
 const GROUP_BYTES_CEILING: u64 = 8 << 30;
 
 /// Returns the most bytes of one record, line, archive member or file of `from_files`.
@@ -35,15 +36,15 @@ pub(crate) fn record_bytes_max() -> u64 {
     })
 }
 
-/// Returns the most bytes that one column of a Parquet row group, or an Arrow record batch, may decode to, which takes `stored`
-/// bytes in its file. Real data grows little; a small file that grows to gigabytes is a mistake or a trap.
+/// Returns the most bytes that one column of a Parquet row group, or an Arrow record batch, may decode to when it has
+/// `stored` bytes in its file. Real data grows little; a small file that grows to gigabytes is broken or malicious.
 pub(crate) fn group_bytes_max(stored: u64) -> u64 {
     static SET: OnceLock<Option<u64>> = OnceLock::new();
     let set = SET.get_or_init(|| std::env::var(GROUP_BYTES_NAME).ok()?.trim().parse().ok());
     set.unwrap_or_else(|| stored.saturating_mul(GROUP_RATIO).clamp(GROUP_BYTES_FLOOR, GROUP_BYTES_CEILING))
 }
 
-/// Refuses `what` that is or says that it is more than `max` bytes of memory, by [`group_bytes_max`].
+/// Refuses `what` when it has, or states, more than `max` bytes, by [`group_bytes_max`].
 pub(crate) fn group(what: &str, bytes: u64, max: u64) -> Result<()> {
     if bytes <= max {
         return Ok(());
@@ -56,7 +57,7 @@ pub(crate) fn group(what: &str, bytes: u64, max: u64) -> Result<()> {
     ))
 }
 
-/// Refuses a record, line, member or file that is too long to be one; `offset` is where it begins.
+/// Refuses a record, line, member or file that is too long; `offset` is where it begins.
 pub(crate) fn record(uri: &str, offset: u64, what: &str, bytes: u64) -> Result<()> {
     let max = record_bytes_max();
     if bytes <= max {

@@ -1,4 +1,4 @@
-//! Work on many files at once, of which the caller hears, and which it may end.
+//! Parallel work on many files, with progress reports to the caller, who may cancel it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -8,30 +8,30 @@ use forebay_core::{Error, Result};
 
 use crate::store::{self, Found};
 
-/// How often the caller hears of progress while nothing is done.
+/// The interval of progress reports while no file is finished.
 const TICK: Duration = Duration::from_millis(100);
-/// The most files that are looked at together.
+/// The most files that are read in parallel.
 const THREADS_MAX: usize = 256;
-/// Of files in a store, so many at least: who looks at one mostly waits for answers.
+/// The least for files in a store: a thread mostly waits for answers there.
 const REMOTE_THREADS: usize = 32;
 
-/// Called on the caller's own thread as indexing goes on (done, total, in files), at least every 100 ms. An error ends
-/// the indexing with that error (Ctrl-C).
+/// Called on the caller's own thread during indexing (done, total, in files), at least every 100 ms. An error ends the
+/// indexing with that error (Ctrl-C).
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 
-/// Returns how many of these files are looked at together, by a caller who has so many threads.
+/// Returns how many of these files are read in parallel for a caller with `threads` threads.
 pub(crate) fn side_by_side(found: &[Found], threads: usize) -> usize {
     let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
     if is_remote { threads.max(REMOTE_THREADS) } else { threads }
 }
 
-/// Ends a scan that nobody waits for.
+/// Ends a scan that was cancelled.
 pub(crate) fn check(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) { Err(Error::internal("cancelled")) } else { Ok(()) }
 }
 
 /// Runs `work` on every item on `threads` threads, and returns the results in the items' order, or the first error in
-/// that order among those that were met. The calling thread only reports.
+/// that order among the errors that occurred. The calling thread only reports.
 pub(crate) fn for_each<I: Sync, O: Send>(
     items: &[I],
     threads: usize,

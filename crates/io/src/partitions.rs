@@ -1,8 +1,8 @@
-//! Columns that are in the paths of files, as Hive, Spark and pyarrow write them: `year=2024/country=de/part-0.parquet`.
+//! Columns in the paths of files, as Hive, Spark and pyarrow write them: `year=2024/country=de/part-0.parquet`.
 //!
-//! Only folders below the one that the user named count, or behind the first part of a path that is a pattern: what lies
-//! above differs from machine to machine. Invariant: the columns, their types and their values follow from the list of
-//! files alone.
+//! Only folders below the user's folder count, or after the first part of a path that is a pattern: the folders above
+//! differ from machine to machine. Invariant: the columns, their types and their values follow from the list of files
+//! alone.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use forebay_data::{DType, Field, Kind};
 use crate::limits;
 use crate::store::{self, Found};
 
-/// What stands for a missing value.
+/// The name that stands for a missing value.
 const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Returns the files that `patterns` stand for, as [`store::list`], and where in the uri of each the folders begin that may
-/// have columns.
+/// Returns the files that match `patterns`, as [`store::list`], and for each the offset in its uri where the folders
+/// begin that may have columns.
 ///
 /// # Errors
 /// As [`store::list`].
@@ -32,7 +32,7 @@ pub(crate) fn list(patterns: &[String]) -> Result<(Vec<Found>, Vec<u64>)> {
     Ok((found, begins))
 }
 
-/// Returns where the part of a uri begins that `pattern` leaves open; its end, if it leaves nothing open.
+/// Returns the offset in a uri of the part that `pattern` leaves open; the uri's length if it leaves nothing open.
 fn begin(pattern: &str, uri: &str) -> usize {
     let without_scheme = |text: &str| text.find("://").map_or(0, |at| at + 3);
     let is_literal = |part: &&str| store::only_name(part).is_some() && !part.contains('{');
@@ -51,10 +51,10 @@ fn begin(pattern: &str, uri: &str) -> usize {
     uri.len()
 }
 
-/// A folder `key=value`; no value is a missing one.
+/// A folder `key=value`; without a value it is missing.
 type Said<'u> = (Cow<'u, str>, Option<Cow<'u, str>>);
 
-/// Returns what the folders of a file say, from `begin` in its uri on.
+/// Returns the keys and values of a file's folders, from offset `begin` in its uri.
 fn said(uri: &str, begin: u64) -> Result<Vec<Said<'_>>> {
     let below = usize::try_from(begin).ok().and_then(|begin| uri.get(begin..)).unwrap_or_default();
     let Some((folders, _)) = below.rsplit_once('/') else { return Ok(Vec::new()) };
@@ -62,7 +62,7 @@ fn said(uri: &str, begin: u64) -> Result<Vec<Said<'_>>> {
     let mut said: Vec<Said<'_>> = Vec::new();
     for folder in folders.split('/').filter(|folder| folder.contains('=')) {
         let blame = |e: Error| e.with("file", uri).with("folder", folder);
-        // Of a url, what is encoded is the name of the folder, in which values are encoded once more.
+        // In a url, the folder's name is encoded, and values in the name are encoded once more.
         let name = if is_remote { decoded(Cow::Borrowed(folder)).map_err(blame)? } else { Cow::Borrowed(folder) };
         let Some((key, value)) = split(name) else { continue };
         let (key, value) = (decoded(key).map_err(blame)?, decoded(value).map_err(blame)?);
@@ -78,10 +78,10 @@ fn said(uri: &str, begin: u64) -> Result<Vec<Said<'_>>> {
     Ok(said)
 }
 
-/// What to do about paths that are not what was thought.
+/// The hint for paths whose folders are not columns.
 const NOT_COLUMNS: &str = "rename the folder; or say that folders are no columns: partitioning=None";
 
-/// Takes a name apart at its first `=`; `None` where nothing is before it.
+/// Splits a name at its first `=`; `None` where nothing is before it.
 fn split(name: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let at = name.find('=').filter(|&at| at > 0)?;
     Some(match name {
@@ -90,7 +90,7 @@ fn split(name: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     })
 }
 
-/// Replaces `%2F` and the like by the bytes that they stand for; what is no such code stays.
+/// Replaces `%2F` and the like by the bytes that they encode; other text stays.
 fn decoded(text: Cow<'_, str>) -> Result<Cow<'_, str>> {
     if !text.contains('%') {
         return Ok(text);
@@ -120,11 +120,11 @@ fn number(text: &str) -> Option<i64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
-/// Returns the columns that the paths of files have, in the order in which they are met: whole numbers where all values are, else
-/// texts; those may be missing that some file does not have.
+/// Returns the columns of the paths of files, in the order of their first occurrence: whole numbers where all values
+/// are, otherwise texts. A column may be missing if a file does not have it.
 ///
 /// # Errors
-/// Data for a path that has a key twice or is no text once decoded; Exhausted for too many keys.
+/// Data for a path that has a key twice or is not UTF-8 once decoded; Exhausted for too many keys.
 pub(crate) fn find(files: &[Found], begins: &[u64]) -> Result<Vec<Field>> {
     struct Key {
         name: String,
@@ -153,10 +153,10 @@ pub(crate) fn find(files: &[Found], begins: &[u64]) -> Result<Vec<Field>> {
     Ok(keys.into_iter().map(field).collect())
 }
 
-/// Compares a column of the files with that of the same name of their paths, which is taken: they must be of one type.
+/// Compares a column of the files with the path column of the same name, which is used: both must have one type.
 ///
 /// # Errors
-/// Data when they are not.
+/// Data when the types differ.
 pub(crate) fn check_stored(said: &[Field], stored: &Field) -> Result<()> {
     let Some(path) = said.iter().find(|field| field.name == stored.name) else { return Ok(()) };
     let is_whole = |kind: &Kind| matches!(kind, Kind::Scalar { dtype } if !dtype.is_float() && *dtype != DType::Bool);
@@ -170,10 +170,11 @@ pub(crate) fn check_stored(said: &[Field], stored: &Field) -> Result<()> {
     Err(Error::data(what).with("fault", "file").hint(hint))
 }
 
-/// Returns the values that paths have of a column: one for each file.
+/// Returns the values of a column from paths: one for each file.
 ///
 /// # Errors
-/// Data when a path has none, or another kind than the column; Invalid for a column that no path can have.
+/// Data when a path has no value, or one of another kind than the column; Invalid for a column of a kind that no path
+/// has.
 pub(crate) fn column(field: &Field, uris: &[impl AsRef<str>], begins: &[u64]) -> Result<ArrayRef> {
     let name = &field.name;
     let value = |(uri, &begin): (&'_ _, &u64)| -> Result<Option<String>> {

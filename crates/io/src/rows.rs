@@ -1,7 +1,7 @@
-//! Takes rows out of whole columns.
+//! Copies rows out of whole columns.
 //!
-//! Rows of a known size without missing values are copied by their bytes, at a width that the compiler knows for the
-//! common ones; consecutive rows are a slice, without a copy; the rest goes through Arrow.
+//! Rows of a fixed size without missing values are copied as bytes, with widths known at compile time for the common
+//! ones; consecutive rows are a slice, without a copy; other columns use Arrow.
 
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt64Array, make_array};
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -22,8 +22,8 @@ pub(crate) fn take(kind: &Kind, column: &ArrayRef, rows: &[usize]) -> Result<Arr
     arrow_select::take::take(column, &places, None).map_err(fail::arrow)
 }
 
-/// Returns rows of several columns of `kind`: of each, which column it is in and its place there. Every row must be below its column's
-/// length.
+/// Returns rows of several columns of `kind`. Each row is a pair: the number of its column, and its place there. Every
+/// row must be below its column's length.
 pub(crate) fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)]) -> Result<ArrayRef> {
     let is_whole = columns.iter().all(|column| column.null_count() == 0);
     if let (Some(width), Some(first)) = (kind.row_bytes().filter(|&w| w > 0 && is_whole), columns.first()) {
@@ -35,11 +35,11 @@ pub(crate) fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usi
     arrow_select::interleave::interleave(&columns, rows).map_err(fail::arrow)
 }
 
-/// Where the bytes of rows are.
+/// Access to the bytes of rows.
 trait Rows {
-    /// Copies all, where the compiler knows how wide they are.
+    /// Copies all rows, with a width known at compile time.
     fn copy_known<const W: usize>(&self, to: &mut [u8]);
-    /// Copies all.
+    /// Copies all rows.
     fn copy_bytes(&self, width: usize, to: &mut [u8]);
 }
 

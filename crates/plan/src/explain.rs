@@ -8,7 +8,7 @@ use crate::epoch::epoch_plan::EpochPlan;
 use crate::ops::Op;
 use crate::physical::stages::{FusedOp, Stages, TailStep};
 
-/// Of the columns that are not read, no more are named.
+/// The most names of unread columns that are listed.
 const COLUMNS_SHOWN: usize = 8;
 
 /// Returns an op as the user would write it.
@@ -97,7 +97,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     }
 }
 
-/// The columns of the source that are not read.
+/// Returns the columns of the source that are not read.
 fn not_read(stages: &Stages) -> String {
     let (Ok(all), Ok(read)) = (stages.graph.source().schema(), stages.source.schema()) else { return String::new() };
     let left: Vec<_> = all.fields().iter().map(|f| &*f.name).filter(|name| read.position(name).is_none()).collect();
@@ -108,7 +108,7 @@ fn not_read(stages: &Stages) -> String {
     }
 }
 
-/// The cache point, and the ops that it freezes.
+/// Writes the cache point, and the ops that it freezes.
 fn cache_point(out: &mut String, stages: &Stages) {
     let Some(cached) = &stages.cached else { return };
     let columns = cached.schema.fields().len();
@@ -123,7 +123,7 @@ fn cache_point(out: &mut String, stages: &Stages) {
     }
 }
 
-/// The candidates of `autocache()`.
+/// Writes the candidates of `autocache()`.
 fn candidates(out: &mut String, stages: &Stages) {
     if stages.candidates.is_empty() {
         return;
@@ -138,7 +138,7 @@ fn candidates(out: &mut String, stages: &Stages) {
         writeln!(out, "      each process decides for itself, and again when the figures move; no row depends on it");
 }
 
-/// The ops that consumers of a service run, and the bytes that this saves.
+/// Writes the ops that consumers of a service run, and the bytes that this saves.
 fn on_consumer(out: &mut String, stages: &Stages) {
     let (Ok(boundary), Ok(whole)) = (stages.default_boundary(), stages.split_schema()) else { return };
     if boundary.consumer.is_empty() {
@@ -211,13 +211,13 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     }
 }
 
-/// The memory that windows take.
+/// Writes the memory of the windows.
 fn windows(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let bytes = plan.sizing().window_memory(stages, plan.extent()).unwrap_or(0);
     let _ = writeln!(out, "  about {} MiB of memory for the windows that are read at once", bytes.div_ceil(1 << 20));
 }
 
-/// How many units each of several consumers gets.
+/// Writes how many units each of several consumers gets.
 fn shares(out: &mut String, unit: &str, plan: &EpochPlan) {
     let n = plan.consumers();
     if plan.sharding().coordinated {

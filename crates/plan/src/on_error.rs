@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to do with a sample that fails by itself: a corrupt record, an image that cannot be decoded, an exception in a
-/// user's function. What is wrong with the pipeline as a whole ends it in any case.
+/// The action for a sample that fails by itself: a corrupt record, an image that cannot be decoded, an exception in a
+/// user's function. A fault of the whole pipeline ends it in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
     /// End with its error.
     #[default]
     Raise,
-    /// Leave it out, and say so.
+    /// Skip it, and report it.
     Skip,
-    /// Leave it out, and keep its record.
+    /// Skip it, and save its record.
     Quarantine,
 }
 
 impl OnError {
-    /// Says whether samples that fail are left out.
+    /// Returns whether samples that fail are skipped.
     pub fn is_tolerant(self) -> bool {
         self != OnError::Raise
     }

@@ -1,4 +1,4 @@
-//! The promises of the epoch plan, over random pipelines and sources.
+//! The invariants of the epoch plan, over random pipelines and sources.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ fn plan(rows: u64, ops: Vec<Op>, consumers: u32, seed: u64) -> EpochPlan {
     EpochPlan::new(&stages(rows, ops), extent, Seed(seed), consumers, None).expect("a plan")
 }
 
-/// The rows of an epoch as its consumers see them, split by split, morsel by morsel.
+/// Returns the rows of an epoch of a consumer, split by split, morsel by morsel.
 fn rows(plan: &EpochPlan, epoch: u64, consumer: u32) -> Vec<u64> {
     let consumer = ConsumerIndex(consumer);
     let mut all = Vec::new();
@@ -53,8 +53,8 @@ proptest! {
         prop_assert!(all.into_iter().eq(0..n));
     }
 
-    /// What each consumer gets, dealt back together, is the stream of one consumer: batches do not depend on how many
-    /// read.
+    /// The rows of all consumers, interleaved, are the stream of one consumer: batches do not depend on the number of
+    /// consumers.
     #[test]
     fn the_global_sequence_of_batches_is_the_same_for_any_number_of_consumers(
         n in 0u64..2000, consumers in 2u32..5, size in 1usize..70, seed: u64,
@@ -86,7 +86,7 @@ fn epochs_differ_and_repeat_exactly() {
     assert_eq!(rows(&plan, 1, 0), rows(&plan, 1, 0));
 }
 
-/// 10^12 rows cost what ten cost: a split in the middle is found at once.
+/// 10^12 rows cost as much as ten: a split in the middle is found at once.
 #[test]
 fn a_split_of_a_trillion_rows_is_computed_alone() {
     let n = 1_000_000_000_000;
@@ -98,7 +98,7 @@ fn a_split_of_a_trillion_rows_is_computed_alone() {
     assert!(!seen.is_empty() && seen.iter().all(|&r| r < n));
 }
 
-/// The order that users' jobs see is fixed for ever: these rows were written down once.
+/// The order of users' jobs is fixed for ever: these rows were recorded once.
 #[test]
 fn the_order_of_a_seed_is_what_it_was() {
     let got = rows(&plan(20, vec![Op::SHUFFLE, batch(7, false)], 1, 42), 3, 0);

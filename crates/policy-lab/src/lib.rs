@@ -1,6 +1,6 @@
-//! What policies would do: jobs simulated under the policies of [`forebay_policy`] and of other systems.
+//! Simulated jobs under the policies of [`forebay_policy`] and of other systems.
 //!
-//! - [`simulate`]: imagined jobs that share imagined workers, for users who ask what a job would cost, and for property
+//! - [`simulate`]: simulated jobs that share simulated workers, for users who want the price of a job, and for property
 //!   tests of the real policies.
 //! - [`baselines`]: Cachew's, Pecan's and Kubernetes' policies, as published.
 //!

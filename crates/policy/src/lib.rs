@@ -1,11 +1,11 @@
-//! What the service decides, and why: pure functions of what was measured and of what was decided before.
+//! The decisions of the service, each with its reason: pure functions of measurements and of earlier decisions.
 //!
-//! One folder for each policy, with a README that says which properties it must have, the problem in plain numbers, and the
-//! method. The dispatcher runs scaling and fleet; each process that computes runs caching; the simulator of crate
-//! `policy-lab` runs all of them over imagined jobs. [`provision`] is for the hosts that start and end workers, so that
-//! there are as many as were decided on.
-//! Invariants: no I/O, no clock, no randomness: the same observations give the same decisions; every decision carries its
-//! reason and the figures that it was taken on; no decision reaches a sample, so none can change what a job reads.
+//! One folder for each policy, with a README that states its properties, the problem in plain numbers and the method.
+//! The dispatcher runs scaling and fleet; each process that computes runs caching; the simulator of crate `policy-lab`
+//! runs all of them over simulated jobs. [`provision`] serves the hosts that start and end workers: it brings their
+//! number to the wanted number.
+//! Invariants: no I/O, no clock, no randomness: the same observations give the same decisions; every decision carries
+//! its reason and the figures behind it; no decision reaches a sample, so none can change the data that a job reads.
 //!
 //! ```
 //! use forebay_policy::scaling::{Claim, share};

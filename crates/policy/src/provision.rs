@@ -1,10 +1,12 @@
-//! Who starts and ends workers: a reconciler, which brings what there is to what is wanted, one step at a time.
+//! The reconciler of a provisioner: it brings the present workers to the wanted number, one step at a time.
 //!
-//! Whoever runs workers (children of one process, actors of a Ray cluster) looks at what there is, asks what to do, does it, and
-//! tells what failed. The reconciler is pure: the time and what was seen come in.
-//! Invariants: no more than `workers_max` at any time, those that leave among them; no more than `at_once` starts or ends under
-//! way; none starts while one leaves; after a failure there is a pause, each twice as long as the one before, until a worker
-//! that was started since has lived for a while: what cannot live takes no machine, whatever lives beside it.
+//! A provisioner (whose workers are children of one process, or actors of a Ray cluster) observes the workers, requests
+//! the next action from the reconciler, carries it out, and reports failures. The reconciler is pure: its callers pass
+//! the time and the observation.
+//! Invariants: no more than `workers_max` workers at any time, leaving ones included; no more than `at_once` starts or
+//! ends under way; none starts while one leaves; after a failure there is a pause, each twice as long as the one
+//! before, until a worker that was started since has lived for a while. So workers that cannot live keep no machine
+//! busy, even if others beside them live.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -15,29 +17,29 @@ use forebay_core::Ticks;
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LAST: Duration = Duration::from_secs(60);
 
-/// The workers that there are.
+/// The workers that are present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkerCounts {
-    /// Asked for, and not ready yet.
+    /// Requested, and not ready yet.
     pub starting: u32,
     /// Ready.
     pub running: u32,
-    /// Told to leave: they compute what they hold, and take nothing new.
+    /// Asked to leave: they compute the splits that they hold, and accept no new ones.
     pub leaving: u32,
 }
 
-/// What to do now.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Keep,
-    /// Ask for a worker.
+    /// Request a worker.
     StartOne,
-    /// Tell a worker to leave; one that is not ready yet, where there is one.
+    /// Ask a worker to leave; preferably one that is not ready yet.
     EndOne,
 }
 
-/// Brings what there is to what is wanted.
+/// Brings the present workers to the wanted number.
 #[derive(Debug, Clone)]
 pub struct Reconciler {
     workers_min: u32,
@@ -51,8 +53,8 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Starts with `workers_min` wanted, of `workers_max` that there may be, `at_once` of which may be starting or leaving. One should
-    /// always be there, unless there are other kinds of workers.
+    /// Makes a reconciler that wants `workers_min` at first and allows `workers_max`, of which `at_once` may be
+    /// starting or leaving. `workers_min` should be at least 1, unless there are other types of workers.
     pub fn new(workers_min: u32, workers_max: u32, at_once: u32) -> Self {
         Self {
             workers_min,
@@ -65,7 +67,7 @@ impl Reconciler {
         }
     }
 
-    /// Says what to do. `wanted` is `None` while nobody knows: then it is what it was.
+    /// Returns the next action. If `wanted` is `None` (unknown), the last wanted number stays.
     pub fn next(&mut self, now: Ticks, wanted: Option<u32>, seen: WorkerCounts) -> Action {
         self.target = wanted.unwrap_or(self.target).clamp(self.workers_min, self.workers_max);
         let there = seen.starting + seen.running;
@@ -78,8 +80,8 @@ impl Reconciler {
         }
     }
 
-    /// A worker could not start, or died. Returns the pause before the next one; those that fail within a pause had one cause,
-    /// and do not make the next one longer.
+    /// Records that a worker could not start, or died. Returns the pause before the next start; failures within a pause
+    /// have one cause, and do not make the next pause longer.
     pub fn failed(&mut self, now: Ticks) -> Duration {
         self.failed = now;
         if now < self.until {
@@ -90,7 +92,7 @@ impl Reconciler {
         pause
     }
 
-    /// A worker that was started at `since` has run for a while. If none has failed after that, pauses begin anew.
+    /// Records that a worker started at `since` has run for a while. If none has failed after that, pauses begin anew.
     pub fn lives(&mut self, since: Ticks) {
         if since > self.failed {
             self.pause = PAUSE_FIRST;

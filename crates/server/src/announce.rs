@@ -1,16 +1,16 @@
-//! How a child tells its parent where it listens: one line of JSON on stdout, once it does.
+//! The announcement of a child to its parent: one line of JSON with its address on stdout, once it listens.
 
 use std::io::Write;
 
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where a process listens.
+/// The address at which a process listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// `host:port`.
     pub address: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
 }
 
@@ -18,7 +18,7 @@ impl Announcement {
     /// Announces this process.
     ///
     /// # Errors
-    /// What writing to stdout gives.
+    /// Those of writing to stdout.
     pub fn print(address: &str) -> Result<()> {
         let this = Self { address: address.to_owned(), pid: std::process::id() };
         let line = serde_json::to_string(&this).map_err(|e| Error::internal(e.to_string()))?;

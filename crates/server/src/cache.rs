@@ -1,7 +1,8 @@
-//! Where a process keeps what `cache()` keeps and the bytes of remote files, and how much: the settings of the command line and of the environment.
+//! The settings of a process's cache, for the rows of `cache()` and the bytes of remote files: its places and its
+//! limits, from the command line and the environment.
 //!
-//! Invariant: a job that could run without a cache is not failed by one: a folder or a store that cannot be used is said once, and
-//! what is left is used.
+//! Invariant: an unusable cache fails no job: the process reports once that a folder or a store cannot be used, and
+//! uses the remaining places.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,14 +15,14 @@ use forebay_worker::{MemoryBudget, StorePrices};
 
 use crate::shared_store::shared_store;
 
-/// Without a setting, at most this much memory is used,
+/// Without a setting, the cache uses at most this much memory,
 const MEMORY_MAX: u64 = 8 << 30;
-/// and of what the process may use no more than one part in so many.
+/// and at most one part in so many of the memory of the process.
 const MEMORY_SHARE: u64 = 4;
-/// What the processes that use a folder keep in it together, without a setting.
+/// The quota of a folder for all processes that use it, without a setting.
 const DISK_BYTES: u64 = 32 << 30;
 
-/// Where rows are kept beyond memory: a folder, a store that machines share, or both.
+/// The places for rows beyond memory: a folder, a store that machines share, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CachePlaces {
     /// A folder on a local disk.
@@ -31,7 +32,7 @@ pub struct CachePlaces {
 }
 
 impl fmt::Display for CachePlaces {
-    /// Writes what [`CachePlaces::parse`] reads.
+    /// Writes the text that [`CachePlaces::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.as_ref().map(|folder| folder.display().to_string());
         f.write_str(&folder.into_iter().chain(self.store.clone()).collect::<Vec<_>>().join(","))
@@ -39,10 +40,11 @@ impl fmt::Display for CachePlaces {
 }
 
 impl CachePlaces {
-    /// Reads what users write: a folder, a url, or both with a comma between them; a folder that is there is one, whatever it is called.
+    /// Reads a user's text: a folder, a url, or both with a comma between them; an existing folder of that name comes
+    /// first.
     ///
     /// # Errors
-    /// Invalid when it names two of a kind, or a folder that only a shell would find.
+    /// Invalid when it names two folders or two stores, or a folder that only a shell would find.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let several = |text: &&str| text.contains("://") || text.contains(',') || text.trim().is_empty();
         let Some(several) = text.to_str().filter(several).filter(|_| !Path::new(text).is_dir()) else {
@@ -58,13 +60,16 @@ impl CachePlaces {
         }
         let folder = Path::new(text);
         if folder.starts_with("~") {
-            return Err(Error::invalid(format!("a cache's folder is {}, which only a shell knows", folder.display()))
-                .hint("write the whole path, or $HOME in place of ~"));
+            return Err(Error::invalid(format!(
+                "the cache folder is {}, a name that only a shell expands",
+                folder.display()
+            ))
+            .hint("write the whole path, or $HOME in place of ~"));
         }
         Ok(Self { folder: Some(folder.to_owned()).filter(|_| !text.is_empty()), store: None })
     }
 
-    /// Adds what else was written.
+    /// Adds the places of another text.
     ///
     /// # Errors
     /// As [`CachePlaces::parse`].
@@ -93,12 +98,12 @@ impl CachePlaces {
         )
     }
 
-    /// Says whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.folder.is_none() && self.store.is_none()
     }
 
-    /// Opens the only one, to look at what is there.
+    /// Opens the only place, to inspect its contents.
     ///
     /// # Errors
     /// Invalid when there are two, or none, or the url is none.
@@ -113,29 +118,29 @@ impl CachePlaces {
     }
 }
 
-/// Settings of a cache; what is not set is chosen.
+/// Settings of a cache; values that are not set have defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CacheConfig {
-    /// Where. Default: in memory alone.
+    /// The places. Default: in memory alone.
     pub places: CachePlaces,
-    /// The most bytes of memory. Default: a quarter of what the process may use, at most 8 GiB.
+    /// The most bytes of memory. Default: a quarter of the process's memory, at most 8 GiB.
     pub memory: Option<u64>,
     /// The most bytes in the folder. Default: 32 GiB.
     pub disk: Option<u64>,
-    /// The most bytes in the store, of all who use it. Default: 1 TiB.
+    /// The most bytes in the store, for all processes that use it. Default: 1 TiB.
     pub store: Option<u64>,
     /// Whether the bytes of remote files are kept in the folder, too. Default: yes.
     pub source: Option<bool>,
-    /// What the store costs, and a worker. Default: nothing.
+    /// The prices of the store and of a worker. Default: nothing.
     pub prices: Option<StorePrices>,
 }
 
 impl CacheConfig {
-    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK`, `FOREBAY_CACHE_STORE`, `FOREBAY_CACHE_SOURCE`
-    /// and `FOREBAY_CACHE_PRICES`.
+    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK`, `FOREBAY_CACHE_STORE`,
+    /// `FOREBAY_CACHE_SOURCE` and `FOREBAY_CACHE_PRICES`.
     ///
     /// # Errors
-    /// Invalid when one is no size, or neither on nor off, or no prices, or the first names two of a kind.
+    /// Invalid when one is no size, or neither on nor off, or no prices, or the first names two folders or two stores.
     pub fn from_env() -> Result<Self> {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let size = |name: &str| {
@@ -157,12 +162,12 @@ impl CacheConfig {
         })
     }
 
-    /// Says whether the bytes of remote files are kept.
+    /// Returns whether the bytes of remote files are kept.
     pub fn keeps_sources(&self) -> bool {
         self.places.folder.is_some() && self.source.unwrap_or(true)
     }
 
-    /// Returns the settings of a process that keeps nothing else than bytes of remote files, if they are kept.
+    /// Returns the settings of a process that caches only bytes of remote files, if they are cached.
     pub(crate) fn for_sources(self) -> Option<Self> {
         let places = CachePlaces { store: None, ..self.places.clone() };
         self.keeps_sources().then_some(Self { places, memory: Some(0), ..self })
@@ -175,10 +180,10 @@ impl CacheConfig {
         Self { memory: Some(memory), ..self }
     }
 
-    /// Opens the cache. Where the folder or the store cannot be used, `warn` is told why, and what is left is used.
+    /// Opens the cache. If the folder or the store cannot be used, calls `warn` with the reason, and uses the rest.
     ///
     /// # Errors
-    /// Whatever opening gives with memory alone.
+    /// Those of opening it with memory alone.
     pub fn open(&self, warn: &dyn Fn(&Error)) -> Result<Arc<Cache>> {
         let memory = self.memory.unwrap_or_else(default_memory);
         let url = self.places.store.as_deref();
@@ -199,7 +204,7 @@ impl CacheConfig {
     }
 }
 
-/// More was removed than stayed, so that was hardly meant.
+/// Returns the error when opening removed more bytes than the quota: the user probably did not mean that.
 fn shrank(folder: &Path, removed: u64, quota: u64) -> Error {
     let message = format!("{removed} bytes were removed from the cache's folder, which may hold {quota}");
     let hint = "let it hold more: cache_disk=, --cache-disk or FOREBAY_CACHE_DISK; or name another folder";
@@ -249,17 +254,17 @@ pub fn parse_switch(text: &str) -> Result<bool> {
     }
 }
 
-/// Returns what is used without a setting.
+/// Returns the memory for the cache without a setting.
 fn default_memory() -> u64 {
     (memory_of_process() / MEMORY_SHARE).min(MEMORY_MAX)
 }
 
-/// Returns what data may take of this process's memory: what its user says, or half of all.
+/// Returns the memory budget of this process: the user's setting, or half of the process's memory.
 pub fn memory_budget(said: Option<u64>) -> MemoryBudget {
     said.map_or_else(|| MemoryBudget::of_machine(memory_of_process()), MemoryBudget::of)
 }
 
-/// Returns the memory that this process may use: the machine's, or less where a control group says so.
+/// Returns the memory that this process may use: the machine's, or the limit of a control group if that is less.
 fn memory_of_process() -> u64 {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let meminfo = read("/proc/meminfo");
@@ -319,7 +324,7 @@ mod tests {
         assert_eq!(parse(&there.path().to_string_lossy()), places(there.path().to_str(), None), "it is there");
         assert!(parse("/mnt/a,b").expect_err("two folders").message().contains("not in /mnt/a and b"));
         for home in ["~", "~/kept", "s3://bucket,~/kept"] {
-            assert!(parse(home).expect_err(home).message().contains("only a shell knows"), "{home}");
+            assert!(parse(home).expect_err(home).message().contains("only a shell expands"), "{home}");
         }
         assert_eq!(parse("s3://bucket/kept"), places(None, Some("s3://bucket/kept")));
         for both in ["/mnt/nvme,s3://bucket", "s3://bucket, /mnt/nvme,"] {

@@ -1,7 +1,8 @@
-//! One child process: started, heard, ended.
+//! One child process: starts it, reads its output, and ends it.
 //!
-//! Its stdin is the leash: it ends when that says something (a local worker: but how many threads it has) or closes, which the
-//! system does when this process is gone. Its stdout gives the announcement; its stderr is passed on, and the last of it kept to explain an early end.
+//! A child ends when its stdin has input (except, for a local worker, a line that sets the number of its threads) or
+//! closes, which the system does when this process ends. Its stdout has the announcement; its stderr is passed on, and
+//! the last lines are kept to explain an early end.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -17,15 +18,15 @@ use crate::announce::Announcement;
 
 /// Lines of stderr that are kept.
 const TAIL_LINES: usize = 40;
-/// How long to wait for what a child wrote last.
+/// How long to wait for the last output of a child.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(200);
-/// How often a child that is to end is looked at.
+/// How often to check a child that is ending.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often a caller who waits is asked whether to go on.
+/// How often a waiting caller's `poll` is called.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What is for services elsewhere: those on this machine's loopback interface have no security, no other address and a state of
-/// their own, and are told by arguments what is decided how.
+/// Variables for services elsewhere, which children do not inherit: services on this machine's loopback interface have
+/// no security, no other address and a state of their own, and get their policy as arguments.
 const ELSEWHERE: [&str; 19] = [
     "FOREBAY_TLS_CA",
     "FOREBAY_TLS_CERT",
@@ -55,16 +56,16 @@ pub(crate) struct Child {
     what: String,
     process: Process,
     announced: Receiver<String>,
-    /// Where it listens, as far as that was asked for.
+    /// Its address, if it has been read.
     listens: Option<String>,
     tail: Tail,
-    /// Says nothing, and is closed when stderr has been read to its end.
+    /// Carries no message, and closes when stderr has been read to its end.
     silent: Receiver<()>,
 }
 
 impl Child {
-    /// Starts `command`, with the variables in which it finds what to show a service elsewhere; `what` names it for people
-    /// ("worker 1").
+    /// Starts `command`, with variables that hold its credentials for a service elsewhere; `what` is its name in
+    /// messages ("worker 1").
     pub(crate) fn start(what: String, command: &[String], shown: &[(&str, OsString)]) -> Result<Self> {
         let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;
         let mut start = Command::new(program);
@@ -73,7 +74,7 @@ impl Child {
             start.env_remove(name);
         }
         start.envs(shown.iter().map(|(name, value)| (name, value)));
-        // A Ctrl-C in the terminal is for the parent, which ends its children in order.
+        // Ctrl-C in the terminal signals only the parent, which ends its children in order.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
         let mut process = start.spawn().map_err(|e| {
             let kind = Error::from(e).kind();
@@ -83,7 +84,7 @@ impl Child {
         if let Some(stdout) = process.stdout.take() {
             spawn("forebay-stdout", move || {
                 for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
-                    // Only the first line is waited for; the rest must be read, or the child would stop.
+                    // The parent waits for the first line only; it must read the rest, or the child would block.
                     let _ = tell.try_send(line);
                 }
             })?;
@@ -107,7 +108,7 @@ impl Child {
     /// Waits until it listens.
     ///
     /// # Errors
-    /// Unavailable, with what it wrote last, when it ends before or takes longer than until `end`.
+    /// Unavailable, with its last output, when it ends before or takes longer than until `end`.
     pub(crate) fn address(&self, end: Instant, poll: &mut dyn FnMut() -> Result<()>) -> Result<String> {
         loop {
             match self.announced.recv_timeout(POLL) {
@@ -121,10 +122,10 @@ impl Child {
         }
     }
 
-    /// Returns where it listens, once it does.
+    /// Returns its address, once it listens.
     ///
     /// # Errors
-    /// Data when what it said is no announcement.
+    /// Data when its first line is no announcement.
     pub(crate) fn listens(&mut self) -> Result<Option<String>> {
         if let Ok(line) = self.announced.try_recv() {
             self.listens = Some(Announcement::parse(&line)?.address);
@@ -132,18 +133,18 @@ impl Child {
         Ok(self.listens.clone())
     }
 
-    /// Says a line to it, on its leash. One that has ended hears nothing.
+    /// Writes a line to its stdin. A child that has ended does not read it.
     pub(crate) fn say(&mut self, line: &str) {
         if let Some(leash) = &mut self.process.stdin {
             let _ = writeln!(leash, "{line}");
         }
     }
 
-    /// Asks it to leave in order: it ends when nobody needs anything of it any more.
+    /// Asks it to leave in order (SIGTERM): it ends when no process needs it any more.
     pub(crate) fn terminate(&self) {
         let pid = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // An error says that it has ended already.
+            // An error means that it has ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }
@@ -153,14 +154,14 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Names it, with how it ended.
+    /// Returns its name, and how it ended.
     pub(crate) fn said(&self, status: &ExitStatus) -> String {
         format!("{} (process {}; {status})", self.what, self.process.id())
     }
 
-    /// Says what became of it, with what it wrote last.
+    /// Returns the error of a child that has ended or failed, with its last output.
     pub(crate) fn unavailable(&self, what: &str) -> Error {
-        // One that has just ended may have said why a moment ago.
+        // A child that has just ended may have written the reason a moment ago.
         let _ = self.silent.recv_timeout(LAST_WORDS_MAX);
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let error = Error::unavailable(format!("{} (process {}) {what}", self.what, self.process.id()));
@@ -173,7 +174,7 @@ impl Child {
     /// Asks it to end at once.
     pub(crate) fn release(&mut self) {
         if let Some(mut leash) = self.process.stdin.take() {
-            // A forked copy of this process may hold the other end, so closing alone would not be seen.
+            // A forked copy of this process may hold the other end, so the child would not notice a close alone.
             let _ = leash.write_all(b"\n");
         }
     }
@@ -188,7 +189,7 @@ impl Child {
 
     /// Kills it, as the system would when memory is short.
     pub(crate) fn kill(&mut self) {
-        // An error says that it has ended already.
+        // An error means that it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,7 +1,8 @@
-//! What of an `up` has ended that should not have, said to whoever waits for it.
+//! Errors for callers that wait for an `up` whose dispatcher or workers have ended.
 //!
-//! A service elsewhere may come back, so its readers wait. The children of this process do not come back by themselves, and it is
-//! seen here how they ended. Nothing here waits for the fleet: whoever starts or ends children at the moment is not asked.
+//! A service elsewhere may come back, so its consumers wait. The children of this process do not come back by
+//! themselves, and this process sees how they ended. These checks never wait for the lock of the fleet: while another
+//! thread starts or ends children, they find nothing.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -13,23 +14,23 @@ use forebay_core::{Error, Result};
 use crate::fleet::Fleet;
 use crate::up::Up;
 
-/// Workers that are named; of more, how many there are.
+/// The most workers that an error names; of more, it has the number.
 const NAMED_MAX: usize = 4;
 
 impl Up {
-    /// Says whether the dispatcher ended that should not have; without it nothing works.
+    /// Checks that the dispatcher has not ended; without it nothing works.
     ///
     /// # Errors
-    /// Unavailable, with how it ended, what it wrote last, and what to do.
+    /// Unavailable, with its exit status, its last output, and a hint.
     pub fn check(&self) -> Result<()> {
         self.look(Fleet::dispatcher_ended)
     }
 
-    /// As [`Up::check`], and whether all workers ended and nobody starts others. A worker that somebody else started (with
-    /// `local`, one beside a reader, too) will do.
+    /// As [`Up::check`], and checks that not all workers have ended without a replacement. A worker that another
+    /// process started (with `local`, also a consumer's local worker) is enough.
     ///
     /// # Errors
-    /// As [`Up::check`]; what asking the dispatcher gives.
+    /// As [`Up::check`]; those of the request to the dispatcher.
     pub fn check_workers(&self, service: &Service, local: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         self.check()?;
         if self.starts_others() {
@@ -83,7 +84,7 @@ impl Fleet {
     }
 }
 
-/// Says what to do, and who sends a signal that nobody here sent.
+/// Returns a hint; for SIGKILL, with its usual other cause.
 fn advice(status: ExitStatus, what: &str) -> String {
     match status.signal() {
         Some(9) => format!("{what}. SIGKILL is also how the system ends a process when memory is short"),

@@ -1,4 +1,4 @@
-//! The children of one `up`: which there are, how to start each, and which died.
+//! The children of one `up`: the running ones, how to start each, and the dead ones.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use forebay_dispatcher::{Objective, Scaling};
 use crate::cache::CacheConfig;
 use crate::child::Child;
 
-/// The pause before a worker that died is started again, so that one that cannot live does not take the machine.
+/// The pause before a dead worker is restarted, so that one that cannot start does not use up the machine.
 const RESPAWN_PAUSE: Duration = Duration::from_secs(1);
 /// How long children may take to end before they are killed.
 const END_MAX: Duration = Duration::from_secs(3);
@@ -16,16 +16,16 @@ const END_MAX: Duration = Duration::from_secs(3);
 /// How to start children.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
-    /// What begins every command: `forebay`, or `python -m forebay`.
+    /// The beginning of every command: `forebay`, or `python -m forebay`.
     pub(crate) command: Vec<String>,
     /// Threads of each worker.
     pub(crate) threads: usize,
     pub(crate) state_dir: std::path::PathBuf,
-    /// Whether that is to go with this process.
+    /// Whether the state folder is removed with this process.
     pub(crate) is_temporary: bool,
-    /// Of each worker.
+    /// The cache of each worker.
     pub(crate) cache: CacheConfig,
-    /// Who decides how many workers are wanted, and the most that may be.
+    /// The policy for the number of workers, and the most workers.
     pub(crate) scaling: Scaling,
 }
 
@@ -55,7 +55,7 @@ impl Recipe {
         Child::start(format!("worker {number}"), &self.keeping(&arguments, true), &[])
     }
 
-    /// Returns a command, with where its process keeps what it keeps. Rows are for workers.
+    /// Returns a command with the options of its process's cache. Rows are for workers.
     fn keeping(&self, arguments: &[&str], rows: bool) -> Vec<String> {
         let CacheConfig { places, memory, disk, store, source, prices } = &self.cache;
         let folder = places.folder.as_ref().map(|folder| folder.to_string_lossy());
@@ -80,7 +80,7 @@ impl Recipe {
 /// A worker's place.
 pub(crate) struct Place {
     pub(crate) child: Child,
-    /// When it was seen to be dead.
+    /// When its death was noticed.
     died: Option<Instant>,
     pub(crate) phase: Phase,
 }
@@ -91,7 +91,7 @@ impl Place {
     }
 }
 
-/// Where a worker is in its life, and since when. Only the provisioner goes on from the first.
+/// The phase of a worker, and since when. Only the provisioner moves it on from the first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Phase {
     Starting(Instant),
@@ -105,7 +105,7 @@ pub(crate) struct Fleet {
     pub(crate) address: String,
     pub(crate) dispatcher: Child,
     pub(crate) workers: Vec<Place>,
-    /// Workers that were ever started.
+    /// The number of workers that were ever started.
     pub(crate) started: usize,
     pub(crate) closed: bool,
 }
@@ -125,10 +125,10 @@ impl Fleet {
         self.workers.iter_mut().map(|w| &mut w.child).filter_map(|c| c.ended().is_none().then_some(c))
     }
 
-    /// Returns where workers listen, of those with these processes that do so by now.
+    /// Returns the addresses of the workers with these processes that listen by now.
     ///
     /// # Errors
-    /// Unavailable, with what it wrote last, when one of them has ended.
+    /// Unavailable, with its last output, when one of them has ended.
     pub(crate) fn listening(&mut self, pids: &[u32]) -> Result<Vec<String>> {
         let mut addresses = Vec::new();
         for child in self.workers.iter_mut().map(|w| &mut w.child).filter(|c| pids.contains(&c.pid())) {
@@ -140,7 +140,7 @@ impl Fleet {
         Ok(addresses)
     }
 
-    /// Starts again what died a while ago.
+    /// Restarts workers that died a while ago.
     pub(crate) fn respawn(&mut self) {
         for (number, place) in self.workers.iter_mut().enumerate() {
             let Some(status) = place.child.ended() else { continue };
@@ -161,8 +161,8 @@ impl Fleet {
         }
     }
 
-    /// Ends every child: the workers first, which would miss the dispatcher. All of them are asked, then waited for together; the
-    /// rest is killed.
+    /// Ends every child: the workers first, because they need the dispatcher. Asks all of them, then waits for them
+    /// together, and kills the rest.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         let end = Instant::now() + END_MAX;

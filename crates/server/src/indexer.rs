@@ -1,4 +1,4 @@
-//! A dispatcher that keeps bytes of remote files: what it reads to index them, workers with the same folder need not fetch.
+//! A dispatcher with a page cache: workers with the same folder need not fetch the bytes that it read for an index.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use forebay_dispatcher::{FileIndexer, Indexed, Indexer, Source};
 use forebay_exec::PageCachedSource;
 use forebay_io::{Allowed, ReadThrough};
 
-/// See the module's documentation. Without a cache it keeps nothing.
+/// See the module's documentation. Without a cache it stores nothing.
 pub(crate) struct NearIndexer {
     pub(crate) files: FileIndexer,
     pub(crate) cache: Option<Arc<Cache>>,

@@ -4,15 +4,15 @@
 //! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
-//! metrics     what those who scale workers elsewhere read
-//! cache       where a process keeps rows, and how many
-//! shared_store  the store that machines share, behind the cache's seam
-//! provision   as many workers as are wanted
-//! local       a worker beside a reader, on cores that its trainer leaves idle
+//! metrics     figures for monitoring and for scalers elsewhere
+//! cache       the settings of a process's cache
+//! shared_store  the store that machines share, as a cache tier
+//! provision   starts and ends workers
+//! local       local workers, on cores that their trainer leaves idle
 //! ```
 //!
-//! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
-//! else; whatever is waited for has a deadline. Not here: parsing arguments (`cli`).
+//! Invariants: a child never outlives its parent; stdout carries the announcement and nothing else; every wait has a
+//! deadline. Not here: parsing arguments (`cli`).
 
 mod announce;
 mod cache;

@@ -1,4 +1,4 @@
-//! When a process ends: at a signal, in order; at a second one, or with its parent, at once.
+//! The end of a process: at a signal, in order; at a second signal, or with its parent, at once.
 
 use std::io::Read;
 
@@ -6,9 +6,9 @@ use forebay_core::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// What a shell reports of a process that was interrupted.
+/// The exit code that a shell reports for an interrupted process.
 const INTERRUPTED: i32 = 130;
-/// How often a process that waits for a signal looks around.
+/// How often a process that waits for a signal calls `tick`.
 const TICK: std::time::Duration = std::time::Duration::from_millis(200);
 
 struct Signals {
@@ -34,13 +34,13 @@ impl Signals {
 /// within a runtime.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (mut signals, token) = (Signals::new()?, stop.clone());
     tokio::spawn(async move {
         signals.next().await;
-        tracing::info!("stopping; once more to stop at once");
+        tracing::info!("stopping; send the signal again to stop at once");
         token.cancel();
         signals.next().await;
         std::process::exit(INTERRUPTED);
@@ -48,17 +48,17 @@ pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
     Ok(stop)
 }
 
-/// SIGINT and SIGTERM, taken over from the moment it is made: one that comes before the wait is not lost.
+/// SIGINT and SIGTERM, handled from its creation on: a signal before the wait is not lost.
 pub struct StopSignal {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
 }
 
 impl StopSignal {
-    /// Takes the signals over.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let signals = {
@@ -71,7 +71,7 @@ impl StopSignal {
     /// Waits for a signal, calling `tick` every 200 ms.
     ///
     /// # Errors
-    /// What `tick` returns, at once.
+    /// The error of `tick`, at once.
     pub fn wait(mut self, mut tick: impl FnMut() -> Result<()>) -> Result<()> {
         self.runtime.block_on(async {
             let mut ticks = tokio::time::interval(TICK);
@@ -85,8 +85,8 @@ impl StopSignal {
     }
 }
 
-/// Ends this process when its stdin says something or ends: the parent holds the other side, and the system closes it however
-/// the parent ends. `leave` is called before, and must be brief.
+/// Ends this process when its stdin has input or ends: the parent holds the other side, and the system closes it when
+/// the parent ends for any reason. Calls `leave` before, which must be brief.
 ///
 /// # Errors
 /// Exhausted when no thread can be started.

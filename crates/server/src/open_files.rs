@@ -1,14 +1,15 @@
-//! How many files and sockets a process may have open: as many as the system lets it, and no fewer than it takes to work at all.
+//! The limit of open files and sockets of a process: as high as the system allows, and at least the number that it
+//! needs.
 
 use forebay_core::{Error, ErrorKind, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// With fewer, a process begins, and then fails wherever it opens one too many.
+/// With fewer, a process would start, and fail later when it opens one too many.
 const FILES_MIN: u64 = 64;
-/// No more are asked for: some programs that functions start look at each.
+/// No higher limit is requested: some programs that functions start check every possible descriptor.
 const FILES_WANTED: u64 = 1 << 16;
 
-/// Raises the limit of this process as far as it may.
+/// Raises the limit of this process as far as allowed.
 ///
 /// # Errors
 /// Exhausted when that is too few.

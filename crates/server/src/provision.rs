@@ -1,9 +1,10 @@
 //! Workers of this machine, as children: as many as the dispatcher wants.
 //!
-//! Elsewhere nobody of ours starts any, or `forebay.ray` does, in Python. What to do is decided by the reconciler of `policy`.
-//! A worker that is not needed any more is sent SIGTERM: it computes and serves what it holds, and nothing is computed twice.
-//! One that cannot start, or that dies, is told of with its cause and what it wrote last, and another one is started after
-//! the reconciler's pause. What the dispatcher does not say (it restarts, or nothing is measured yet) stays as it is.
+//! On other machines another provisioner, such as `forebay.ray` in Python, starts workers. The reconciler of `policy`
+//! decides the actions. A worker that is not needed any more gets SIGTERM: it computes and serves the splits that it
+//! holds, and nothing is computed twice. A worker that cannot start, or dies, is reported with its cause and its last
+//! output, and another one starts after the reconciler's pause. While the dispatcher reports no number (it restarts, or
+//! has no measurement yet), the workers stay.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -16,15 +17,15 @@ use crate::fleet::{Fleet, Phase};
 
 /// One at a time: they share this machine, and a start takes its cores.
 const AT_ONCE: u32 = 1;
-/// How often it is looked whether all is as it should be.
+/// How often the workers are checked.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long the dispatcher may take to say what it wants.
+/// How long the dispatcher may take to report the wanted number.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long a worker may take to listen; Python's imports are the most of it.
+/// How long a worker may take to listen, mostly for Python's imports.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long a worker may take to leave: longer than it waits for its readers.
+/// How long a worker may take to leave: longer than it waits for its consumers.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
-/// A worker that has run for so long can run.
+/// A worker that has run for so long counts as able to run.
 const LIVES: Duration = Duration::from_secs(10);
 
 /// Reconciles until the fleet is closed, or gone.
@@ -56,7 +57,7 @@ fn is_open(fleet: &Weak<Mutex<Fleet>>) -> bool {
     fleet.upgrade().is_some_and(|fleet| !fleet.lock().unwrap_or_else(PoisonError::into_inner).closed)
 }
 
-/// Asks the dispatcher; `None` while it does not know, or does not answer.
+/// Returns the wanted number, or `None` if the dispatcher has none, or does not answer.
 fn wanted(service: &mut Option<Service>, address: &str) -> Option<u32> {
     let mut go_on = || Ok(());
     if service.is_none() {
@@ -72,12 +73,12 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
     let seen = look(fleet, reconciler, now, &mut failures);
     let done = match reconciler.next(now, wanted, seen) {
         Action::Keep => Ok(()),
-        Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "a worker is started")),
+        Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "started a worker")),
         Action::EndOne => {
             // The newest: it may not be ready yet, and the oldest have the most in their caches.
             if let Some(place) = fleet.workers.iter_mut().rev().find(|place| !matches!(place.phase, Phase::Leaving(_)))
             {
-                tracing::info!(pid = place.child.pid(), ?seen, wanted, "a worker is told to leave");
+                tracing::info!(pid = place.child.pid(), ?seen, wanted, "told a worker to leave");
                 place.child.terminate();
                 place.phase = Phase::Leaving(Instant::now());
             }
@@ -88,11 +89,16 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
     for error in failures {
         let pause = reconciler.failed(clock.now());
         let stderr = error.get("stderr").unwrap_or_default();
-        tracing::error!(error = error.message(), stderr, ?pause, "no worker; another is started after a pause");
+        tracing::error!(
+            error = error.message(),
+            stderr,
+            ?pause,
+            "a worker failed; another one is started after a pause"
+        );
     }
 }
 
-/// Counts the workers, takes out those that have ended, and says which of those should not have.
+/// Counts the workers, removes those that have ended, and adds the unexpected ends to `failures`.
 fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &mut Vec<Error>) -> WorkerCounts {
     let mut seen = WorkerCounts::default();
     fleet.workers.retain_mut(|place| {

@@ -23,12 +23,12 @@ use crate::metrics::{self, Birth, Metrics, Role};
 use crate::open_files::allow_files;
 use crate::private::keep_private;
 
-/// Threads that drive a process's connections. Computing has its own.
+/// Threads that drive a process's connections. Compute threads are separate.
 const NETWORK_THREADS: usize = 2;
-/// How long a worker that ends waits for rows to be written that a later one would find. Shorter than its parent waits.
+/// How long an ending worker waits for cached rows to be written. Shorter than its parent waits.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
-/// How a process relates to the one that started it.
+/// The relation of a process to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Process {
     /// Print an [`Announcement`] once it listens.
@@ -40,91 +40,91 @@ pub struct Process {
 /// Settings of a dispatcher's process.
 #[derive(Debug, Clone)]
 pub struct DispatcherConfig {
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs.
     pub state_dir: PathBuf,
-    /// Where the ledger is instead: `etcd://host:2379,host:2379/prefix`.
+    /// The ledger's store, if it is not in the folder: `etcd://host:2379,host:2379/prefix`.
     pub store: Option<String>,
-    /// `host:port` that others reach it at.
+    /// The `host:port` for clients and workers.
     pub advertise: Option<String>,
     /// A folder of blobs that several dispatchers share.
     pub blob_dir: Option<PathBuf>,
-    /// Its certificates. Default: none, in the clear.
+    /// Its certificates. Default: none, without encryption.
     pub tls: TlsFiles,
-    /// The file of tokens. Default: none, everybody may do everything.
+    /// The file of tokens. Default: none, every caller may do everything.
     pub tokens: Option<PathBuf>,
-    /// How fast loss is noticed.
+    /// How fast the loss of a peer is noticed.
     pub timing: Timing,
-    /// Who decides how many workers jobs get.
+    /// The policy for the number of workers.
     pub scaling: Scaling,
-    /// Which kinds of workers can be started, by whoever does.
+    /// The kinds of workers that a provisioner can start.
     pub offers: Vec<Offer>,
-    /// What is remembered of jobs that are over.
+    /// How long jobs that are over are kept.
     pub retention: Retention,
-    /// What pipelines may read, of tenants that have no list of their own; empty is everything.
+    /// The sources that pipelines may read, for tenants without a list of their own; if empty, all.
     pub allow_sources: Vec<String>,
-    /// What the blobs of all jobs may take.
+    /// The limits of the blobs of all jobs.
     pub blobs: BlobLimits,
     /// The most bytes of one request.
     pub request_bytes_max: u64,
-    /// Where it serves metrics, to whoever reaches it. Default: nowhere.
+    /// The address for metrics, without authentication. Default: none.
     pub metrics: Option<SocketAddr>,
-    /// Where it keeps the bytes of remote files that it reads to index them: in the folder, if one is named.
+    /// The cache for the bytes of remote files that it reads to index them: in the folder, if one is named.
     pub cache: CacheConfig,
-    /// Whether the state folder is the parent's alone, and goes with it, however it ends.
+    /// Whether the state folder belongs to the parent, and is removed when the parent ends for any reason.
     pub is_temporary: bool,
-    /// How it relates to its parent.
+    /// Its relation to its parent.
     pub process: Process,
 }
 
 /// Settings of a worker's process.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The dispatcher, or several of one service, and what to show them.
+    /// The dispatcher, or several of one service, and the credentials for them.
     pub dispatcher: Remote,
-    /// The certificates that it listens with. Default: none, in the clear.
+    /// The certificates that it listens with. Default: none, without encryption.
     pub tls: TlsFiles,
-    /// Where it serves chunks.
+    /// The address on which it serves chunks.
     pub listen: SocketAddr,
-    /// `host:port` that consumers reach it at. Default: where it listens.
+    /// The `host:port` for consumers. Default: `listen`.
     pub advertise: Option<String>,
     /// Threads that compute; 0 is one for each core.
     pub threads: usize,
-    /// Splits that are waiting or being computed; 0 is twice the threads and two.
+    /// Splits that wait or are being computed; 0 is twice the threads and two.
     pub slots: usize,
-    /// How much memory data may take. Default: half of the machine's or container's.
+    /// The most memory for data. Default: half of the machine's or container's.
     pub memory: Option<u64>,
-    /// Whether readers on this machine may map the memory of chunks.
+    /// Whether consumers on this machine may map the memory of chunks.
     pub lend: bool,
-    /// Where it keeps what `cache()` keeps.
+    /// The cache for the rows of `cache()`.
     pub cache: CacheConfig,
     /// The type of this worker.
     pub worker_type: WorkerType,
-    /// What pipelines may read here; empty is everything.
+    /// The sources that pipelines may read here; if empty, all.
     pub allow_sources: Vec<String>,
-    /// Where it serves metrics, to whoever reaches it. Default: nowhere.
+    /// The address for metrics, without authentication. Default: none.
     pub metrics: Option<SocketAddr>,
-    /// Where it computes for one reader alone, whose process started it: the job, and which of its consumers. Default: for
-    /// everybody.
+    /// The only consumer of a local worker, whose process started it: the job, and the consumer's index. Default: none,
+    /// it computes for all.
     pub local: Option<(u64, u32)>,
-    /// What shows that this reader started it.
+    /// The key that proves that this consumer started it.
     pub local_key: JobKey,
-    /// How it relates to its parent.
+    /// Its relation to its parent.
     pub process: Process,
 }
 
-/// Runs a dispatcher until it is told to stop.
+/// Runs a dispatcher until a signal ends it.
 ///
 /// # Errors
-/// Conflict when a port or the state folder is in use; what the disk says.
+/// Conflict when a port or the state folder is in use; those of the disk.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     allow_files()?;
     keep_private();
     if config.state_dir.is_file() {
         return Err(Error::invalid("the state is kept in a folder, and this is a file")
             .with("file", config.state_dir.display())
-            .hint("name a folder, which is made where it is not there: --state-dir DIR"));
+            .hint("name a folder, which is created if it does not exist: --state-dir DIR"));
     }
     let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
@@ -146,7 +146,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let (address, dispatcher) = bound;
         let listener = listen(config.metrics).await?;
         let metrics = Metrics { role: Role::Dispatcher(dispatcher.view()), certificate_ends, birth };
-        // Whoever else could, was killed.
+        // The parent, which would remove the folder, was killed.
         let leave = || temporary.into_iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
         settle(config.process, &address.to_string(), leave)?;
         tokio::select! {
@@ -159,7 +159,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     served
 }
 
-/// Runs a worker until it is told to stop; then it serves what it holds, for 10 s at most.
+/// Runs a worker until a signal ends it; then it serves the splits that it holds, for 10 s at most.
 ///
 /// # Errors
 /// Conflict when the port is taken; Version when the dispatcher is another version.
@@ -213,15 +213,15 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
     served
 }
 
-/// Says what was read of remote files.
+/// Logs the bytes that were read of remote files.
 fn tell_sources(cache: &Cache) {
     for SourceStats { what, counts, .. } in cache.stats().sources {
         let SourceCounts { asked, from_disk, fetched, corrupt, not_kept } = counts;
-        tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes of remote files");
+        tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes read of remote files");
     }
 }
 
-/// Listens for those who read metrics, if they may.
+/// Listens for metrics requests, if there is an address for them.
 async fn listen(metrics: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     match metrics {
         Some(at) => metrics::bind(at).await.map(Some),
@@ -229,25 +229,25 @@ async fn listen(metrics: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     }
 }
 
-/// Returns when the own certificate ends, where there is one: a process that nobody would trust does not start.
+/// Returns when the own certificate expires, if there is one. A process with an invalid certificate does not start.
 fn certificate_ends(tls: &TlsFiles) -> Result<Option<i64>> {
     let Some(validity) = tls.validity()? else { return Ok(None) };
     let file = tls.cert.as_deref().unwrap_or(Path::new("")).display();
     if let Some(soon) = validity.check(SystemTime::now()).map_err(|e| e.with("file", &file))? {
-        tracing::warn!(%file, "{soon}: renew it, and start this process again");
+        tracing::warn!(%file, "{soon}: renew it, and restart this process");
     }
     Ok(Some(validity.ends))
 }
 
-/// Warns who can be reached from other machines and is open to them.
+/// Warns if the process can be reached from other machines without encryption or tokens.
 fn warn_of(listen: SocketAddr, tls: bool, tokens: bool) {
     if listen.ip().is_loopback() || (tls && tokens) {
         return;
     }
     let open = match (tls, tokens) {
-        (false, false) => "whoever reaches it may read and write everything, and run code on the workers",
-        (false, true) => "tokens and data travel in the clear",
-        (true, _) => "whoever reaches it may use it, unless --tls-client-ca keeps strangers out",
+        (false, false) => "anyone who reaches this port can read and write everything, and run code on the workers",
+        (false, true) => "tokens and data travel unencrypted",
+        (true, _) => "anyone who reaches this port can use it, unless --tls-client-ca is set",
     };
     tracing::warn!(%listen, "NOT SECURED: {open}; see docs/security.md");
 }

@@ -1,4 +1,4 @@
-//! The store that machines share, as the cache sees it: what `io` knows of stores behind the cache's seam, which knows none.
+//! Adapts the stores of `io` to the trait of `cache` for a store that machines share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use forebay_cache::{Object, Part, RemoteBlocks, SharedStore, Store};
 use forebay_core::{Result, SystemClock};
 use forebay_io::{Bucket, Wanted};
 
-/// Without a setting, all who use a store keep so much in it together.
+/// The quota of a store for all its users, without a setting.
 const STORE_BYTES: u64 = 1 << 40;
 
-/// Prepares to keep rows below a url; asks nobody yet.
+/// Prepares a cache of rows below a url; sends no request yet.
 ///
 /// # Errors
-/// Invalid when it is none that rows can be kept at.
+/// Invalid when the url cannot hold rows.
 pub(crate) fn shared_store(url: &str, bytes: Option<u64>) -> Result<SharedStore> {
     Ok(SharedStore { store: open(url)?, bytes: bytes.unwrap_or(STORE_BYTES), watch: Arc::new(SystemClock::default()) })
 }
 
-/// As [`shared_store`], to look at what is there.
+/// As [`shared_store`], to inspect its contents.
 pub(crate) fn open(url: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(Adapter(Bucket::open(url)?)))
 }

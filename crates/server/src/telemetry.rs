@@ -8,17 +8,17 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "FOREBAY_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Starts logging, once; `default` is the filter where `FOREBAY_LOG` is not set ("info", "forebay_worker=debug", …).
-/// A host that logs already is left alone.
+/// Starts logging, once; `default` is the filter if `FOREBAY_LOG` is not set ("info", "forebay_worker=debug", …). A
+/// host program with its own logging keeps it.
 ///
 /// # Errors
-/// Invalid when the variable is no filter: what is meant to say more must not silence everything.
+/// Invalid when the variable is no filter: a mistake in it must not silence all logs.
 pub fn init_logs(default: &str) -> Result<()> {
     let set = std::env::var_os(VARIABLE).filter(|set| !set.is_empty());
     let filter = filter(set.as_ref().map_or(default.into(), |set| set.to_string_lossy()).as_ref())?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
-    // The only failure is that someone was first.
+    // The only failure is an earlier initialisation.
     let _ = logs.try_init();
     Ok(())
 }
@@ -28,7 +28,7 @@ fn filter(text: &str) -> Result<EnvFilter> {
         Error::invalid(format!("{VARIABLE}={text:?} is no filter of logs"))
             .hint("use a level (off, error, warn, info, debug, trace), or levels of parts: info,forebay_worker=debug")
     };
-    // A word alone is a level here, or a part of ours: any other would be taken for a part that there is not.
+    // A single word must be a level or a crate of ours: any other would silently match nothing.
     let is_known = |part: &str| {
         LEVELS.contains(&part.to_ascii_lowercase().as_str()) || part.starts_with("forebay") || part.contains(['=', '['])
     };

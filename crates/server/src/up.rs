@@ -1,7 +1,7 @@
 //! A whole service on this machine: a dispatcher and workers, as processes of their own.
 //!
-//! The same processes as on a cluster, so a program that works here works there. Ends with the handle, and with this
-//! process, however that ends.
+//! They are the same processes as on a cluster, so a program that works here works there. The service ends with the
+//! handle, and with this process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,45 +17,46 @@ use crate::cache::CacheConfig;
 use crate::fleet::{Fleet, Recipe};
 use crate::provision;
 
-/// How long the processes may take to start. Python's imports are the most of it.
+/// How long the processes may take to start, mostly for Python's imports.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How often what is waited for is looked at.
+/// How often a wait checks its condition.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often dead workers are looked for.
+/// How often the service looks for dead workers.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// What to start.
+/// The options of a service.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// What begins every command: `forebay`, or `python -m forebay`.
+    /// The beginning of every command: `forebay`, or `python -m forebay`.
     pub command: Vec<String>,
     /// Workers. Default: 1.
     pub workers: Workers,
-    /// Threads that compute, in each worker. Default: 0, the cores shared out evenly, or 1 where the service decides how many
-    /// workers there are.
+    /// Compute threads of each worker. Default: 0, an equal share of the cores, or 1 if the service decides the number
+    /// of workers.
     pub threads: usize,
-    /// Where the dispatcher listens: an address of the loopback interface. Default: any free port of 127.0.0.1.
+    /// The dispatcher's address, of the loopback interface. Default: any free port of 127.0.0.1.
     pub listen: SocketAddr,
     /// The dispatcher's state. Default: a folder of its own, removed at the end.
     pub state_dir: Option<PathBuf>,
-    /// Whether a worker that dies is started again, after 1 s. Default: no.
+    /// Whether a worker that dies is restarted, after 1 s. Default: no.
     pub respawn: bool,
-    /// Where each worker keeps what `cache()` keeps, and the bytes of remote files. Default: in memory, of which they share what one process would use.
+    /// The cache of each worker, for the rows of `cache()` and the bytes of remote files. Default: memory, of which the
+    /// workers share the default of one process.
     pub cache: CacheConfig,
-    /// Who decides how many workers are wanted. Default: Forebay's policy.
+    /// The policy for the number of workers. Default: Forebay's policy.
     pub policy: Policy,
-    /// What it makes small. Default: the time of a job.
+    /// The figure that the policy minimises. Default: the time of a job.
     pub objective: Objective,
 }
 
-/// How many workers.
+/// The number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
     /// As many as the jobs need.
     Auto {
-        /// No more than this; 0 is as many as there are cores.
+        /// The most workers; 0 is the number of cores.
         max: usize,
     },
 }
@@ -79,13 +80,14 @@ impl UpOptions {
 }
 
 impl UpOptions {
-    /// Checks that they go together.
+    /// Checks that the options are compatible.
     ///
     /// # Errors
     /// Invalid.
     pub fn check(&self) -> Result<()> {
         if !self.listen.ip().is_loopback() {
-            let message = format!("`up` serves this machine alone, and {} is reached from others", self.listen);
+            let message =
+                format!("`up` serves only this machine, and {} can be reached from other machines", self.listen);
             return Err(Error::invalid(message)
                 .hint("listen on 127.0.0.1, or start `forebay dispatcher` and `forebay worker` for a network"));
         }
@@ -97,25 +99,25 @@ impl UpOptions {
 pub struct Up {
     fleet: Arc<Mutex<Fleet>>,
     address: String,
-    /// Removed last.
+    /// Dropped last.
     temporary: Mutex<Option<TempDir>>,
     pid: u32,
-    /// Whether the dispatcher says how many workers there are.
+    /// Whether the dispatcher decides the number of workers.
     is_auto: bool,
-    /// Whether a worker that dies is started again.
+    /// Whether a worker that dies is restarted.
     respawns: bool,
 }
 
-/// What is to be started.
+/// The processes to start.
 struct Plan {
     workers: usize,
-    /// No more than so many at a time.
+    /// The most workers at a time.
     workers_most: usize,
     threads: usize,
     scaling: Scaling,
 }
 
-/// A folder that nobody else may look into: functions and arrays of jobs are there.
+/// Returns a folder that only this user can read: it has functions and arrays of jobs.
 fn own_folder() -> Result<TempDir> {
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let made = tempfile::Builder::new().prefix("forebay-").permissions(own).tempdir();
@@ -132,7 +134,7 @@ impl Plan {
         let (policy, objective) = (options.policy.clone(), options.objective);
         let (workers, threads, workers_max) = match options.workers {
             Workers::Fixed(workers) => (workers, (cores / workers.max(1)).max(1), Scaling::default().workers_max),
-            // So that so many workers are so many cores' worth.
+            // One thread each, so that as many workers as cores fit.
             Workers::Auto { max: 0 } => (1, 1, u32::try_from(cores).unwrap_or(u32::MAX)),
             Workers::Auto { max } => (1, 1, u32::try_from(max).unwrap_or(u32::MAX)),
         };
@@ -149,8 +151,8 @@ impl Up {
     /// Starts the processes and waits until every worker is registered, calling `poll` about every 50 ms.
     ///
     /// # Errors
-    /// Invalid, where options do not go together. Unavailable, with what it wrote last, when a process ends or is not ready
-    /// within 30 s; what `poll` returns. What was started is ended.
+    /// Invalid, if options are incompatible. Unavailable, with its last output, when a process ends or is not ready
+    /// within 30 s; the error of `poll`. After an error all started processes are ended.
     pub fn start(options: UpOptions, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
         let temporary = match &options.state_dir {
             Some(_) => None,
@@ -169,7 +171,7 @@ impl Up {
         let dispatcher = recipe.dispatcher(&options.listen.to_string())?;
         let (address, workers) = (String::new(), Vec::new());
         let mut fleet = Fleet { recipe, address, dispatcher, workers, started: 0, closed: false };
-        // From here on whatever goes wrong ends what was started: the handle does.
+        // From here on the handle ends the started processes after an error.
         let started = fleet.dispatcher.address(end, poll).and_then(|address| {
             fleet.address = address;
             (0..plan.workers).map(|_| fleet.add_worker()).collect::<Result<Vec<u32>>>()
@@ -196,12 +198,12 @@ impl Up {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Up::fleet`], where nobody else is at it.
+    /// As [`Up::fleet`], if no other thread holds the lock.
     pub(crate) fn try_fleet(&self) -> TryLockResult<MutexGuard<'_, Fleet>> {
         self.fleet.try_lock()
     }
 
-    /// Says whether a worker that ends is followed by another one.
+    /// Returns whether another worker replaces one that ends.
     pub(crate) fn starts_others(&self) -> bool {
         self.is_auto || self.respawns
     }
@@ -224,7 +226,7 @@ impl Up {
     /// Starts another worker and waits until it is registered; returns its process.
     ///
     /// # Errors
-    /// Conflict where the service decides how many there are; as [`Up::start`].
+    /// Conflict if the service decides the number of workers; as [`Up::start`].
     pub fn add_worker(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<u32> {
         if self.is_auto {
             let error = Error::new(ErrorKind::Conflict, "this service decides by itself how many workers there are");
@@ -235,7 +237,7 @@ impl Up {
         Ok(pid)
     }
 
-    /// Kills the dispatcher (SIGKILL) and starts it again, with its state, at the same address; returns its process.
+    /// Kills the dispatcher (SIGKILL) and restarts it, with its state, at the same address; returns its process.
     ///
     /// # Errors
     /// As [`Up::start`].
@@ -265,8 +267,8 @@ impl Up {
         Ok(child.pid())
     }
 
-    /// Waits until the workers with these processes are registered: they were just started, and must not end. What others do
-    /// meanwhile is not counted.
+    /// Waits until the workers with these processes are registered: they were just started, and must not end. Other
+    /// workers are not counted.
     fn wait_for_workers(&self, pids: &[u32], end: Instant, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let service =
             Service::connect(Remote::new(&*self.address), end.saturating_duration_since(Instant::now()), poll)?;
@@ -289,7 +291,7 @@ impl Up {
         }
     }
 
-    /// Starts dead workers again until the service is closed.
+    /// Restarts dead workers until the service is closed.
     fn watch(&self) -> Result<()> {
         let fleet = Arc::downgrade(&self.fleet);
         std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(move || {
@@ -309,7 +311,7 @@ impl Up {
     /// Ends the processes: the workers within 3 s, then the dispatcher within 3 s, or they are killed.
     pub fn close(&self) {
         let mut temporary = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        // A forked copy of the handle is not the owner of the processes, nor of the folder.
+        // A forked copy of the handle owns neither the processes nor the folder.
         if self.pid != std::process::id() {
             std::mem::forget(temporary.take());
             return;
@@ -318,7 +320,7 @@ impl Up {
         if !fleet.closed {
             fleet.close();
         }
-        // After the dispatcher, which writes there.
+        // After the dispatcher, which writes to it.
         drop(temporary.take());
     }
 }

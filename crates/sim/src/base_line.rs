@@ -1,20 +1,20 @@
-//! I6: once all is read and all is well, whatever was held is given back.
+//! I6: once all is read and no fault is left, every process has released its resources.
 
 use crate::fault::Node;
 use crate::net::{Kind, Pipe};
 use crate::world::World;
 
 impl World<'_> {
-    /// What is left when all is done.
+    /// Checks for leftovers at the end.
     pub(crate) fn check_base_line(&mut self) {
         self.check_dispatcher_base_line();
         self.check_workers_base_line();
         self.check_ledger();
         self.check_loans_base_line();
-        // An attempt that was never answered, and that nobody waits for, is no stream.
+        // An attempt that was never answered, and for which no process waits, is no stream.
         let vain = |p: &Pipe| !p.accepted && !p.ends[0].open;
         let works = |p: &Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
-        // A local worker whose job was cancelled asks on and is refused.
+        // A local worker whose job was cancelled keeps trying and is refused.
         let refused =
             |p: &Pipe| matches!(p.ends[0].node, Node::Worker(i) if p.kind == Kind::Work && self.is_refused(i));
         let alive = |p: &Pipe| works(p) || vain(p) || refused(p);

@@ -1,8 +1,8 @@
 //! The pipelines that simulated jobs run, drawn from their numbers.
 //!
-//! Ranges with ops of every class that changes what a consumer has to do: splits of whole batches and splits that are
-//! not, rows that are left out, epochs that end early. From [`CUT`] on, they end in row ops that workers may leave to readers; some have
-//! images, which are cut before they are normalised while nothing is decided. All are cheap, so that a seed takes milliseconds.
+//! Ranges with ops of every class that changes a consumer's work: splits of whole batches and other splits, rows that
+//! are filtered, epochs that end early. From [`CUT`] on, they end in row ops that workers may leave to consumers; some
+//! have images, whose default boundary is before `normalize`. All are cheap, so that a seed takes milliseconds.
 
 pub(crate) mod mixed;
 
@@ -22,13 +22,13 @@ use forebay_plan::{Binary, BlobId, Expr, Graph, Layout, Node, Op, Source, ops};
 use crate::dice::Dice;
 use crate::pipeline::Pipeline;
 
-/// How many there are.
+/// The number of pipelines.
 pub(crate) const PIPELINES: usize = 76;
-/// The first that may be cut at several places.
+/// The first pipeline with several boundaries.
 pub(crate) const CUT: usize = 48;
-/// Of those, every so many has images.
+/// Of these, every fourth has images.
 const IMAGES_EVERY: usize = 4;
-/// Height and width of an image: once normalised, one is large enough that rows are cut before that.
+/// Height and width of an image: large enough that the default boundary is before `normalize`.
 const SIDE: usize = 36;
 
 /// A pipeline, and the arrays that travel with it.
@@ -37,15 +37,16 @@ pub(crate) struct Drawn {
     pub(crate) ops: Vec<Op>,
     pub(crate) rows: u64,
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// How many samples may be left out.
+    /// The budget of skipped samples.
     pub(crate) budget: Budget,
-    /// Whether samples that fail are left out.
+    /// Whether failing samples are skipped.
     pub(crate) fails: bool,
-    /// Where consumers are coordinated: the graph of the rows that they share, how many a batch has, and whether short ones are left out.
+    /// For coordinated consumers: the graph of the rows that they share, the rows of a batch, and whether short batches
+    /// are dropped.
     pub(crate) coordinated: Option<(Graph, usize, bool)>,
 }
 
-/// Arrays in memory, whatever they are called.
+/// Arrays in memory, under any name.
 struct Arrays(Bytes);
 
 impl Blobs for Arrays {
@@ -106,8 +107,8 @@ impl Drawn {
     }
 }
 
-/// Draws an op that may run at a reader. What comes of the same ops in another order, or without one of them, is something else: names
-/// change, and numbers that were small once stay so.
+/// Draws an op that a consumer may run. Ops in another order, or with one missing, yield another result: names change,
+/// and narrowed numbers stay narrow.
 fn light(schema: &Schema, nth: u64, dice: &mut Dice) -> Op {
     let field = &schema.fields()[dice.index(schema.fields().len())];
     let name = field.name.clone();
@@ -153,7 +154,7 @@ fn images(rows: i64) -> Result<(Source, Arc<dyn Blobs>)> {
     Ok((source, Arc::new(Arrays(blob.into()))))
 }
 
-/// Every pipeline, made when it is first asked for.
+/// All pipelines, each made on first use.
 #[derive(Default)]
 pub(crate) struct Catalogue(RefCell<HashMap<usize, Rc<Pipeline>>>);
 

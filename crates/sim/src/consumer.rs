@@ -1,5 +1,5 @@
-//! A consumer's process: a training script that opens its job, reads it step by step, saves where it is, and is started
-//! again from there when it, or its stream, has ended. Here its sessions.
+//! A consumer's process: a training script that opens its job, reads it step by step, saves its position, and starts
+//! again from there when it, or its stream, has ended. This file has its sessions.
 
 mod fetches;
 mod trainer;
@@ -22,15 +22,15 @@ use crate::planted::Planted;
 use crate::world::{Event, World};
 use fetches::Stream;
 
-/// How long `next` waits for a dispatcher, as a stream's default.
+/// The time for which `next` waits for a dispatcher, as a stream's default.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// The pause before a job is asked for again.
+/// The pause before a job is opened again.
 const ASK_AGAIN: u64 = 100;
-/// What each chunk is taken to weigh: a few of them fill the buffer.
+/// The assumed bytes of each chunk: a few of them fill the buffer.
 pub(crate) const CHUNK_BYTES: usize = 40 << 20;
-/// How often a call of `next` that waits looks whether it should go on.
+/// The interval at which a waiting call of `next` checks whether to go on.
 const POLL: u64 = 1_000;
-/// How long a job manager takes to start a training script again.
+/// The time that a job manager takes to restart a training script.
 const START_AGAIN: std::ops::Range<u64> = 200..2_000;
 
 pub(crate) enum ConsumerTimer {
@@ -46,11 +46,11 @@ pub(crate) enum ConsumerTimer {
     Finish,
 }
 
-/// What a training script writes down.
+/// The saved state of a training script.
 #[derive(Clone, Default)]
 struct Saved {
     position: Position,
-    /// How many items come before that.
+    /// The number of items before that position.
     cursor: usize,
     left_out: Vec<SkippedSample>,
     got: BTreeSet<usize>,
@@ -59,36 +59,36 @@ struct Saved {
 #[derive(Default)]
 pub(crate) struct ConsumerNode {
     machine: Option<Consumer>,
-    /// The number that its job was given.
+    /// The number of its job.
     job: Option<u64>,
     asked: Option<u64>,
     session: Option<u64>,
     open: bool,
     half_closed: bool,
     fetches: BTreeMap<u64, Stream>,
-    /// Whether `next` was called and has not returned, and whether a look at it is due.
+    /// Whether `next` was called and has not returned, and whether a check of it is scheduled.
     in_next: bool,
     polling: bool,
     finishing: bool,
-    /// What the training step works on, and how many items came before it.
+    /// The delivery of the current training step, and the number of items before it.
     delivered: Option<(Delivery, usize)>,
-    /// Items that came.
+    /// The number of items received.
     cursor: usize,
-    /// Which these are, where they may come in any order, and the last of them.
+    /// The indexes of these, if they may come in any order, and those of the last delivery.
     any_order: bool,
     got: BTreeSet<usize>,
     latest: Vec<usize>,
-    /// Where this process began, and the samples that it was told it does not get.
+    /// The position where this process began, and the skipped samples that were reported to it.
     began: Position,
     told: Vec<SkippedName>,
-    /// Every sample that was left out so far, before this process began too.
+    /// All skipped samples so far, also from before this process began.
     left_out: Vec<SkippedSample>,
     saved: Option<Saved>,
-    /// Places and the chunks of them that were taken, for planted bugs.
+    /// Places and the number of their accepted chunks, for planted bugs.
     taken: BTreeMap<(u64, u64), u64>,
-    /// After how many row ops the first chunk of each place was cut.
+    /// The boundary of the first chunk of each place, in row ops.
     cut: BTreeMap<(u64, u64), u32>,
-    /// Whether it has once had everything, and whether its last word was heard.
+    /// Whether it once had everything, and whether the dispatcher received its last message.
     complete: bool,
     pub(crate) heard_out: bool,
     pub(crate) done: bool,
@@ -108,7 +108,7 @@ impl ConsumerNode {
         };
     }
 
-    /// Returns how many items it has, or had when its process ended.
+    /// Returns the number of its items, or that at the end of its process.
     pub(crate) fn cursor(&self) -> usize {
         self.cursor
     }
@@ -122,12 +122,12 @@ impl ConsumerNode {
     }
 }
 
-/// The name of a job, by number.
+/// Returns the name of a job, by its number.
 pub(crate) fn job_name(job: usize) -> String {
     format!("job {job}")
 }
 
-/// The number of a job, by name.
+/// Returns the number of a job, by its name.
 pub(crate) fn job_number(name: &str) -> usize {
     name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0)
 }
@@ -334,7 +334,7 @@ impl World<'_> {
         }
     }
 
-    /// What follows from whatever happened: chunks are taken, the user gets what is ready, the dispatcher is told.
+    /// Runs the reactions to any event: accepts chunks, delivers ready items to the user, reports to the dispatcher.
     fn consumer_step(&mut self, i: usize) {
         self.consumer_acts(i);
         self.gives_back(i);
@@ -342,7 +342,7 @@ impl World<'_> {
 
     fn consumer_acts(&mut self, i: usize) {
         let now = self.ticks(Node::Consumer(i));
-        // What the user takes makes room for more.
+        // Each delivery to the user makes room for more chunks.
         while self.take_chunks(i) | self.next(i) {}
         let consumer = &mut self.consumers[i];
         if consumer.finishing && consumer.heard_out {

@@ -1,16 +1,16 @@
-//! Everything that is left to chance, from one number: the same seed throws the same.
+//! All random choices, from one number: the same seed makes the same choices.
 
 use std::ops::Range;
 
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 
-/// A stream of chance. What is drawn for one purpose does not move what is drawn for another.
+/// A random stream. Draws for one purpose do not change the draws for another.
 #[derive(Debug, Clone)]
 pub(crate) struct Dice(SampleRng);
 
 impl Dice {
-    /// The stream for one purpose of a seed.
+    /// Makes the stream for one purpose of a seed.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(SampleRng::new(op_key(Seed(seed), Epoch(0), purpose), SampleId(0)))
     }
@@ -24,7 +24,7 @@ impl Dice {
         self.within(0..len as u64) as usize
     }
 
-    /// Says yes this often in a hundred.
+    /// Returns true with this probability, in percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }

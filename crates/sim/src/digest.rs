@@ -1,4 +1,4 @@
-//! A number for each item that a user gets: of the names, types and bytes of its columns.
+//! A number for each item of a user: a hash of the names, types and bytes of its columns.
 
 use std::ops::Deref;
 
@@ -7,23 +7,23 @@ use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, Field, tensor_values};
 use forebay_exec::Delivery;
 
-/// Odd, and of as many ones as zeros.
+/// Odd, with as many ones as zeros.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Returns a number for each item of a delivery: for a batch one, for single samples one each.
+/// Returns a number for each item of a delivery: one for a batch, or one for each single sample.
 ///
 /// # Errors
-/// Internal where a column holds no numbers: no pipeline of the simulation gives others.
+/// Internal if a column holds no numbers: no pipeline of the simulation has such columns.
 pub(crate) fn digests(delivery: &Delivery) -> Result<Vec<u64>> {
     let rows = delivery.chunk.num_rows();
     let items = if delivery.batched { vec![(0, rows)] } else { (0..rows).map(|row| (row, 1)).collect() };
     of_rows(delivery.epoch, &delivery.chunk, &items)
 }
 
-/// Returns a number for each of these runs of rows (the first, and how many), as if it were an item.
+/// Returns a number for each of these runs of rows (the first, and their count), as if it were an item.
 ///
 /// # Errors
-/// As [`digests`].
+/// Errors of [`digests`].
 pub(crate) fn of_rows(epoch: Epoch, chunk: &Chunk, items: &[(usize, usize)]) -> Result<Vec<u64>> {
     let columns = columns(chunk)?;
     let of = |&(from, len): &(usize, usize)| {
@@ -45,7 +45,7 @@ fn columns(chunk: &Chunk) -> Result<Vec<(u64, impl Deref<Target = [u8]>)>> {
     chunk.schema().fields().iter().zip(chunk.columns()).map(column).collect()
 }
 
-/// Takes bytes in, eight at a time.
+/// Mixes bytes into a hash, eight at a time.
 fn mixed(hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut last = [0; 8];

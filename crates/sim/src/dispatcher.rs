@@ -1,4 +1,4 @@
-//! The dispatcher's process: its machine, its disk, its sessions. A session's number is that of its stream.
+//! The dispatcher's process: its machine, its disk, its sessions. A session has the number of its stream.
 
 mod cuts;
 
@@ -16,9 +16,9 @@ use crate::planted::Planted;
 use crate::world::{Event, World};
 use cuts::Cuts;
 
-/// As the actor's.
+/// The interval of the actor's ticks.
 const TICK: u64 = 50;
-/// The pause before a disk that refused is asked again, as the committer's.
+/// The pause before a failed write is retried, as in the committer.
 const WRITE_AGAIN: u64 = 500;
 
 pub(crate) enum DispatcherTimer {
@@ -32,11 +32,11 @@ pub(crate) struct DispatcherNode {
     pub(crate) disk: Disk,
     /// Jobs that are being opened.
     opening: BTreeMap<u64, JobDefinition>,
-    /// What is being written.
+    /// The writes under way.
     writing: VecDeque<Write>,
-    /// Until when the disk refuses.
+    /// The time until which the disk refuses writes.
     pub(crate) full: u64,
-    /// Until when a write takes how long.
+    /// The time until which writes are slow, and the time of one.
     pub(crate) slow: (u64, u64),
     cuts: Cuts,
 }
@@ -79,7 +79,7 @@ impl World<'_> {
         self.dispatcher.machine = None;
         self.forget_cuts();
         self.dispatcher.opening.clear();
-        // What was being written is there as a whole, or not at all.
+        // A write under way at the crash is there as a whole, or not at all.
         if let Some(write) = self.dispatcher.writing.pop_front()
             && self.dice.percent(50)
         {
@@ -140,7 +140,7 @@ impl World<'_> {
                 self.dispatcher.opening.insert(id, definition);
             }
             Payload::HalfClosed => {
-                // It is told that it was heard when the machine says so.
+                // The machine decides when the consumer gets the confirmation.
                 machine.consumer_gone(now, id);
             }
             Payload::Closed => self.dispatcher_lost(id),
@@ -149,7 +149,8 @@ impl World<'_> {
         self.dispatcher_step();
     }
 
-    /// What a killed process sent may arrive after the last word of the one that followed it, and takes the consumer back.
+    /// Handles a new session. A message of a killed process may arrive after the last message of its successor, and
+    /// attach the consumer again.
     fn attached(&mut self, id: u64) {
         let Some(Node::Consumer(i)) = self.net.pipes.get(&id).map(|pipe| pipe.ends[0].node) else { return };
         if self.consumers[i].done {
@@ -157,7 +158,7 @@ impl World<'_> {
         }
     }
 
-    /// A session or a request is over, on the other side.
+    /// Handles the end of a session or a request on the other side.
     pub(crate) fn dispatcher_lost(&mut self, id: u64) {
         self.session_gone(id);
         self.close(id, 1, Payload::Closed);
@@ -167,7 +168,7 @@ impl World<'_> {
     fn session_gone(&mut self, id: u64) {
         let now = self.ticks(Node::Dispatcher);
         let Some(machine) = &mut self.dispatcher.machine else { return };
-        // The stream may be gone already: then the other call does nothing.
+        // The stream may be gone already: then the other call has no effect.
         match self.net.pipes.get(&id).map(|p| p.kind) {
             Some(Kind::Work) => machine.worker_gone(now, id),
             Some(Kind::Consume) => machine.consumer_gone(now, id),
@@ -179,7 +180,7 @@ impl World<'_> {
         }
     }
 
-    /// What the actor does after each command: says what there is to say, grants, writes.
+    /// Does the actor's work after each command: sends messages, grants, writes.
     fn dispatcher_step(&mut self) {
         self.dispatcher_speaks();
         let now = self.ticks(Node::Dispatcher);
@@ -216,7 +217,7 @@ impl World<'_> {
                 self.check_given_up(&event);
                 if let worker_event::Event::Lease(lease) = &event {
                     self.check_durable(lease.token);
-                    // Of a session that has just ended, nobody is told.
+                    // A lease of a session that has just ended is not sent.
                     if let Some(Node::Worker(worker)) = self.net.pipes.get(&id).map(|pipe| pipe.ends[0].node) {
                         self.check_cut(worker, lease);
                     }
@@ -246,7 +247,7 @@ impl World<'_> {
                     machine.create(now, id, job);
                 }
             }
-            // Two that ask at once are not told that the name is taken: as the opener does, one asks again.
+            // Two simultaneous openers do not get the conflict: as in the real opener, one looks the job up again.
             Output::Opened(id, Err(error)) if error.kind() == ErrorKind::Conflict => {
                 let asked = self.dispatcher.opening.get(&id);
                 if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
@@ -271,20 +272,20 @@ impl World<'_> {
         }
     }
 
-    /// Returns how many samples the dispatcher has written down since it began.
+    /// Returns how many skipped samples the dispatcher has recorded since it began.
     pub(crate) fn dispatcher_counted(&self) -> Option<u64> {
         let now = self.ticks(Node::Dispatcher);
         self.dispatcher.machine.as_ref().map(|machine| machine.samples_skipped(now))
     }
 
-    /// A grant is durable before it is told.
+    /// Checks that a grant is durable before any process is told of it.
     fn check_durable(&mut self, token: u64) {
         if !self.dispatcher.disk.has_granted(token) {
             self.fail("durable", format!("token {token} was told before it was written"));
         }
     }
 
-    /// Nothing is leased, nobody is attached, what was acknowledged is known, and all of it is written.
+    /// Checks that no split is leased, no consumer is attached, and every acknowledgement is known and written.
     pub(crate) fn check_dispatcher_base_line(&mut self) {
         let now = self.ticks(Node::Dispatcher);
         let Some(machine) = &mut self.dispatcher.machine else {

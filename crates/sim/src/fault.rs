@@ -1,8 +1,8 @@
-//! What happens to a world: what goes wrong, and what is decided in between.
+//! Events of a world: faults, and decisions in between.
 
 use crate::world::World;
 
-/// Who takes part.
+/// A process of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     /// The dispatcher.
@@ -13,101 +13,101 @@ pub enum Node {
     Consumer(usize),
 }
 
-/// What goes wrong; and what is decided in between, which is no fault. Times in milliseconds.
+/// Faults, and decisions in between, which are no faults. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A process dies. Its machine says so to its peers, or is gone with it and does not. It starts again after `down`.
+    /// A process dies. Its machine notifies its peers, or is gone with it and does not. It starts again after `down`.
     Kill {
-        /// Which.
+        /// The process.
         node: Node,
-        /// How long until a new process starts in its place.
+        /// The time until a new process starts in its place.
         down: u64,
-        /// Whether nothing tells its peers.
+        /// Whether its peers are not notified.
         silent: bool,
     },
-    /// A process stands still (SIGSTOP), and goes on.
+    /// A process is stopped (SIGSTOP), and goes on later.
     Pause {
-        /// Which.
+        /// The process.
         node: Node,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
     /// A worker leaves in order, and another starts in its place.
     Leave {
-        /// Which worker.
+        /// The worker.
         worker: usize,
-        /// How long until another starts.
+        /// The time until another starts.
         down: u64,
     },
-    /// What one sends to the other does not arrive.
+    /// Messages from one process to another do not arrive.
     Partition {
-        /// From here.
+        /// The sender.
         from: Node,
-        /// To here.
+        /// The receiver.
         to: Node,
-        /// Whether the other way is blocked, too.
+        /// Whether the other direction is blocked, too.
         both: bool,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
-    /// Every connection between two is reset.
+    /// Every connection between two processes is reset.
     Reset {
-        /// One.
+        /// One process.
         a: Node,
         /// The other.
         b: Node,
     },
     /// A worker computes this many times slower (its machine is busy, its disk is bad), for a while.
     SlowWorker {
-        /// Which worker.
+        /// The worker.
         worker: usize,
-        /// How many times.
+        /// The factor.
         factor: u64,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
-    /// Everything is late by up to `late`, for a while.
+    /// All messages are late by up to `late`, for a while.
     Slow {
-        /// How late at most.
+        /// The longest delay.
         late: u64,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
     /// The dispatcher's disk refuses every write.
     DiskFull {
-        /// For how long.
+        /// The duration.
         time: u64,
     },
-    /// The dispatcher's disk takes this long for a write.
+    /// A write of the dispatcher's disk takes this long.
     DiskSlow {
-        /// How long for one.
+        /// The time of one write.
         write: u64,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
-    /// The storage throttles: reads take long, and this many in a hundred fail.
+    /// The storage throttles: reads take long, and this percentage fails.
     Store {
-        /// Of a hundred.
+        /// The percentage.
         fail: u64,
-        /// For how long.
+        /// The duration.
         time: u64,
     },
-    /// It is decided that the splits of a job are cut elsewhere between workers and readers from now on.
+    /// The placement boundary of a job's splits changes.
     Cut {
-        /// Which job.
+        /// The job.
         job: usize,
-        /// At which of its places, the first being 1.
+        /// The index of the boundary, from 1.
         place: u32,
     },
     /// A job is cancelled.
     Cancel {
-        /// Which job.
+        /// The job.
         job: usize,
     },
 }
 
 impl Fault {
-    /// Its kind, as it is counted.
+    /// Returns its kind, as it is counted.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Kill { node: Node::Dispatcher, .. } => "kill dispatcher",
@@ -149,14 +149,14 @@ impl Fault {
         "cancel",
     ];
 
-    /// Says whether anything goes wrong.
+    /// Returns whether it is a fault.
     pub(crate) fn is_trouble(&self) -> bool {
         !matches!(self, Self::Cut { .. } | Self::Cancel { .. })
     }
 }
 
 impl World<'_> {
-    /// It happens.
+    /// Applies the event.
     pub(crate) fn strike(&mut self, fault: Fault) {
         let heals = self.scenario.heals;
         let until = |now: u64, time: u64| (now + time).min(heals);

@@ -1,9 +1,11 @@
-//! Memory that workers lend to readers on their machine: the real accounts of both sides, over what stands for socket and memory.
+//! Memory that workers lend to consumers on their machine: the real accounts of both sides, over a simulated socket and
+//! memory.
 //!
-//! What a reader gives back goes over a socket of its own: in order and never lost, at its own pace beside the stream of chunks. A block is
-//! a chunk's memory, and is known by its address, which nothing else has while this world lives. L-1: a block that was lent to be written is
-//! never sent to anybody else, and one that others read is lent to nobody to be written. L-2: what is on loan is at its reader, on its way
-//! there, or on its way back; and nothing comes back before its reader needs it no more.
+//! A consumer returns loans over a socket of its own: in order and without loss, independent of the stream of chunks. A
+//! block is a chunk's memory, identified by its address, which no other block has while this world lives. L-1: a block
+//! that was lent for writing is never sent to any other consumer, and a block that others read is never lent for
+//! writing. L-2: a lent block is at its consumer, on its way there, or on its way back; and no block comes back while
+//! its consumer uses it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -19,20 +21,20 @@ use crate::fault::Node;
 use crate::planted::Planted;
 use crate::world::{Event, World};
 
-/// How long a word on the socket takes, in ms.
+/// The time of a message on the socket, in ms.
 const WORD: std::ops::Range<u64> = 0..4;
 
-/// A process of a worker (which, and its life), and the number that it gave to a reader.
+/// A worker's process (the worker and its life), and the number that it assigned to a consumer.
 pub(crate) type LentTo = (usize, u32, u64);
 
-/// A chunk's memory that is lent with it: the loan, and whether others read it.
+/// The lent memory of a chunk: the loan, and whether others read it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lent {
     pub(crate) loan: u64,
     pub(crate) shared: bool,
 }
 
-/// What a reader has of a loan, for as long as something refers to it.
+/// A consumer's hold on a loan, for as long as anything refers to it.
 pub(crate) struct Guard {
     _borrowed: Borrowed,
 }
@@ -43,24 +45,24 @@ struct Loan {
     stream: u64,
     loan: u64,
     block: usize,
-    /// What its reader has of it.
+    /// Its consumer's hold on it.
     guard: Weak<Guard>,
 }
 
-/// A socket from a reader to a worker's process.
+/// A socket from a consumer to a worker's process.
 #[derive(Default)]
 struct Socket {
-    /// What is on its way; `None` is that the reader's process is gone.
+    /// The messages on their way; `None` means that the consumer's process is gone.
     words: VecDeque<Option<Return>>,
     last: u64,
-    /// Streams that the reader has open.
+    /// The open streams of the consumer.
     open: BTreeSet<u64>,
 }
 
-/// By a worker's process: the reader's number there, and its account.
+/// By a worker's process: the consumer's number there, and its account.
 type Borrowers = BTreeMap<(usize, u32), (u64, Borrower)>;
 
-/// What was done with a block.
+/// The uses of a block.
 #[derive(Default)]
 struct Block {
     written: bool,
@@ -70,7 +72,7 @@ struct Block {
 /// The simulation's own account.
 #[derive(Default)]
 pub(crate) struct Lending {
-    /// By consumer: what it has of workers.
+    /// By consumer: its accounts with workers.
     borrowers: BTreeMap<usize, Borrowers>,
     sockets: BTreeMap<LentTo, Socket>,
     loans: BTreeMap<u64, Loan>,
@@ -80,7 +82,7 @@ pub(crate) struct Lending {
     kept: Vec<Chunk>,
 }
 
-/// The bytes of a column, and what is given back once nothing refers to them.
+/// The bytes of a column, and the loan that returns once nothing refers to them.
 struct Column<B>(B, #[expect(dead_code, reason = "it is there to be dropped")] Arc<Guard>);
 
 impl<B: std::ops::Deref<Target = [u8]>> AsRef<[u8]> for Column<B> {
@@ -89,7 +91,7 @@ impl<B: std::ops::Deref<Target = [u8]>> AsRef<[u8]> for Column<B> {
     }
 }
 
-/// Returns the place of the column that is lent of a chunk, and the address of its memory.
+/// Returns the index of the lent column of a chunk, and the address of its memory.
 fn block_of(chunk: &Chunk) -> Option<(usize, usize)> {
     let address = |column: &ArrayRef| {
         let data = column.to_data();
@@ -99,7 +101,7 @@ fn block_of(chunk: &Chunk) -> Option<(usize, usize)> {
     chunk.columns().iter().enumerate().find_map(|(place, column)| Some((place, address(column)?)))
 }
 
-/// Returns a chunk of which one column is in borrowed memory.
+/// Returns the chunk with one column in borrowed memory.
 fn over(chunk: Chunk, guard: &Arc<Guard>) -> Option<Chunk> {
     let (place, _) = block_of(&chunk)?;
     let (field, data) = (chunk.schema().fields()[place].clone(), chunk.columns()[place].to_data());
@@ -110,7 +112,7 @@ fn over(chunk: Chunk, guard: &Arc<Guard>) -> Option<Chunk> {
 }
 
 impl World<'_> {
-    /// Returns the memory that a chunk is made in: its own, where memory is lent.
+    /// Returns a chunk in its own memory, if memory is lent.
     pub(crate) fn make(&mut self, chunk: Chunk) -> Chunk {
         if !self.scenario.lends() || chunk.num_rows() == 0 {
             return chunk;
@@ -122,7 +124,7 @@ impl World<'_> {
         made
     }
 
-    /// A reader opens a stream to a worker; returns it, if that one may lend it memory.
+    /// Opens a consumer's account with a worker for a new stream; returns it if the worker may lend it memory.
     pub(crate) fn borrow_from(&mut self, i: usize, worker: usize) -> Option<Borrowing> {
         let (life, node) = (self.life(Node::Worker(worker)), Node::Worker(worker));
         if !self.scenario.consumers[i].lent || !self.is_alive(node, life) {
@@ -130,7 +132,7 @@ impl World<'_> {
         }
         let known = self.lending.borrowers.entry(i).or_default();
         if !known.contains_key(&(worker, life)) {
-            // A worker that stands still does not greet in time.
+            // A stopped worker does not answer in time.
             if self.paused(node) > self.now {
                 return None;
             }
@@ -146,7 +148,7 @@ impl World<'_> {
         Some(borrowing)
     }
 
-    /// A worker sends a chunk to a reader of its machine: lends its memory, if it may.
+    /// Lends the memory of a chunk that a worker sends to a consumer on its machine, if it may.
     pub(crate) fn lend(&mut self, worker: usize, of: ConsumerStream, chunk: &Chunk, shared: bool) -> Option<Lent> {
         let (_, block) = block_of(chunk)?;
         self.lending.lent += 1;
@@ -165,7 +167,7 @@ impl World<'_> {
         Some(Lent { loan, shared })
     }
 
-    /// A worker sends a chunk: nobody may have written to it.
+    /// Checks that no consumer may have written to a chunk that a worker sends.
     pub(crate) fn check_unwritten(&mut self, worker: usize, chunk: &Chunk) {
         let block = block_of(chunk).filter(|_| self.scenario.lends());
         let written = block.is_some_and(|(_, block)| self.lending.blocks.get(&block).is_some_and(|b| b.written));
@@ -174,7 +176,7 @@ impl World<'_> {
         }
     }
 
-    /// A reader takes a chunk that was lent; returns it over memory that is given back with the last that refers to it.
+    /// Accepts a lent chunk at a consumer; returns it over memory that returns with its last user.
     pub(crate) fn borrowed(&mut self, i: usize, borrowing: &mut Borrowing, lent: Lent, chunk: Chunk) -> Chunk {
         let guard = Arc::new(Guard { _borrowed: borrowing.take(lent.loan) });
         let number = borrowing.reader().reader;
@@ -182,15 +184,15 @@ impl World<'_> {
         let mut theirs = loans.filter(|loan| loan.to.2 == number && loan.loan == lent.loan);
         match theirs.next() {
             Some(loan) => loan.guard = Arc::downgrade(&guard),
-            // Of a process that is gone it is the reader's alone.
+            // The memory of a process that is gone belongs to the consumer alone.
             None if !self.lending.sockets.keys().any(|to| to.2 == number) => {}
             None => self.fail("L-2", format!("consumer {i} takes {lent:?}, which came back before")),
         }
-        // What others read is copied.
+        // Shared memory is copied.
         if lent.shared { chunk } else { over(chunk.clone(), &guard).unwrap_or(chunk) }
     }
 
-    /// A reader's stream has ended.
+    /// Ends a consumer's stream.
     pub(crate) fn stream_over(&mut self, borrowing: Option<Borrowing>) {
         let Some(borrowing) = borrowing else { return };
         let of = borrowing.reader();
@@ -199,7 +201,7 @@ impl World<'_> {
         drop(borrowing);
     }
 
-    /// A reader says what it needs no more.
+    /// Returns the loans that a consumer no longer uses.
     pub(crate) fn gives_back(&mut self, i: usize) {
         let Some(borrowers) = self.lending.borrowers.get_mut(&i) else { return };
         let mut said = Vec::new();
@@ -221,7 +223,7 @@ impl World<'_> {
         self.at(at, Event::Returned(to));
     }
 
-    /// The next word of a socket reaches its worker.
+    /// Delivers the next message of a socket to its worker.
     pub(crate) fn returned(&mut self, to: LentTo) {
         let (worker, life, number) = to;
         let paused = self.paused(Node::Worker(worker));
@@ -256,7 +258,7 @@ impl World<'_> {
         self.check_loans(to);
     }
 
-    /// L-2: what is on loan to a reader is there, on its way there, or on its way back.
+    /// Checks L-2: a block on loan to a consumer is there, on its way there, or on its way back.
     fn check_loans(&mut self, to: LentTo) {
         let Some(socket) = self.lending.sockets.get(&to) else { return };
         let is_said = |loan: &Loan| {
@@ -275,20 +277,20 @@ impl World<'_> {
         }
     }
 
-    /// A worker's process is gone, and its memory with the last that has it.
+    /// Ends a worker's process; its memory lives until its last user ends.
     pub(crate) fn lender_ended(&mut self, worker: usize, life: u32) {
         self.lending.loans.retain(|_, loan| (loan.to.0, loan.to.1) != (worker, life));
         self.lending.sockets.retain(|to, _| (to.0, to.1) != (worker, life));
     }
 
-    /// A reader's process is gone: the kernel closes its sockets.
+    /// Ends a consumer's process: the kernel closes its sockets.
     pub(crate) fn borrower_ended(&mut self, i: usize) {
         for ((worker, life), (number, _)) in self.lending.borrowers.remove(&i).unwrap_or_default() {
             self.say_back((worker, life, number), None);
         }
     }
 
-    /// Nothing is on loan when nobody reads.
+    /// Checks that nothing is on loan when no consumer reads.
     pub(crate) fn check_loans_base_line(&mut self) {
         for i in 0..self.workers.len() {
             let on_loan = self.lender(i).map_or((0, 0), |lender| lender.on_loan());

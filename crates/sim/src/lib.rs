@@ -1,24 +1,24 @@
 //! The real dispatcher, workers and consumers on a virtual clock, network and disk that fail.
 //!
 //! ```text
-//! Scenario    who takes part, and each Fault with its time: drawn from the seed
+//! Scenario    the processes, and each Fault with its time: drawn from the seed
 //! World       virtual time, processes, one queue of events
-//!   net       streams that break, ways that are blocked, peers that are silent; payload: what is sent
-//!   dispatcher, worker, consumer   the processes: the roles' own state machines, and the checks of what they say
-//!   losses, lending   what is left out, ends workers or is cancelled; memory that workers lend
-//! Catalogue   what jobs compute; Pipeline: what their consumers must get
-//! Planted     bugs that must be found
+//!   net       streams that break, directions that are blocked, peers that are silent; payload: the messages
+//!   dispatcher, worker, consumer   the processes: the roles' own state machines, and checks of their messages
+//!   losses, lending   skipped samples, poison splits, cancelled jobs; memory that workers lend
+//! Catalogue   the pipelines of jobs; Pipeline: the expected output of their consumers
+//! Planted     bugs that the simulation must find
 //! ```
 //!
-//! Everything that decides is the code that production runs (`simulate` in each role); here is only what stands for the
-//! machine. Invariant: a run depends on its seed alone, so that a failure is replayed by its number.
+//! All decisions come from the production code (`simulate` in each role); this crate only replaces the machine.
+//! Invariant: a run depends on its seed alone, so that a failure can be replayed by its number.
 //!
-//! What is checked, in numbers as everywhere in this crate: I1 nothing is lost, I2 nothing comes twice, I3 the bytes are
-//! those of one process, I4 so is the order, I5 once all is well everything finishes in time, I6 what was held is given
-//! back, I7 every kind of fault was felt, I8 the same seed gives the same history. And at every step: SP-1 to SP-6 of
-//! the dispatcher's state, W-3 of a worker's shelf, C-1 and C-3 of a consumer's window, that grants are durable before
-//! they are told, that a worker serves only the lease it holds, that leases name places where their pipeline may be cut, and that
-//! chunks are what the row ops give that are said to have run on them. L-1 to L-5 are in `losses` and `lending`.
+//! The checks, numbered for the whole crate: I1 no item is lost, I2 no item comes twice, I3 the bytes are those of one
+//! process, I4 so is the order, I5 after the faults everything finishes in time, I6 all resources are released, I7
+//! every kind of fault had an effect, I8 the same seed has the same history. At every step: SP-1 to SP-6 of the
+//! dispatcher's state, W-3 of a worker's split buffers, C-1 and C-3 of a consumer's window; grants are durable before
+//! any process is told of them; a worker serves only the lease that it holds; leases name boundaries of their pipeline;
+//! and a chunk equals the output of the row ops that it claims. `losses` and `lending` have L-1 to L-5.
 
 mod base_line;
 mod catalogue;
@@ -46,14 +46,14 @@ use catalogue::Catalogue;
 use scenario::Shape;
 use world::World;
 
-/// Runs seeds, one after the other. Keeps what pipelines compute, which is the same for every seed.
+/// Runs seeds, one after the other. Keeps computed pipelines, which are the same for every seed.
 #[derive(Default)]
 pub struct Simulator {
     catalogue: Catalogue,
 }
 
 impl Simulator {
-    /// Draws the scenario of a seed, of one of these worlds.
+    /// Draws the scenario of a seed, from this kind of worlds.
     pub fn scenario(&self, worlds: Worlds, seed: u64) -> Scenario {
         let shape = |pipeline| {
             let pipeline = self.catalogue.get(pipeline);
@@ -62,12 +62,12 @@ impl Simulator {
         Scenario::new(worlds, seed, shape)
     }
 
-    /// Runs a scenario. `verbose` keeps every event in words.
+    /// Runs a scenario. `verbose` records every event in words.
     pub fn run(&self, scenario: &Scenario, planted: Option<Planted>, verbose: bool) -> Outcome {
         World::new(scenario, &self.catalogue, planted, verbose).run()
     }
 
-    /// Leaves out faults, one after the other, as long as the scenario still fails.
+    /// Removes faults, one after the other, as long as the scenario still fails.
     pub fn shrink(&self, scenario: Scenario, planted: Option<Planted>) -> Scenario {
         let mut least = scenario;
         let mut at = 0;

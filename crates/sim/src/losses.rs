@@ -1,7 +1,8 @@
-//! What is left out, and what may not be: samples that fail, processes that die at one, splits that end workers, jobs that are cancelled.
+//! Skipped samples, and limits on them: samples that fail, processes that die at one, poison splits, cancelled jobs.
 //!
-//! L-3: whatever was lost once, is lost for everybody who comes later, and what was given before stays what is due. L-4: the user is told of
-//! each once, in order, and so is the ledger. L-5: a split that was given up is leased to nobody, and its reader has all before it.
+//! L-3: a sample that was lost once is lost for every later consumer, and samples that were delivered before stay due.
+//! L-4: each skipped sample is reported to the user once, in order, and is in the ledger. L-5: a poison split is leased
+//! to no worker, and its consumer has everything before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -18,15 +19,15 @@ use crate::fault::Node;
 use crate::pipeline::{Due, KnownLost, missing, process_died};
 use crate::world::World;
 
-/// Processes that die at a sample in one world.
+/// The most processes that die at a sample in one world.
 const DEATHS_MAX: u64 = 12;
 
-/// Whether a job is cancelled.
+/// The state of a job's cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Cancel {
     #[default]
     No,
-    /// It is, or will be: nobody begins to read it any more.
+    /// The job is cancelled, or will be: no consumer starts to read it any more.
     Asked,
     Done,
 }
@@ -34,17 +35,17 @@ enum Cancel {
 /// The simulation's own account.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// By consumer: how many samples were known to be lost by accident when it was computed what is due.
+    /// By consumer: the number of accidentally lost samples for which the expected output was computed.
     due: BTreeMap<usize, (usize, Rc<Due>)>,
     cancelled: BTreeMap<usize, Cancel>,
     /// Processes that died at a sample.
     died: u64,
-    /// What the ledger held when the dispatcher began.
+    /// The skipped samples in the ledger when the dispatcher began.
     written: u64,
 }
 
 impl World<'_> {
-    /// Returns what a consumer must get, as far as it is decided now.
+    /// Returns the expected output of a consumer, as far as it is decided now.
     pub(crate) fn due(&mut self, i: usize) -> Rc<Due> {
         let (setup, cursor) = (self.scenario.consumers[i], self.consumers[i].cursor());
         let job = self.jobs[setup.job].clone();
@@ -54,7 +55,7 @@ impl World<'_> {
         };
         let known = self.losses.due.get(&i).cloned();
         let (count, before) = known.unwrap_or_else(|| (0, job.expected[setup.index as usize].clone()));
-        // The ledger of a job that was cancelled is empty.
+        // The ledger of a cancelled job is empty.
         if count >= by_accident.len() {
             return before;
         }
@@ -73,13 +74,14 @@ impl World<'_> {
         due
     }
 
-    /// Returns what the ledger says that a consumer has left out.
+    /// Returns the samples that a consumer has skipped according to the ledger.
     fn lost_of(&self, i: usize) -> Vec<LostSample> {
         let index = self.scenario.consumers[i].index;
         self.consumers[i].job_id().map_or_else(Vec::new, |job| self.dispatcher.disk.skipped((job, index)))
     }
 
-    /// A thread has computed a chunk. Now and then a process dies at one of its samples, which is left out then.
+    /// Handles a chunk that a thread has computed. Now and then a process dies at one of its samples, which is then
+    /// skipped.
     pub(crate) fn maybe_lose(&mut self, i: usize, task: &Task, index: usize, ops: u32, chunk: Chunk) -> Chunk {
         let job = self.job(&task.job().name);
         let may_die = job.fails && chunk.num_rows() > 0 && self.losses.died < DEATHS_MAX;
@@ -95,7 +97,7 @@ impl World<'_> {
         self.expect(Node::Worker(i), without).flatten().unwrap_or(chunk)
     }
 
-    /// A worker has computed something of a split; returns whether that ends it.
+    /// Returns whether the split ends the worker that has computed a part of it.
     pub(crate) fn is_poisoned(&self, task: &Task) -> bool {
         let Some((job, number)) = self.scenario.poison else { return false };
         let theirs = job_number(&task.job().name);
@@ -108,7 +110,7 @@ impl World<'_> {
         task.place() == (consumer, (number >> 4) % definition.epochs, (number >> 8) % splits)
     }
 
-    /// Nobody is given a split that was given up.
+    /// Checks that no worker gets a poison split.
     pub(crate) fn check_given_up(&mut self, event: &worker_event::Event) {
         let worker_event::Event::Lease(lease) = event else { return };
         let split = ((lease.job, lease.consumer), lease.epoch, lease.ordinal);
@@ -117,13 +119,13 @@ impl World<'_> {
         }
     }
 
-    /// A reader ended at a split that was given up: it has everything before that.
+    /// Checks that a consumer that ended at a poison split has everything before it.
     pub(crate) fn check_before(&mut self, i: usize, error: &Error) {
         let split = error.get("split").and_then(|text| text.split_once(" of epoch "));
         let split = split.and_then(|(ordinal, epoch)| Some((epoch.parse().ok()?, ordinal.parse().ok()?)));
         let (due, got) = (self.due(i), self.consumers[i].cursor());
         let before = split.and_then(|split: (u64, u64)| due.before.get(&split)).copied();
-        // Part of it may have come from a worker that was killed for another reason.
+        // Part of the split may have come from a worker that was killed for another reason.
         if before.is_none_or(|before| got < before) {
             self.fail(
                 "L-5",
@@ -132,7 +134,7 @@ impl World<'_> {
         }
     }
 
-    /// A stream ended because too much was left out; returns whether that is so.
+    /// Checks that a stream ended because too many samples were skipped, and at the right item.
     pub(crate) fn check_budget(&mut self, i: usize) {
         let (due, got) = (self.due(i), self.consumers[i].cursor());
         if !due.is_over || got != due.items.len() {
@@ -143,13 +145,13 @@ impl World<'_> {
         self.felt("budgets spent");
     }
 
-    /// A process has everything: it was told of every sample that it did not get, once.
+    /// Checks a process that has everything: each sample that it did not get was reported to it, once.
     pub(crate) fn check_told(&mut self, i: usize) {
         let (due, (from, told)) = (self.due(i), self.consumers[i].told());
         let from = (from.epoch, from.split, from.chunk);
         let missing = due.missing.iter().filter(|(at, ..)| *at >= from);
         let mut missing: Vec<_> = missing.map(|((e, s, _), n, r)| (*e, *s, *n, *r)).collect();
-        // Which of a split is told first depends on what was known of it.
+        // The order of reports within a split depends on the samples known to be lost when it was computed.
         let mut told = told.to_vec();
         missing.sort_unstable();
         told.sort_unstable();
@@ -161,17 +163,17 @@ impl World<'_> {
         }
     }
 
-    /// The ledger has each sample that was left out, and nothing else; and the dispatcher has counted each once.
+    /// Checks that the ledger has all skipped samples and no others, and that the dispatcher has counted each once.
     pub(crate) fn check_ledger(&mut self) {
         for i in 0..self.consumers.len() {
             let (lost, due) = (self.lost_of(i), self.due(i));
             let lost: BTreeSet<_> = lost.iter().map(|l| (l.epoch, l.ordinal, l.sample, l.repetition)).collect();
             let missing: BTreeSet<_> = due.missing.iter().map(|((e, s, _), n, r)| (*e, *s, *n, *r)).collect();
-            // What one process had not said when it ended, the next one does not say that goes on behind it.
+            // Reports that one process had not sent when it ended are not sent by a successor that resumes behind them.
             let is_fresh = *self.consumers[i].told().0 == Position::default();
             let is_cancelled = self.is_cancelled(self.scenario.consumers[i].job);
             let is_whole = self.consumers[i].heard_out && is_fresh && !is_cancelled;
-            // An earlier process may have got further than the one that lost too much.
+            // An earlier process may have got further than the one that exceeded the budget.
             let end = missing.last().filter(|_| due.is_over).map(|(epoch, split, ..)| (*epoch, *split));
             let lost: BTreeSet<_> =
                 lost.into_iter().filter(|l| end.is_none_or(|end| (l.0, l.1) < end || missing.contains(l))).collect();
@@ -182,32 +184,32 @@ impl World<'_> {
         }
         let counted = self.dispatcher_counted();
         let written = self.dispatcher.disk.num_skipped().saturating_sub(self.losses.written);
-        // A ledger forgets jobs that were cancelled.
+        // A ledger forgets cancelled jobs.
         let is_whole = self.losses.cancelled.is_empty();
         if is_whole && counted.is_some_and(|counted| counted != written) {
             self.fail("L-4", format!("the dispatcher has counted {counted:?} samples, and written {written}"));
         }
     }
 
-    /// A dispatcher begins.
+    /// Records the ledger's count when a dispatcher begins.
     pub(crate) fn begin_ledger(&mut self) {
         self.losses.written = self.dispatcher.disk.num_skipped();
     }
 
-    /// Somebody cancels a job.
+    /// Cancels a job.
     pub(crate) fn cancel(&mut self, job: usize) {
         self.losses.cancelled.insert(job, Cancel::Asked);
         self.cancel_again();
     }
 
-    /// Asks for it until it is done: a dispatcher that dies may not have written it down.
+    /// Repeats the cancellation until it is done, because a dispatcher that dies may not have recorded it.
     pub(crate) fn cancel_again(&mut self) {
         let asked: Vec<_> =
             self.losses.cancelled.iter().filter(|(_, is)| **is == Cancel::Asked).map(|(job, _)| *job).collect();
         asked.into_iter().for_each(|job| self.dispatcher_cancels(&job_name(job)));
     }
 
-    /// What came of it. Whoever was not heard of yet cannot be cancelled; its name may be opened later.
+    /// Handles the result of a cancellation. An unknown job cannot be cancelled; its name may be opened later.
     pub(crate) fn cancelled(&mut self, job: usize, done: &forebay_core::Result<()>) {
         let is = match done {
             Ok(()) => Cancel::Done,
@@ -222,12 +224,12 @@ impl World<'_> {
         }
     }
 
-    /// Says whether a local worker may be refused for good: its job is over.
+    /// Returns whether a local worker may be refused for good, because its job is over.
     pub(crate) fn is_refused(&self, worker: usize) -> bool {
         self.scenario.workers[worker].local && !self.losses.cancelled.is_empty()
     }
 
-    /// Says whether a job is cancelled, or may be.
+    /// Returns whether a job is cancelled, or may be.
     pub(crate) fn is_cancelled(&self, job: usize) -> bool {
         self.losses.cancelled.get(&job).is_some_and(|is| *is != Cancel::No)
     }
@@ -237,10 +239,10 @@ fn fault(lost: &LostSample) -> Fault {
     Error::from_json(&lost.error).fault()
 }
 
-/// What a process is told of a sample that it does not get.
+/// The report of a sample that a process does not get: epoch, split, sample, repetition.
 pub(crate) type SkippedName = (u64, u64, u64, u64);
 
-/// Names samples that a process was told of.
+/// Returns the names of reported samples.
 pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item = SkippedName> {
     lost.iter().map(|lost| {
         let ((epoch, split, _), sample, repetition) = missing(lost, 0);
@@ -248,5 +250,5 @@ pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item =
     })
 }
 
-/// Where a process began, and what it was told of since.
+/// The position where a process began, and the samples reported to it since.
 pub(crate) type Began<'a> = (&'a Position, &'a [SkippedName]);

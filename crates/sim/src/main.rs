@@ -1,5 +1,5 @@
-//! Runs seeds of the simulation, and stops at the first that fails: prints its scenario, what happened, and how to see
-//! it again.
+//! Runs seeds of the simulation, and stops at the first that fails: prints its scenario, its events, and the command to
+//! replay it.
 
 #![expect(clippy::disallowed_methods, reason = "it says how long a run took")]
 
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Prints what failed: as drawn, and with the faults that matter.
+/// Prints a failure: as drawn, and with only the faults that it needs.
 fn failed(simulator: &Simulator, arguments: &Arguments, seed: u64) {
     let planted = arguments.planted;
     let scenario = simulator.scenario(arguments.worlds, seed);

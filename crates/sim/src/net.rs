@@ -1,9 +1,9 @@
-//! The network: streams over connections, as gRPC has them.
+//! The network: streams over connections, as in gRPC.
 //!
-//! Within a stream messages come in order, each once, until it breaks: then a suffix of each direction is lost, and both
-//! ends notice, each in its own time. Nothing is in order between streams. What is blocked waits (TCP sends it again)
-//! until the way is free, or until keep-alives say that the peer is gone. A process that stands still is reached by
-//! nothing; what came for it meanwhile lies in its socket.
+//! Within a stream messages come in order, each once, until it breaks: then a suffix of each direction is lost, and
+//! both ends notice, each in its own time. Streams have no order among each other. A blocked message waits (TCP sends
+//! it again) until the way is free, or until keep-alives report that the peer is gone. A stopped process receives
+//! nothing; its messages meanwhile stay in its socket.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,21 +13,21 @@ use crate::fault::Node;
 use crate::payload::Payload;
 use crate::world::{Event, World};
 
-/// Keep-alives notice a peer that is gone within these.
+/// The time within which keep-alives detect a lost peer.
 const KEEPALIVE: std::ops::Range<u64> = 10_000..15_000;
-/// An attempt to reach a dispatcher is given up after this, one to connect to a worker after that.
+/// The time limits of an attempt to reach a dispatcher, and to connect to a worker.
 const ATTEMPT: u64 = 3_000;
 const CONNECT: u64 = 2_000;
-/// What is to be taken as never.
+/// The time that counts as never.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Work,
     Consume,
     Open,
-    /// A split's chunks, from the process that has this port.
+    /// A split's chunks, from the process with this port.
     Get {
         port: u32,
     },
@@ -46,26 +46,26 @@ pub(crate) struct Pipe {
     pub(crate) kind: Kind,
     pub(crate) ends: [End; 2],
     pub(crate) accepted: bool,
-    /// What is on its way to each side, with the time that it arrives.
+    /// The messages on their way to each side, with their arrival times.
     queues: [VecDeque<(u64, Payload)>; 2],
     last: [u64; 2],
-    /// What arrives later at a side is lost.
+    /// Messages that arrive later at a side are lost.
     cut: [u64; 2],
 }
 
-/// Every stream, and what is blocked.
+/// All streams, and the blocked ways.
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) pipes: BTreeMap<u64, Pipe>,
     opened: u64,
-    /// Until when nothing gets from one to the other.
+    /// The time until which no message gets from one process to another.
     blocked: BTreeMap<(Node, Node), u64>,
-    /// Until when everything is late by how much.
+    /// The time until which messages are late, and the longest delay.
     pub(crate) slow: (u64, u64),
 }
 
 impl Net {
-    /// Returns the streams of a process that it has not closed.
+    /// Returns the open streams of a process.
     pub(crate) fn of(&self, node: Node, life: u32) -> Vec<(u64, usize)> {
         let mut found = Vec::new();
         for (id, pipe) in &self.pipes {
@@ -90,11 +90,11 @@ impl World<'_> {
         let ends = [End { node: from, life: self.life(from), open: true }, End { node: to, life: 0, open: true }];
         let (queues, last, cut) = (Default::default(), [self.now; 2], [NEVER; 2]);
         self.net.pipes.insert(id, Pipe { kind, ends, accepted: false, queues, last, cut });
-        // Connecting, and asking for the version, take a round trip.
+        // Connecting, and requesting the version, take a round trip.
         let round_trip = self.latency() + self.latency();
         self.send_late(id, 0, first, round_trip);
         let patience = match kind {
-            // On a connection that is there already, only keep-alives notice that nobody answers.
+            // On an existing connection, only keep-alives detect that no answer comes.
             Kind::Get { .. } if self.dice.percent(50) => self.dice.within(KEEPALIVE),
             Kind::Get { .. } => CONNECT,
             _ => ATTEMPT,
@@ -114,7 +114,7 @@ impl World<'_> {
         self.dice.within(0..self.scenario.latency + late + 1)
     }
 
-    /// Sends from a side of a stream, unless it has closed it.
+    /// Sends from a side of a stream, unless that side has closed it.
     pub(crate) fn send(&mut self, id: u64, side: usize, payload: Payload) {
         self.send_late(id, side, payload, 0);
     }
@@ -144,7 +144,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes the next message of a stream's side; requeues what cannot arrive now.
+    /// Takes the next message of a stream's side; requeues a message that cannot arrive now.
     pub(crate) fn arrive(&mut self, id: u64, side: usize) {
         let Some(pipe) = self.net.pipes.get(&id) else { return };
         let (to, from) = (pipe.ends[side], pipe.ends[1 - side].node);
@@ -156,7 +156,7 @@ impl World<'_> {
         if free > self.now {
             self.felt("partition");
             if let Some((arrives, _)) = self.net.pipes.get_mut(&id).and_then(|p| p.queues[side].front_mut()) {
-                // A connection that breaks meanwhile takes it along.
+                // If the connection breaks meanwhile, the message is lost with it.
                 *arrives = free;
             }
             return self.at(free, Event::Arrive(id, side));
@@ -164,7 +164,7 @@ impl World<'_> {
         let Some(pipe) = self.net.pipes.get_mut(&id) else { return };
         let Some((arrives, payload)) = pipe.queues[side].pop_front() else { return };
         if arrives > pipe.cut[side] || !to.open {
-            // What comes after something that was lost is lost, too.
+            // All messages after a lost one are lost, too.
             pipe.cut[side] = 0;
             return;
         }
@@ -177,7 +177,7 @@ impl World<'_> {
         }
     }
 
-    /// A stream's first message reaches its server.
+    /// Delivers a stream's first message to its server.
     fn accept(&mut self, id: u64, node: Node, kind: Kind, payload: Payload) {
         let listens = match kind {
             Kind::Get { port } => self.port(node) == Some(port),
@@ -185,7 +185,7 @@ impl World<'_> {
         };
         let life = self.life(node);
         if !self.is_alive(node, life) || !listens {
-            // A machine that is gone does not even refuse: the attempt is given up in time.
+            // A machine that is gone does not even refuse: the attempt ends at its time limit.
             if !self.is_silent(node) {
                 let later = self.now + self.latency();
                 self.at(later, Event::Reset(id, 0));
@@ -209,7 +209,7 @@ impl World<'_> {
         }
     }
 
-    /// Nobody has answered in time: the attempt is given up.
+    /// Ends an attempt without an answer in time.
     pub(crate) fn give_up(&mut self, id: u64) {
         let Some(pipe) = self.net.pipes.get_mut(&id).filter(|p| !p.accepted) else { return };
         pipe.ends[1].open = false;
@@ -219,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// A side notices that its stream is broken.
+    /// Lets a side notice that its stream is broken.
     pub(crate) fn reset(&mut self, id: u64, side: usize) {
         let Some(end) = self.net.pipes.get(&id).map(|p| p.ends[side]).filter(|e| e.open) else { return };
         let paused = self.paused(end.node);
@@ -238,7 +238,7 @@ impl World<'_> {
         }
     }
 
-    /// Breaks a stream: what is on its way may be lost, and each side notices after a while.
+    /// Breaks a stream: messages on their way may be lost, and each side notices after a while.
     pub(crate) fn sever(&mut self, id: u64, within: std::ops::Range<u64>) {
         for side in 0..2 {
             let at = self.now + self.dice.within(within.clone());
@@ -248,7 +248,7 @@ impl World<'_> {
         }
     }
 
-    /// Every connection between two is reset.
+    /// Resets every connection between two processes.
     pub(crate) fn reset_between(&mut self, a: Node, b: Node) {
         for id in self.net.between(a, b) {
             self.felt("reset");
@@ -257,7 +257,7 @@ impl World<'_> {
         }
     }
 
-    /// Blocks a way for a while.
+    /// Blocks one direction for a while.
     pub(crate) fn block(&mut self, from: Node, to: Node, until: u64) {
         let way = self.net.blocked.entry((from, to)).or_default();
         *way = (*way).max(until);
@@ -265,13 +265,13 @@ impl World<'_> {
         self.at(notice, Event::KeepAlive(from, Some(to)));
     }
 
-    /// A process stands still until then: keep-alives notice.
+    /// Schedules the keep-alives that detect a stopped process.
     pub(crate) fn stalled(&mut self, node: Node) {
         let notice = self.now + self.dice.within(KEEPALIVE);
         self.at(notice, Event::KeepAlive(node, None));
     }
 
-    /// Keep-alives were not answered, if the trouble is still there.
+    /// Breaks the streams whose keep-alives were not answered, if the trouble is still there.
     pub(crate) fn keep_alive(&mut self, from: Node, to: Option<Node>) {
         let ids = match to {
             Some(to) if self.net.blocked.get(&(from, to)).is_some_and(|until| *until > self.now) => {
@@ -285,7 +285,7 @@ impl World<'_> {
         ids.into_iter().for_each(|id| self.sever(id, 0..50));
     }
 
-    /// A process is gone. Its machine says so, or is gone with it.
+    /// Ends the streams of a process that is gone. Its machine notifies the peers, or is gone with it.
     pub(crate) fn gone(&mut self, node: Node, life: u32, silent: bool) {
         for (id, side) in self.net.of(node, life) {
             let notice = self.now + if silent { self.dice.within(KEEPALIVE) } else { self.latency() };
@@ -298,7 +298,7 @@ impl World<'_> {
         }
     }
 
-    /// A new process is there: its machine refuses what belongs to older ones.
+    /// Lets the machine of a new process refuse the streams of older ones.
     pub(crate) fn back(&mut self, node: Node) {
         let stale = |p: &&Pipe| (0..2).any(|s| p.ends[s].node == node && !p.ends[s].open && p.ends[1 - s].open);
         let ids: Vec<_> = self.net.pipes.iter().filter(|(_, p)| stale(p)).map(|(id, _)| *id).collect();

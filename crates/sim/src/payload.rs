@@ -1,4 +1,4 @@
-//! What is sent on streams.
+//! The messages on streams.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use forebay_proto::{
 
 use crate::lending::Lent;
 
-/// A chunk as it is sent: its index, its rows, how many row ops have run on them, and the loan of its memory.
+/// A sent chunk: its index, its rows, the number of row ops that have run on them, and the loan of its memory.
 pub(crate) struct SentChunk {
     pub(crate) index: u64,
     pub(crate) chunk: Chunk,
@@ -19,30 +19,30 @@ pub(crate) struct SentChunk {
     pub(crate) lent: Option<Lent>,
 }
 
-/// What is sent.
+/// A message.
 pub(crate) enum Payload {
     Work(worker_message::Message),
     Consume(consumer_message::Message),
     Open(JobDefinition),
-    /// A ticket, and on which stream memory may be lent.
+    /// A ticket, and the stream on which memory may be lent.
     Get(Ticket, Option<ConsumerStream>),
     ToWorker(worker_event::Event),
     ToConsumer(consumer_event::Event),
     Opened(Result<JobDefinition>),
     Chunk(SentChunk),
-    /// The consumer has taken a chunk.
+    /// The consumer has accepted a chunk.
     Taken,
     /// The stream is complete.
     Complete,
-    /// The stream ended with an error, in words.
+    /// The stream ended with an error.
     Failed(Error),
-    /// The client says nothing more, and listens.
+    /// The client sends nothing more, and listens.
     HalfClosed,
     Closed,
 }
 
 impl Payload {
-    /// A number for what it says.
+    /// Returns a number for its content.
     pub(crate) fn code(&self) -> u64 {
         use worker_event::Event as W;
         match self {

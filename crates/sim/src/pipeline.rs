@@ -1,7 +1,8 @@
-//! One pipeline with its job's settings, and what each consumer must get of it: computed once, by the real executable and merge.
+//! One pipeline with its job's settings, and the expected output of each consumer: computed once, by the real
+//! executable and merge.
 //!
-//! What consumers must get is computed as one process does, which cuts nothing. What workers send is computed up to any place where
-//! they may be told to cut it, and readers finish it.
+//! The expected output is computed as in one process, without a placement boundary. Workers' chunks are computed up to
+//! any boundary that they may get, and consumers finish them.
 
 mod due;
 
@@ -21,34 +22,34 @@ use crate::dice::Dice;
 use due::Rounds;
 pub(crate) use due::{Due, KnownLost, missing};
 
-/// Rows of a unit where batches are not aligned with splits.
+/// Rows of a unit if batches are not aligned with splits.
 const UNIT_ROWS: u64 = 8;
 
 /// (consumer, epoch, ordinal).
 type Split = (u32, u64, u64);
-/// A split, and how many row ops have run.
+/// A split, and the number of row ops that have run.
 type Piece = (Split, u32);
 
 /// One pipeline with its job's settings.
 pub(crate) struct Pipeline {
     pub(crate) text: String,
-    /// As a dispatcher records it, but for its number and name.
+    /// The definition as a dispatcher records it, except for number and name.
     pub(crate) definition: JobDefinition,
-    /// Whether its splits are taken to be of unknown length: chunks come in order, their number at the end.
+    /// Whether its splits count as of unknown length: chunks come in order, and their number at the end.
     pub(crate) streamed: bool,
-    /// What readers run.
+    /// The executable of consumers.
     pub(crate) tail: Arc<Executable>,
-    /// What workers run.
+    /// The executable of workers.
     pub(crate) worker: Arc<Executable>,
-    /// What one process runs; of a job whose consumers are coordinated, what gives the rows that they share.
+    /// The executable of a single process; for coordinated consumers, that of the rows that they share.
     whole: Arc<Executable>,
-    /// How many samples may be left out.
+    /// The budget of skipped samples.
     pub(crate) budget: Budget,
-    /// Whether samples that fail are left out.
+    /// Whether failing samples are skipped.
     pub(crate) fails: bool,
     /// The batches of coordinated consumers.
     rounds: Option<Rounds>,
-    /// What each consumer must get, where nothing else is lost than what fails.
+    /// The expected output of each consumer, if only failing samples are lost.
     pub(crate) expected: Vec<Rc<Due>>,
     chunks: RefCell<HashMap<Piece, Rc<[Chunk]>>>,
     whole_chunks: RefCell<HashMap<Split, Rc<[Chunk]>>>,
@@ -62,7 +63,8 @@ impl Pipeline {
         let Drawn { graph, ops, rows, blobs, budget, fails, coordinated } = draw(number, &mut dice)?;
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let (epochs, seed) = (epochs + more_epochs, seed + more_seed);
-        // Where ranks end together is a matter of its own: none of them fails, and each has rows of its own.
+        // Common endings of epochs are tested apart from these: their samples do not fail, and each rank has its own
+        // rows.
         let is_mixed = fails || coordinated.is_some();
         let (stages, sharding) = Sharding::choose(&graph, consumers, None, coordinated.is_some())?;
         let stages = Arc::new(stages);
@@ -77,12 +79,12 @@ impl Pipeline {
         )?;
         let extent = index.extent();
         let unit_rows = stages.unit.map_or(UNIT_ROWS, |rows| rows as u64);
-        // A split that is cut at two places has several chunks.
+        // A split with two boundaries has several chunks.
         let is_cut = stages.placement_boundaries()?.len() > 1;
         let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
         let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };
-        // What several could not do each for itself, one does.
+        // If several consumers cannot divide the plan, one consumer reads all.
         let among = Sharding { even: false, ..sharding };
         let shared = EpochPlan::new(&stages, extent, Seed(seed), among, Some(sizing)).is_ok();
         let consumers = if shared { consumers } else { 1 };
@@ -91,7 +93,7 @@ impl Pipeline {
             let sharding = Sharding { even, ..sharding };
             EpochPlan::new(&stages, extent, Seed(seed), sharding, Some(sizing))
         };
-        // Where there are fewer batches than consumers, none could have as many as the others.
+        // With fewer batches than consumers, shares cannot be even.
         let even = sharding.even && plan(true).is_ok() && dice.percent(50);
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
@@ -145,7 +147,7 @@ impl Pipeline {
         };
         let due = |i| pipeline.due(i, &KnownLost::new());
         let all = (0..consumers).map(due).collect::<Result<Vec<_>>>()?;
-        // Who has nothing has nothing to give again: all would fail.
+        // A consumer without batches has none to repeat: all consumers would fail.
         let can_pad = all.iter().flat_map(|due| &due.ends).all(|items| items.start < items.end);
         let ending = match dice.within(0..4) {
             _ if even || consumers == 1 || is_mixed => Ending::Apart,
@@ -159,7 +161,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Says whether its splits may come in any order, and what it gives is the same then.
+    /// Returns whether its splits may come in any order, with the same output.
     pub(crate) fn may_come_in_any_order(&self) -> bool {
         let stages = self.tail.stages();
         let is_cut_in_splits = stages.aligned.is_some() || stages.batching().is_none();
@@ -167,17 +169,17 @@ impl Pipeline {
         is_apart && !self.fails && is_cut_in_splits && self.tail.check_any_order().is_ok()
     }
 
-    /// Returns how many places there are where its splits may be cut.
+    /// Returns the number of placement boundaries of its splits.
     pub(crate) fn places(&self) -> u32 {
         self.worker.boundaries().count() as u32
     }
 
-    /// Returns the columns of chunks on which so many row ops have run; `None` where they are never handed over.
+    /// Returns the columns of chunks on which so many row ops have run; `None` if that is no boundary.
     pub(crate) fn columns(&self, ops: u32) -> Option<&Arc<Schema>> {
         self.worker.boundaries().find(|(stop, _)| *stop == ops).map(|(_, schema)| schema)
     }
 
-    /// Returns the chunks of a split on which so many row ops have run: the pure function that every worker computes.
+    /// Returns the chunks of a split after so many row ops: the pure function that every worker computes.
     pub(crate) fn chunks(&self, place: (u32, u64, u64), ops: u32) -> Result<Rc<[Chunk]>> {
         if let Some(known) = self.chunks.borrow().get(&(place, ops)) {
             return Ok(known.clone());
@@ -187,7 +189,7 @@ impl Pipeline {
         Ok(chunks)
     }
 
-    /// Returns one chunk of them, without samples that are known to be lost.
+    /// Returns one of these chunks, without samples that are known to be lost.
     pub(crate) fn chunk(
         &self,
         place: (u32, u64, u64),
@@ -202,12 +204,12 @@ impl Pipeline {
     }
 }
 
-/// What is said of a sample whose process died: it might not fail again.
+/// Returns the error of a sample whose process died: it might not fail again.
 pub(crate) fn process_died(row: RowId) -> Error {
     Error::new(ErrorKind::Function, "the process that ran it died").with("fault", "process").with("sample", row.sample)
 }
 
-/// Computes the chunks of a split, up to a place where it may be cut.
+/// Computes the chunks of a split, up to a boundary.
 fn compute(
     executable: &Executable,
     (consumer, epoch, ordinal): (u32, u64, u64),
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
     use crate::catalogue::{CUT, Catalogue, PIPELINES};
 
-    /// Every split of the first epoch.
+    /// Returns all splits of the first epoch.
     fn splits(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u64, u64)> {
         let splits = |i| pipeline.whole.plan().num_splits(ConsumerIndex(i)).expect("counted");
         (0..pipeline.definition.consumers).flat_map(move |i| (0..splits(i)).map(move |o| (i, 0, o)))

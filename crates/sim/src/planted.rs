@@ -1,41 +1,41 @@
-//! Bugs that are put in on purpose: each defeats one mechanism from outside, in the simulation's own glue, so that the
-//! roles have no switches for it. A simulation that does not find them would prove nothing.
+//! Bugs that are planted on purpose: each disables one mechanism from outside, in the simulation's own glue, so that
+//! the roles have no switches for it. A simulation that does not find them would prove nothing.
 
 /// A mechanism that does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// A worker serves a split to whoever names it, whatever the token.
+    /// A worker serves a split to every caller that names it, whatever the token.
     FencingOff,
-    /// A split that was assigned once is not fetched again from anyone else.
+    /// A split that was assigned once is not fetched again from another worker.
     ReplayOff,
-    /// A split that is fetched again comes from its start, and its chunks are taken whatever their index.
+    /// A split that is fetched again comes from its start, and its chunks are accepted whatever their index.
     DeduplicationOff,
-    /// The dispatcher speaks before its batch is durable.
+    /// The dispatcher sends messages before its batch is durable.
     ToldBeforeDurable,
-    /// Recovery forgets what was consumed.
+    /// Recovery forgets the acknowledged splits.
     AcksForgotten,
-    /// A worker gives a chunk of another split now and then.
+    /// A worker sends a chunk of another split now and then.
     WrongBytes,
-    /// A worker that is told to let go of a lease does not.
+    /// A worker ignores the revocation of a lease.
     RevokesIgnored,
-    /// A reader runs the ops behind the usual cut, wherever a chunk is cut.
+    /// A consumer runs the ops behind the default boundary, whatever boundary a chunk has.
     CutOfReader,
-    /// A reader takes all chunks of a split to be cut where the first one was.
+    /// A consumer assumes that all chunks of a split have the boundary of the first.
     CutOfSplit,
-    /// Of a split that two workers race for, the chunks of both are taken.
+    /// Under speculative execution, the consumer accepts the chunks of both workers.
     BothDelivered,
-    /// Some of what a reader gives back is never heard of.
+    /// Some of a consumer's returned loans never arrive.
     LoansKept,
     /// A worker computes samples that are known to be lost.
     KnownForgotten,
-    /// A reader takes it that all have one step more than they said.
+    /// A consumer assumes that all have one step more than they reported.
     FloorTooHigh,
-    /// Recovery forgets where epochs ended for all readers.
+    /// Recovery forgets the common ends of epochs.
     EndsForgotten,
 }
 
 impl Planted {
-    /// Every one, with the name that it has on the command line.
+    /// All bugs, with their names on the command line.
     pub const ALL: [(&str, Planted); 14] = [
         ("fencing-off", Self::FencingOff),
         ("replay-off", Self::ReplayOff),

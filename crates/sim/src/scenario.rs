@@ -1,5 +1,5 @@
-//! What happens in one seed: who takes part, and every fault with its time. Drawn before the run, so that it can be
-//! printed, and replayed with faults left out.
+//! The content of one seed: the processes, and every fault with its time. Drawn before the run, so that it can be
+//! printed, and replayed with fewer faults.
 
 mod mixed;
 
@@ -11,17 +11,17 @@ use forebay_dispatcher::Timing;
 use crate::dice::Dice;
 use crate::fault::{Fault, Node};
 
-/// Which worlds are drawn.
+/// The kinds of worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worlds {
     /// Jobs that lose nothing.
     Plain,
-    /// Also jobs that leave samples out, whose consumers are coordinated, that have twins, and that are cancelled.
+    /// Also jobs that skip samples, whose consumers are coordinated, that have twins, and that are cancelled.
     Mixed,
 }
 
 impl Worlds {
-    /// Both, with the names that they have on the command line.
+    /// Both, with their names on the command line.
     pub const ALL: [(&str, Worlds); 2] = [("plain", Self::Plain), ("mixed", Self::Mixed)];
 }
 
@@ -30,7 +30,7 @@ impl Worlds {
 pub(crate) struct WorkerSetup {
     pub(crate) threads: usize,
     pub(crate) slots: usize,
-    /// How long a chunk takes, in ms.
+    /// The time of a chunk, in ms.
     pub(crate) chunk: u64,
     /// Whether a new process has the address of the old one.
     pub(crate) same_address: bool,
@@ -44,48 +44,48 @@ pub(crate) struct ConsumerSetup {
     pub(crate) job: usize,
     pub(crate) index: u32,
     pub(crate) window: u32,
-    /// How long a training step takes, in ms.
+    /// The time of a training step, in ms.
     pub(crate) step: u64,
-    /// Of a hundred steps, how many are followed by saving.
+    /// The percentage of steps after which it saves.
     pub(crate) saves: u64,
     /// Whether it saves before its first step.
     pub(crate) saves_first: bool,
-    /// When it starts.
+    /// The time at which it starts.
     pub(crate) starts: u64,
     /// Whether workers lend it memory.
     pub(crate) lent: bool,
 }
 
-/// What a scenario must know of a pipeline.
+/// The properties of a pipeline that a scenario needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// Consumers of its job.
     pub(crate) consumers: u32,
-    /// Where its splits may be cut.
+    /// The number of placement boundaries.
     pub(crate) places: u32,
 }
 
-/// Everything that is drawn before a run.
+/// All random choices that are drawn before a run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Its seed.
     pub seed: u64,
     pub(crate) timing: Timing,
-    /// The most that a message takes, in ms.
+    /// The longest time of a message, in ms.
     pub(crate) latency: u64,
-    /// How long the disk takes for a write, at most.
+    /// The longest time of a write to the disk.
     pub(crate) write: u64,
     /// The pipeline of each job.
     pub(crate) jobs: Vec<usize>,
     pub(crate) workers: Vec<WorkerSetup>,
     pub(crate) consumers: Vec<ConsumerSetup>,
-    /// Faults and their times, the first first.
+    /// Faults and their times, the earliest first.
     pub faults: Vec<(u64, Fault)>,
-    /// When faults end and everything heals.
+    /// The time at which faults end and everything heals.
     pub(crate) heals: u64,
-    /// Of a hundred chunks, in how many a process dies at a sample, where that is left out.
+    /// The percentage of chunks at which a process dies at a sample, if that sample is skipped then.
     pub(crate) deaths: u64,
-    /// A job, and a number that says which of its splits ends every worker that computes it.
+    /// A job, and a number that selects its poison split, which ends every worker that computes it.
     pub(crate) poison: Option<(usize, u64)>,
 }
 
@@ -115,19 +115,19 @@ impl Scenario {
             deaths: 0,
             poison: None,
         };
-        // One in sixteen has none: then nothing may go wrong at all.
+        // One in sixteen has none: then there must be no trouble at all.
         let faults = if dice.percent(6) { 0 } else { dice.within(1..16) };
         for _ in 0..faults {
             let at = dice.within(0..heals);
             let fault = scenario.fault(dice);
             scenario.faults.push((at, fault));
         }
-        // One machine that is slow all along is no accident but what fleets are like.
+        // A machine that is slow all the time is not a fault, but usual in fleets.
         if faults > 0 && dice.percent(25) {
             let (worker, factor) = (dice.index(scenario.workers.len()), dice.pick(&[4, 10, 40]));
             scenario.faults.push((0, Fault::SlowWorker { worker, factor, time: heals }));
         }
-        // The last is a local worker, where there are others.
+        // The last worker is a local one, if there are others.
         if faults > 0 && scenario.workers.len() > 1 && dice.percent(30) {
             scenario.workers.last_mut().into_iter().for_each(|worker| worker.local = true);
         }
@@ -139,17 +139,17 @@ impl Scenario {
         scenario
     }
 
-    /// Says whether any worker lends memory.
+    /// Returns whether any worker lends memory.
     pub(crate) fn lends(&self) -> bool {
         self.consumers.iter().any(|consumer| consumer.lent)
     }
 
-    /// Says whether nothing goes wrong.
+    /// Returns whether there is no fault.
     pub(crate) fn is_calm(&self) -> bool {
         !self.faults.iter().any(|(_, fault)| fault.is_trouble())
     }
 
-    /// Draws where jobs are cut, and when: mostly while they begin, for some are short.
+    /// Draws changes of placement boundaries: mostly early, because some jobs are short.
     fn cuts(&self, places: impl Fn(usize) -> u32) -> Vec<(u64, Fault)> {
         let (mut dice, mut cuts) = (Dice::new(self.seed, 3), Vec::new());
         for (job, places) in self.jobs.iter().map(|pipeline| places(*pipeline)).enumerate() {

@@ -1,4 +1,4 @@
-//! A worker's process: its machines, threads that compute in virtual time, and the streams that it serves.
+//! A worker's process: its machine, threads that compute in virtual time, and the streams that it serves.
 
 mod readers;
 mod threads;
@@ -17,9 +17,9 @@ use crate::world::{Event, World};
 use readers::Serving;
 use threads::{Computed, Entry, Parked};
 
-/// How long a worker waits for its welcome, as its session.
+/// The time for which a worker waits for its welcome, as its session does.
 const WELCOME_MAX: u64 = 30_000;
-/// How often a worker that leaves looks whether it holds anything.
+/// The interval at which a leaving worker checks whether it holds anything.
 const LEAVE_LOOK: u64 = 20;
 
 pub(crate) enum WorkerTimer {
@@ -27,11 +27,11 @@ pub(crate) enum WorkerTimer {
     Welcome(u64),
     Beat(u64),
     Prepared(Preparing, bool),
-    /// A thread has computed a chunk; one at a time where they come in order.
+    /// A thread has computed a chunk; one at a time if they come in order.
     Computed(Computed),
     /// A ticket has waited long enough.
     Knock,
-    /// So has a thread.
+    /// A thread has waited long enough.
     Waited,
     Leave,
 }
@@ -41,19 +41,20 @@ pub(crate) struct WorkerNode {
     machine: Option<Worker>,
     port: u32,
     session: Option<u64>,
-    /// How often it says that it lives, once it was welcomed.
+    /// The interval of its heartbeats, once it was welcomed.
     every: Option<u64>,
     entries: VecDeque<Entry>,
-    /// Chunks that wait for what another thread computes.
+    /// Chunks that wait for the result of another thread.
     parked: Vec<Parked>,
-    /// Threads that are free; fewer than none where some that had waited go on.
+    /// Free threads; negative while threads that had waited go on.
     free: isize,
     serving: BTreeMap<u64, Serving>,
-    /// Since when it leaves, and how long another process takes to start in its place.
+    /// The time since when it leaves, and the time until another process starts in its place.
     leaving: Option<(u64, u64)>,
-    /// Until when it computes how many times slower. Of its machine: a process that starts in its place is as slow.
+    /// The time until which it is slower, and the factor. It belongs to the machine: a process that starts in its place
+    /// is as slow.
     pub(crate) slow: (u64, u64),
-    /// By token: what it was told that it holds. The simulation's own account.
+    /// By token: the leases that it was sent. The simulation's own account.
     book: BTreeMap<u64, Place>,
 }
 
@@ -77,7 +78,7 @@ impl WorkerNode {
         self.machine.as_ref().map(|_| self.port)
     }
 
-    /// Takes an event into the account of what it holds.
+    /// Records an event in the account of its leases.
     fn account(&mut self, event: &worker_event::Event) {
         match event {
             worker_event::Event::Lease(l) => {
@@ -109,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns what lends memory at a worker, if its process is there.
+    /// Returns the machine that lends memory at a worker, if its process is there.
     pub(crate) fn lender(&mut self, i: usize) -> Option<&mut Worker> {
         self.workers[i].machine.as_mut()
     }
@@ -120,14 +121,14 @@ impl World<'_> {
         worker.port = if setup.same_address { 1 } else { life };
         let secret = u128::from(life) << 64 | (i as u128 + 1);
         let address = format!("w{i}:{}", worker.port);
-        // The first job to be recorded; until then it is refused, and comes again.
+        // The first job to be recorded; until then the local worker is refused, and retries.
         let only = setup.local.then_some(OneReader { job: 1, consumer: 0 });
         worker.machine = Some(Worker::new(secret, address, setup.threads, setup.slots, only));
         worker.free = setup.threads as isize;
         self.worker_later(i, 0, WorkerTimer::Connect);
     }
 
-    /// It takes nothing new, serves what it holds, and goes.
+    /// Lets a worker leave: it accepts nothing new, serves the splits that it holds, and ends.
     pub(crate) fn worker_leaves(&mut self, i: usize, down: u64) {
         let worker = &mut self.workers[i];
         let Some(machine) = worker.machine.as_mut().filter(|_| worker.leaving.is_none()) else { return };
@@ -252,7 +253,7 @@ impl World<'_> {
         }
     }
 
-    /// What follows from whatever happened: work is taken up, readers are served, room is told.
+    /// Runs the reactions to any event: starts work, serves consumers, reports room.
     fn worker_step(&mut self, i: usize) {
         loop {
             let Some(todo) = self.workers[i].machine.as_ref().map(Worker::todo) else { return };
@@ -276,7 +277,7 @@ impl World<'_> {
         }
     }
 
-    /// Workers hold nothing.
+    /// Checks that workers hold nothing.
     pub(crate) fn check_workers_base_line(&mut self) {
         for i in 0..self.workers.len() {
             let Some(machine) = &self.workers[i].machine else {

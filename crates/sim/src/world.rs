@@ -1,7 +1,7 @@
-//! The simulated world: virtual time, who lives, and what happens next. One thread, one order of events.
+//! The simulated world: virtual time, living processes, and the next event. One thread, one order of events.
 //!
 //! The safety phase lasts as long as faults come; then everything heals, and all jobs must finish within a bound
-//! (liveness phase); then whatever was held must be given back (the base line).
+//! (liveness phase); then all resources must be released (the base line).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use crate::planted::Planted;
 use crate::scenario::Scenario;
 use crate::worker::{WorkerNode, WorkerTimer};
 
-/// After everything healed, and beside the work that is left, everything must be finished within this, in ms.
+/// The time in ms, after everything healed and beside the remaining work, within which everything must be finished.
 const LIVENESS_MAX: u64 = 90_000;
-/// After the last consumer has finished, everything must be given back within this.
+/// The time after the last consumer has finished within which everything must be released.
 const SETTLE: u64 = 12_000;
-/// Events of one run: more means that something goes round in circles.
+/// The most events of one run: more mean that something goes round in circles.
 const EVENTS_MAX: u64 = 3_000_000;
 
-/// What happens.
+/// An event.
 pub(crate) enum Event {
     Arrive(u64, usize),
     Reset(u64, usize),
@@ -39,12 +39,12 @@ pub(crate) enum Event {
     Dispatcher(u32, DispatcherTimer),
     Worker(usize, u32, WorkerTimer),
     Consumer(usize, u32, ConsumerTimer),
-    /// What a reader says next to a worker's process that has lent it memory.
+    /// The next message of a consumer to a worker's process that has lent it memory.
     Returned(LentTo),
     Fault(usize),
 }
 
-/// One process, or the lack of it.
+/// One process, or its absence.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Process {
     /// Rises with every start.
@@ -53,24 +53,24 @@ pub(crate) struct Process {
     pub(crate) paused: u64,
     /// Whether its machine does not answer while it is not alive.
     silent: bool,
-    /// What its clock says at time 0.
+    /// The reading of its clock at time 0.
     clock: u64,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The invariant that did not hold, and how.
+    /// The violated invariant, with details.
     pub violation: Option<String>,
     /// A hash of everything that happened, in order.
     pub history: u64,
-    /// Events that happened.
+    /// The number of events.
     pub events: u64,
     /// Virtual milliseconds.
     pub time: u64,
-    /// How often each kind of fault was felt, and what else is worth counting.
+    /// How often each kind of fault had an effect, and other counts.
     pub felt: BTreeMap<&'static str, u64>,
-    /// Every event in words, where that was asked for.
+    /// Every event in words, on request.
     pub lines: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct World<'a> {
     pub(crate) consumers: Vec<ConsumerNode>,
     pub(crate) losses: Losses,
     pub(crate) lending: Lending,
-    /// Until when the storage throttles, and how many reads of a hundred fail.
+    /// The time until which the storage throttles, and the percentage of reads that fail.
     pub(crate) store: (u64, u64),
     outcome: Outcome,
     verbose: bool,
@@ -160,7 +160,7 @@ impl<'a> World<'a> {
         Outcome { events: self.events, time: self.now, ..self.outcome }
     }
 
-    /// Whether all was read, and everyone is there who is to stay.
+    /// Returns whether all was read, and every process that should live does.
     fn is_done(&self) -> bool {
         let there = |i| self.process(Node::Worker(i)).alive;
         self.now >= self.scenario.heals
@@ -168,12 +168,12 @@ impl<'a> World<'a> {
             && (0..self.workers.len()).all(|i| there(i) && !self.workers[i].is_leaving())
     }
 
-    /// Returns how long the work takes if one thread after the other did it, in ms.
+    /// Returns the time of all work if one thread after the other did it, in ms.
     fn work(&self) -> u64 {
         let chunk = self.scenario.workers.iter().map(|w| w.chunk).max().unwrap_or(0);
         let of = |c: &crate::scenario::ConsumerSetup| {
             let items = self.jobs[c.job].expected[c.index as usize].items.len() as u64;
-            // A chunk may give nothing; then it is the rows that bound their number.
+            // A chunk may yield no item; then the rows bound the number of chunks.
             (items + 200) * (c.step + 2 * chunk) / 4
         };
         self.scenario.consumers.iter().map(of).sum()
@@ -207,7 +207,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the timer if its process is there for it; one that stands still gets it later.
+    /// Returns the timer if its process is there for it; a stopped process gets it later.
     fn in_time<T>(&mut self, node: Node, life: u32, timer: T, again: impl FnOnce(u32, T) -> Event) -> Option<T> {
         if !self.is_alive(node, life) {
             return None;
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn at(&mut self, time: u64, event: Event) {
-        // Later events of the same time come later; numbers are never used twice.
+        // Of events at the same time, later ones come later; numbers are never used twice.
         let number = self.outcome.events;
         self.outcome.events += 1;
         self.queue.insert((time, number), event);
@@ -252,12 +252,12 @@ impl<'a> World<'a> {
         self.process(node).paused
     }
 
-    /// Returns what a process's clock says.
+    /// Returns the reading of a process's clock.
     pub(crate) fn ticks(&self, node: Node) -> Ticks {
         Ticks(self.now + self.process(node).clock)
     }
 
-    /// Notes something that happened.
+    /// Records an event.
     pub(crate) fn note(&mut self, code: u64, what: impl FnOnce() -> String) {
         self.outcome.history = mix64(self.outcome.history ^ mix64(self.now).wrapping_add(code));
         if self.verbose {
@@ -266,23 +266,23 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Counts something that was felt.
+    /// Counts an effect.
     pub(crate) fn felt(&mut self, what: &'static str) {
         *self.outcome.felt.entry(what).or_default() += 1;
     }
 
-    /// An invariant does not hold.
+    /// Reports a violated invariant.
     pub(crate) fn fail(&mut self, invariant: &str, what: String) {
         self.note(0xdead, || format!("VIOLATION of {invariant}: {what}"));
         self.outcome.violation.get_or_insert(format!("{invariant}: {what}"));
     }
 
-    /// What a state machine says about itself.
+    /// Reports the error of a state machine's own check.
     pub(crate) fn expect<T>(&mut self, who: Node, checked: forebay_core::Result<T>) -> Option<T> {
         checked.map_err(|e| self.fail("invariant", format!("{who:?}: {e}"))).ok()
     }
 
-    /// A process starts in a node's place.
+    /// Starts a process in a node's place.
     fn boot(&mut self, node: Node) {
         if self.process(node).alive {
             return;
@@ -299,7 +299,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A process ends; another starts in its place after `down`.
+    /// Ends a process; another starts in its place after `down`.
     pub(crate) fn end(&mut self, node: Node, silent: bool, down: Option<u64>) {
         let life = self.life(node);
         self.note(u64::from(silent), || format!("{node:?} ends"));

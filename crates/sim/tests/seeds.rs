@@ -1,12 +1,12 @@
-//! Seeds without a violation, bugs that are found, and a simulation that is a function of its seed.
+//! Seeds without a violation, planted bugs that are found, and a simulation that is a function of its seed.
 
 use std::collections::BTreeMap;
 
 use forebay_sim::{Fault, Planted, Simulator, Worlds};
 
-/// About 10 s on one core, in release. `cargo run --release -p forebay-sim` runs as many as one likes.
+/// About 10 s on one core, in release. `cargo run --release -p forebay-sim` runs any number of seeds.
 const SEEDS: [(Worlds, &str, u64); 2] = [(Worlds::Plain, "plain", 1500), (Worlds::Mixed, "mixed", 1000)];
-/// What must be felt besides every kind of fault.
+/// Effects that must occur besides every kind of fault.
 const FELT: [&str; 16] = [
     "splits raced",
     "cut by the policy",
@@ -25,7 +25,7 @@ const FELT: [&str; 16] = [
     "splits given up",
     "epochs ended together",
 ];
-/// Within so many seeds every planted bug must be found.
+/// Every planted bug must be found within so many seeds.
 const FOUND_WITHIN: u64 = 600;
 
 #[test]
@@ -65,7 +65,7 @@ fn the_same_seed_gives_the_same_history_and_another_gives_another() {
     let mut histories = BTreeMap::new();
     let all = |(_, worlds): (&str, Worlds)| (0..20).map(move |seed| (worlds, seed));
     for (worlds, seed) in Worlds::ALL.into_iter().flat_map(all) {
-        // Not the same simulator: what one has computed must not matter to the other.
+        // Two simulators: results that one has kept must not matter to the other.
         let (first, second) = (Simulator::default(), Simulator::default());
         let scenario = first.scenario(worlds, seed);
         let (a, b) = (first.run(&scenario, None, false), second.run(&second.scenario(worlds, seed), None, true));

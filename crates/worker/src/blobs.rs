@@ -1,7 +1,7 @@
 //! Fetches arrays, pickled functions and source indexes from the dispatcher, and caches them for later jobs.
 //!
-//! Invariant: a blob that is returned has the hash that was asked for. Bound: the cache has [`BLOB_CACHE_BYTES_MAX`]
-//! bytes; a running job holds its own blobs besides.
+//! Invariant: a returned blob has the requested hash. Bound: the cache has [`BLOB_CACHE_BYTES_MAX`] bytes; a running
+//! job holds its own blobs besides.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;

@@ -4,13 +4,13 @@
 //! service    the worker as a process: bind, run, leave
 //! session/   the Work stream with the dispatcher: leases in, room out
 //! splits/    the leased splits, their jobs and their chunks
-//! compute/   the threads, and whose work they take next
+//! compute/   the threads, and the choice of their next work
 //! serve/     chunks to consumers: sent, lent in shared memory, or over Arrow Flight
 //! peers/     cached rows from and for other workers
 //! blobs      arrays, functions and indexes from the dispatcher
 //! stats      counters; view: a snapshot of them for metrics
-//! options    how a worker is started, and its bounds
-//! simulate   what crates/sim drives: the same state machines, without threads and sockets
+//! options    the options of a worker, and its bounds
+//! simulate   the same state machines for crates/sim, without threads and sockets
 //! ```
 //!
 //! The way of a split: `session` receives a lease, `splits::lease_table` creates a `SplitBuffer` for it and hands it to
@@ -43,7 +43,7 @@ pub use view::{Figures, View};
 /// The address of the dispatcher, and the credentials for it.
 pub use forebay_proto::{Credentials, Remote, TlsFiles};
 
-/// How much memory data may take in a worker.
+/// The most memory for data in a worker.
 pub use forebay_data::MemoryBudget;
-/// What a worker runs users' Python with.
+/// The interface to users' Python.
 pub use forebay_exec::{Functions, NoFunctions, StorePrices};

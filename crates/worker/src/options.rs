@@ -1,4 +1,4 @@
-//! The options that a worker is started with, and the bounds that it keeps.
+//! The options of a worker, and its bounds.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use forebay_data::MemoryBudget;
 use forebay_exec::{Functions, NoFunctions, StorePrices};
 use forebay_proto::{JobKey, Remote, ServerTls};
 
-/// Splits that a worker may hold, whatever their size, before it requests no more.
+/// Splits of any size that a worker may hold before it requests no more.
 pub(crate) const HELD_SPLITS_MAX: usize = 1024;
 /// Bytes of chunks of a split of unknown length that a thread computes ahead of the consumer before it waits.
 pub(crate) const AHEAD_BYTES_MAX: usize = 32 << 20;
 /// Bytes of chunks of unknown-length splits that are kept after they were sent, over all splits, in case a connection
-/// breaks. Chunks beyond this are computed again when they are asked for.
+/// breaks. Chunks beyond this are computed again when they are requested.
 pub(crate) const SENT_BYTES_MAX: usize = 256 << 20;
 /// How often a morsel is retried here when its storage does not answer, before another worker gets the split.
 pub(crate) const RETRIES_MAX: u32 = 4;
@@ -25,7 +25,7 @@ pub(crate) const BLOB_CACHE_BYTES_MAX: usize = 1 << 30;
 /// How long a worker that leaves waits for consumers to fetch the splits that it holds.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 
-/// The most work that a worker takes.
+/// The most work that a worker accepts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Threads that compute.
@@ -36,34 +36,34 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// How a worker runs.
+/// The options of a worker.
 #[derive(Clone)]
 pub struct Options {
     /// The dispatcher, or several of one service, and the credentials for it.
     pub dispatcher: Remote,
     /// The address to listen on. Default: any free port of the loopback interface.
     pub listen: SocketAddr,
-    /// `host:port` at which consumers reach it. Default: `listen`; where that is every interface, the address of the
+    /// `host:port` at which consumers reach it. Default: `listen`; if that is every interface, the address of the
     /// interface that leads to the dispatcher.
     pub advertise: Option<String>,
     /// Threads that compute. Default: 0, one for each core.
     pub threads: usize,
     /// Splits that wait or are being computed. Default: 0, twice the threads and two.
     pub slots: usize,
-    /// How much memory data may take. Default: as much as is of use.
+    /// The most memory for data. Default: as much as is useful.
     pub memory: MemoryBudget,
-    /// Whether consumers on this machine may map the memory of chunks instead of being sent copies. Default: true.
+    /// Whether consumers on this machine may map the memory of chunks instead of getting copies. Default: true.
     pub lend: bool,
     /// The certificate to listen with. Default: none, unencrypted.
     pub tls: Option<ServerTls>,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
-    /// Where rows before `cache()` are kept, for all jobs. Default: nowhere.
+    /// The cache of rows before `cache()`, for all jobs. Default: none.
     pub cache: Option<Arc<Cache>>,
     /// The type of this worker. Default: not given.
     pub worker_type: WorkerType,
-    /// The sources that pipelines may read here, whatever the dispatcher says: whole paths, and prefixes of addresses.
-    /// Default: empty, all sources.
+    /// The sources that pipelines may read here, in addition to the dispatcher's limits: whole paths, and prefixes of
+    /// addresses. Default: empty, all sources.
     pub allow_sources: Vec<String>,
     /// The prices of the cache's store and of a worker. Default: free.
     pub prices: Option<StorePrices>,
@@ -74,7 +74,7 @@ pub struct Options {
 /// The type of a worker: the machine that it runs on, and its price.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkerType {
-    /// A name of your own, such as `c5.4xlarge`. Empty: not given.
+    /// A free name, such as `c5.4xlarge`. Empty: not given.
     pub name: String,
     /// The price of one hour, in the currency of the service's other prices; 0: not given.
     pub price: f64,
@@ -95,9 +95,9 @@ pub struct Local {
     pub give_way: fn(),
 }
 
-/// Splits of a local worker beyond those that its threads work on. Splits that wait there wait behind the trainer.
+/// Splits of a local worker beyond the ones that its threads compute. Splits that wait there wait behind the trainer.
 pub(crate) const LOCAL_QUEUE: usize = 1;
-/// The most bytes that a local worker holds: the memory is the trainer's machine's.
+/// The most bytes that a local worker holds, because the memory is that of the trainer's machine.
 const LOCAL_HELD_BYTES_MAX: usize = 256 << 20;
 
 impl Options {

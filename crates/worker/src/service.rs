@@ -1,4 +1,4 @@
-//! The worker as a process: it binds, runs until it is told to stop, and leaves in order.
+//! The worker as a process: it binds, runs until `shutdown`, and leaves in order.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `crates/sim` drives of a worker: the real lease table, protocol and cursors, over an engine in virtual time.
+//! The parts of a worker for `crates/sim`: the real lease table, protocol and cursors, over an engine in virtual time.
 //!
 //! Not part of the public interface. This module decides nothing.
 
@@ -45,7 +45,7 @@ struct Prepared {
     subscriber: Subscriber,
 }
 
-/// Work that the lease table has given to the engine.
+/// Work that the lease table has passed to the engine.
 #[derive(Clone)]
 enum Work {
     Prepare(Arc<Job<Prepared>>),
@@ -101,7 +101,7 @@ pub enum Decision {
     Done,
     /// Compute it, and hand the [`Computing`] to [`Task::put`].
     Compute(Computing),
-    /// Another thread computes it: ask again when it has, within [`WAIT_MAX`].
+    /// Another thread computes it: decide again when it has, within [`WAIT_MAX`].
     Wait,
 }
 
@@ -120,7 +120,7 @@ impl Task {
         self.split.known()
     }
 
-    /// Decides how to get a chunk of a split with a known number of chunks, and takes it where another job has it.
+    /// Decides how to get a chunk of a split with a known number of chunks, and takes it if another job has it.
     pub fn decide(&self, index: u64) -> Decision {
         match single_flight::decide(&self.split, &self.job.subscriber, self.run, index) {
             single_flight::Decision::Done => Decision::Done,
@@ -134,12 +134,12 @@ impl Task {
         (self.split.key.consumer, self.split.key.epoch, self.split.key.ordinal)
     }
 
-    /// Whether its run has ended.
+    /// Returns whether its run has ended.
     pub fn is_stale(&self) -> bool {
         self.split.is_stale(self.run)
     }
 
-    /// Whether a chunk at this index would be kept.
+    /// Returns whether a chunk at this index would be kept.
     pub fn wants(&self, index: u64) -> bool {
         self.split.wants(index)
     }
@@ -189,7 +189,7 @@ pub enum Todo {
 pub enum TicketOutcome {
     /// The split's chunks.
     Open(ChunkStream),
-    /// The lease or the job may still arrive: ask again when something has changed.
+    /// The lease or the job may still arrive: try again when something has changed.
     Wait,
     /// Why it is refused.
     Refused(Error),
@@ -203,7 +203,7 @@ pub struct Sent {
     pub chunk: Chunk,
     /// The number of row ops that have run on them.
     pub ops_on_worker: u32,
-    /// Whether consumers of other jobs are given the same memory.
+    /// Whether consumers of other jobs get the same memory.
     pub shared: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct ChunkStream(Cursor<Queue>);
 
 impl ChunkStream {
     /// Returns the next chunk: `Some(None)` when it is not computed yet, `None` when the split is complete. With
-    /// `take`, the chunk's memory is given away.
+    /// `take`, the consumer gets the chunk's memory.
     ///
     /// # Errors
     /// The split's own error, or that the lease has ended.
@@ -280,7 +280,7 @@ impl Worker {
         self.protocol.hello()
     }
 
-    /// Takes the first event of a session; returns the interval of heartbeats.
+    /// Accepts the first event of a session; returns the interval of heartbeats.
     ///
     /// # Errors
     /// Internal when it is not a welcome.
@@ -288,7 +288,7 @@ impl Worker {
         self.protocol.welcome(now, Some(event))
     }
 
-    /// Takes a later event.
+    /// Accepts a later event.
     pub fn heard(&mut self, now: Ticks, event: worker_event::Event) {
         self.protocol.on_event(now, event);
     }
@@ -353,8 +353,8 @@ impl Worker {
         self.loans.enter()
     }
 
-    /// Removes such a consumer, whose process is gone. Like all calls that end loans, returns the blocks that come
-    /// back.
+    /// Removes such a consumer, whose process is gone. Like all calls that end loans, returns the blocks whose loans it
+    /// ends.
     pub fn leave_of(&mut self, consumer: u64) -> Vec<u64> {
         self.loans.leave(consumer)
     }

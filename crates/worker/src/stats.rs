@@ -1,4 +1,4 @@
-//! Counters of one worker: what its splits hold now, and what it has computed and sent since its start.
+//! Counters of one worker: the contents of its splits now, and the totals computed and sent since its start.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -12,7 +12,7 @@ use crate::compute::spent::{SentBytes, SpentTime};
 pub(crate) struct WorkerStats {
     /// Bytes of the chunks that are held.
     pub(crate) bytes: AtomicUsize,
-    /// Of these bytes, those that were sent and belong to splits of unknown length.
+    /// Of these bytes, the bytes that were sent and belong to splits of unknown length.
     pub(crate) sent: AtomicUsize,
     /// Splits that occupy a slot: they wait or are being computed, and do not wait for their consumer.
     pub(crate) open: AtomicUsize,
@@ -20,7 +20,7 @@ pub(crate) struct WorkerStats {
     pub(crate) splits_done: AtomicU64,
     /// Rows in these splits.
     pub(crate) rows_done: AtomicU64,
-    /// Of these rows, those that another job had computed.
+    /// Of these rows, the rows that another job had computed.
     pub(crate) rows_shared: AtomicU64,
     /// Compute time and rows of each job, until the next heartbeat reports them.
     pub(crate) spent: SpentTime,

@@ -8,7 +8,7 @@ use forebay_cache::{Cache, Stats};
 
 use crate::splits::lease_table::LeaseTable;
 
-/// Gives access to the figures of a worker. Cheap to clone.
+/// Returns the figures of a worker. Cheap to clone.
 #[derive(Clone)]
 pub struct View {
     pub(crate) lease_table: Arc<LeaseTable>,
@@ -34,7 +34,7 @@ pub struct Figures {
     pub splits_computed: u64,
     /// Rows in these splits.
     pub rows_computed: u64,
-    /// Of these rows, those that another job with the same samples had computed.
+    /// Of these rows, the rows that another job with the same samples had computed.
     pub rows_shared: u64,
     /// Bytes of chunks that were sent to consumers.
     pub bytes_sent: u64,
@@ -42,7 +42,7 @@ pub struct Figures {
     pub bytes_lent: u64,
     /// Processor time of sending chunks that were not lent.
     pub send: Duration,
-    /// The figures of the cache, where there is one.
+    /// The figures of the cache, if there is one.
     pub cache: Option<Stats>,
 }
 

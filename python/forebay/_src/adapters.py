@@ -1,4 +1,4 @@
-"""Users' data sets and generators, with every item a dictionary of columns."""
+"""Wraps users' data sets and generators, so that every item is a dictionary of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MapDataset(Protocol):
 
 
 def to_columns(item: Any, names: Sequence[str] | None) -> Any:
-    """Makes a dictionary of an item: parts of a tuple get the names (or numbers), a single value is `value`.
+    """Returns an item as a dictionary: parts of a tuple get the names (or numbers), a single value is `value`.
 
     >>> to_columns((1, "a"), ["x", "y"])
     {'x': 1, 'y': 'a'}

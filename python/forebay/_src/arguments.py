@@ -1,4 +1,4 @@
-"""Arguments as users write them, checked and in one form."""
+"""Checks users' arguments and returns each in one form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forebay.errors import InvalidPipelineError
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Iterable[PathLike]
 Size: TypeAlias = int | tuple[int, int]
-#: Over how many rows a shuffle permutes: rows, a size like `"256MiB"`, None for all, or `"auto"`.
+#: The window of a shuffle: rows, a size like `"256MiB"`, None for all rows, or `"auto"`.
 Window: TypeAlias = int | str | None
 
 
@@ -27,7 +27,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """Returns how Python writes a value, cut where it is long.
+    """Returns the `repr` of a value, cut if it is long.
 
     >>> shown("x"), len(shown("x" * 1000))
     ("'x'", 80)
@@ -54,7 +54,7 @@ def path(value: PathLike, op: str) -> str:
 
 
 def of_home(text: str, op: str) -> str:
-    """Writes the folder of a user for `~` and `~name` at the beginning of a path or pattern, as the shell does.
+    """Expands `~` and `~name` at the beginning of a path or pattern to the user's home folder, as the shell does.
 
     >>> of_home("~/shards/0.tar", "from_tar") == os.path.expanduser("~/shards/0.tar")
     True
@@ -108,7 +108,7 @@ def amount(value: int | str | None, op: str, name: str) -> str | None:
 
 
 def window(value: Window, op: str) -> str | dict[str, int]:
-    """Returns over how many rows, or bytes, a shuffle permutes, as the graph has it.
+    """Returns the window of a shuffle, in rows or bytes, in the form that the graph has.
 
     >>> window("auto", "shuffle"), window(None, "shuffle"), window(1000, "shuffle"), window("64KiB", "shuffle")
     ('auto', 'global', {'rows': 1000}, {'bytes': 65536})
@@ -128,7 +128,7 @@ def window(value: Window, op: str) -> str | dict[str, int]:
 
 
 def prices(value: dict[str, float], op: str, name: str) -> str:
-    """Returns prices by what they are for, as a text.
+    """Returns prices, each with its key, as a text.
 
     >>> prices({"month": 0.023, "worker": 0.38}, "up", "cache_prices")
     'month=0.023,worker=0.38'
@@ -177,7 +177,7 @@ def seed(value: int, op: str) -> int:
 
 
 def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
-    """Checks which of how many consumers.
+    """Checks a consumer's index and the number of consumers.
 
     >>> consumers((1, 4), "iter")
     (1, 4)
@@ -192,12 +192,12 @@ def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
 
 
 def consumers_or_none(value: tuple[int, int] | None, op: str) -> tuple[int, int] | None:
-    """Takes what `consumers` takes, and `None` where the user said nothing."""
+    """As `consumers`, but returns `None` if the user gave nothing."""
     return None if value is None else consumers(value, op)
 
 
 def local(value: int | str) -> int | None:
-    """Returns how many threads compute beside a consumer; `None` where that is measured.
+    """Returns the number of threads that compute beside a consumer, or `None` if Forebay measures it.
 
     >>> local("auto"), local(0)
     (None, 0)
@@ -215,7 +215,7 @@ def local(value: int | str) -> int | None:
 
 
 def flag(value: Any, op: str, name: str, hint: str = "use True or False") -> bool:
-    """Takes `True` or `False` (Python's or NumPy's), and nothing that is only as good as true, as `"no"` would be.
+    """Accepts only `True` and `False` (Python's or NumPy's), no other value that is true, such as `"no"`.
 
     >>> flag(False, "up", "cache_source")
     False
@@ -226,17 +226,17 @@ def flag(value: Any, op: str, name: str, hint: str = "use True or False") -> boo
 
 
 def flag_or_none(value: Any, op: str, name: str) -> bool | None:
-    """Takes what `flag` takes, and `None` where it is decided elsewhere."""
+    """As `flag`, and accepts `None`, which leaves the decision to another place."""
     return None if value is None else flag(value, op, name, "use True, False or None")
 
 
-#: What ranks do at the first step of an epoch that some of them have and others have not.
+#: The action of ranks at the first step of an epoch for which some of them have a batch and others have none.
 Even: TypeAlias = Literal["drop", "pad", "error"]
 _EVEN = ("drop", "pad", "error")
 
 
 def even(value: Any, op: str) -> bool | Even | None:
-    """Returns whether consumers get equal shares, or what is done where they do not."""
+    """Returns whether consumers get equal shares, or the action at the first step that not all of them have."""
     if isinstance(value, str) and value in _EVEN:
         return cast("Even", value)
     return None if value is None else flag(value, op, "even", "use True, False, 'drop', 'pad', 'error' or None")
@@ -264,7 +264,7 @@ def seconds(value: Any, op: str, name: str) -> float:
 
 
 def dealt_and_ended(even: bool | Even | None) -> tuple[bool | None, Even | None]:
-    """Returns how an epoch is dealt, and what is done where that gives consumers unequal numbers.
+    """Returns how an epoch is dealt, and the action if consumers then have unequal numbers of batches.
 
     >>> dealt_and_ended("drop"), dealt_and_ended("pad"), dealt_and_ended(True)
     ((None, 'drop'), (False, 'pad'), (True, None))
@@ -275,7 +275,7 @@ def dealt_and_ended(even: bool | Even | None) -> tuple[bool | None, Even | None]
 
 
 def choice(value: str, op: str, name: str, *known: str) -> str:
-    """Checks a word out of a few."""
+    """Checks that a word is one of a few."""
     if not isinstance(value, str) or value not in known:
         words = " or ".join(map(repr, known))
         raise InvalidPipelineError(f"{op}: unknown {name} {shown(value)}", {"hint": f"use {words}"})
@@ -302,7 +302,7 @@ def numbers(value: Any, op: str, name: str) -> list[float]:
 
 
 def around(value: Any, op: str, name: str, centre: float) -> tuple[float, float]:
-    """Returns a pair of numbers, or `centre` less and plus one number; a factor (around 1) is not negative."""
+    """Returns a pair of numbers; one number `x` is `(centre - x, centre + x)`. A factor (around 1) is not negative."""
     if isinstance(value, Iterable) and getattr(value, "shape", None) != ():
         return interval(value, op, name)
     reach = number(value, op, name)

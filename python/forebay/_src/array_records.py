@@ -1,4 +1,4 @@
-"""Records of ArrayRecord files by their numbers, read with the package `array_record`."""
+"""Reads records of ArrayRecord files by their numbers, with the package `array_record`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from forebay._src.user_errors import SourceError
 from forebay.errors import DataError
 
-#: The files that a process has open at most: systems allow a process 1,024.
+#: The files that a process has open at most, because systems allow a process 1,024.
 _READERS_MAX = 256
-#: The files that are looked at together while the pipeline is written.
+#: The threads that look at files while the user writes the pipeline.
 _THREADS = 32
 
 
@@ -59,7 +59,7 @@ class ArrayRecords:
         return int(self._starts[-1])
 
     def __call__(self, batch: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, list[bytes]]:
-        """Reads rows: of each file that has some of them, all with one call."""
+        """Reads rows, with one call for each file that has some of them."""
         rows = batch["id"]
         files = np.searchsorted(self._starts, rows, side="right") - 1
         records = [b""] * len(rows)
@@ -92,10 +92,10 @@ class ArrayRecords:
 
 
 def _opened(path: str) -> Any:
-    # Without reading ahead, which costs random access more than it helps reading in order.
+    # Without reading ahead: it makes random access slower by more than it makes sequential reads faster.
     reader = library().ArrayRecordReader(path, options="readahead_buffer_size:0", file_reader_buffer_size=32768)
     if not reader.ok():
-        # The reader says what is wrong only when it reads; of such a file it says that there are no records.
+        # The reader reports an error only when it reads; of a bad file it reports that there are no records.
         try:
             reader.read([0])
         except RuntimeError as error:
@@ -124,5 +124,5 @@ def _stat(path: str) -> tuple[int, int]:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns what an exception says, in one line."""
+    """Returns the text of an exception in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -17,7 +17,7 @@ Jitter: TypeAlias = float | tuple[float, float]
 class AugmentOps(Base):
     """Random ops on a column of uint8 images, by torchvision's rules. They run in the same pass as the other image ops.
 
-    What a sample gets depends on the seed, the epoch, the op and the sample alone.
+    The result for a sample depends on the seed, the epoch, the op and the sample alone.
     """
 
     __slots__ = ()
@@ -52,9 +52,9 @@ class AugmentOps(Base):
             contrast: Factor of the distance to the image's mean grey.
             saturation: Factor of the distance to the pixel's own grey.
             hue: Part of a circle, within -0.5 and 0.5.
-            p: How likely the image is changed at all.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability that the image changes at all.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op: dict[str, Any] = {
             "op": "color_jitter",
@@ -74,9 +74,9 @@ class AugmentOps(Base):
 
         Args:
             column: The column.
-            p: How likely.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {"op": "random_grayscale", "column": column, "probability": arguments.number(p, "random_grayscale", "p")}
         return self._then(op, keep_position, name)
@@ -102,9 +102,9 @@ class AugmentOps(Base):
         Args:
             column: The column.
             threshold: The least level that is inverted, 0 to 255.
-            p: How likely.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "random_solarize",
@@ -130,9 +130,9 @@ class AugmentOps(Base):
             column: The column.
             kernel_size: Rows and columns of the kernel in pixels, an odd number. SimCLR takes a tenth of the image.
             sigma: Pixels: the least and the greatest, or one number.
-            p: How likely the image is blurred at all.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability that the image is blurred at all.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "gaussian_blur",
@@ -162,8 +162,8 @@ class AugmentOps(Base):
             degrees: The least and the greatest angle; one number `x` stands for `(-x, x)`.
             interpolation: Whether a pixel is the nearest one, or blended of four.
             fill: The level outside the image: one, or one for each channel, 0 to 255.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "random_rotation",
@@ -189,13 +189,13 @@ class AugmentOps(Base):
 
         Args:
             column: The column.
-            num_ops: How many.
-            magnitude: How strong they are, from 0 up to `num_magnitude_bins - 1`.
+            num_ops: The number of operations for each image.
+            magnitude: The strength, from 0 to `num_magnitude_bins - 1`.
             num_magnitude_bins: The number of magnitudes.
             interpolation: Whether a moved pixel is the nearest one, or blended of four.
             fill: The level outside the image: one, or one for each channel, 0 to 255; zeros without it.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "rand_augment",
@@ -224,13 +224,13 @@ class AugmentOps(Base):
 
         Args:
             column: The column.
-            p: How likely.
+            p: The probability.
             scale: The least and the greatest share of the image's area.
             ratio: The least and the greatest height / width.
             value: One number or one for each channel: levels 0 to 255 before `normalize`, any numbers behind it. Or,
                 behind it, `"random"`: each number drawn from the standard normal distribution.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "random_erasing",
@@ -244,7 +244,7 @@ class AugmentOps(Base):
 
 
 def _looked_up(interpolation: str, fill: int | Iterable[int] | None, op: str) -> dict[str, Any]:
-    """Returns how an op makes pixels between pixels and outside."""
+    """Returns the arguments that say how an op computes a pixel between pixels, and one outside the image."""
     levels = fill if isinstance(fill, Iterable) or fill is None else [fill]
     return {
         "interpolation": arguments.choice(interpolation, op, "interpolation", "nearest", "bilinear"),

@@ -1,4 +1,4 @@
-"""What every group of ops stands on: an immutable pipeline, and a way to add to it."""
+"""The base class of all groups of ops: an immutable pipeline, and a method that adds an op."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Base:
         return type(self), (self._pipeline,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Base:
-        """Returns itself: nothing of it ever changes."""
+        """Returns itself, because a pipeline never changes."""
         return self
 
     def _then(self, op: dict[str, Any], keep_position: bool, name: str | None, pickle: bytes | None = None) -> Dataset:
@@ -53,7 +53,7 @@ class Base:
         return cast("Dataset", type(self)(pipeline))
 
 
-#: Ops whose name in the engine is not that of the method.
+#: Ops whose name in the engine differs from that of the method.
 _NAMES = {"resize_shorter": "resize", "filter_expr": "filter", "filter_function": "filter"}
 
 
@@ -62,7 +62,7 @@ def _name(op: dict[str, Any]) -> str:
 
 
 def _check_columns(op: dict[str, Any]) -> None:
-    """Refuses whatever is not one name where one column is named."""
+    """Refuses any value but one name where the op expects one column."""
     for argument in ("column", "label", "output"):
         value = op.get(argument, "")
         if isinstance(value, str) or (argument == "output" and op["op"] == "map"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Runs the command line and exits with its code."""
-    # The command ends at Ctrl-C as any other; a script that it runs gets Python's KeyboardInterrupt.
+    # Ctrl-C ends the command as it ends others; in a script that the command runs, Python raises KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["quality"]:
         sys.exit(quality(sys.argv[2:]))
@@ -43,7 +43,7 @@ def run_file(file: os.PathLike[str], arguments: list[str], service: str | None) 
 
 
 def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]:
-    """Runs a script, and returns the datasets that it defines at its top level; an error names `method` instead."""
+    """Runs a script and returns the datasets at its top level; if there is none, the error's hint names `method`."""
     from forebay._src.dataset import Dataset
 
     path = as_script(file, [])
@@ -94,7 +94,7 @@ _EXITS = {"unavailable": 3, "not_found": 4, "permission_denied": 4, "data": 5, "
 
 
 def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:
-    """Makes the process look as if a script were run, and returns its path."""
+    """Sets `sys.argv` and `sys.path` as if Python ran the script, and returns its path."""
     path = os.fspath(file)
     if not os.path.isfile(path):
         raise NotFoundError(f"there is no script {path!r}", {"hint": "give the path of a python file"})

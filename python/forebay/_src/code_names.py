@@ -1,12 +1,12 @@
-"""Names for what users' functions compute: the same for the same code, in every process and wherever it lies.
+"""Names for users' functions by their code: the same for the same code, in every process and every folder.
 
-A pickle is no such name: classes get a random number in it, sets have the order that this process gave them, and code
-has the paths and lines of its source. So a function is walked as a pickle walks it, and what it is made of is hashed:
-bytecode, constants, the globals and closures that it uses, and what those are made of. What travels by name (installed
-libraries) counts by its name and its own bytecode.
+The hash of a pickle is no such name: cloudpickle puts a random number in classes, sets have the order of this process,
+and code has the paths and lines of its source. So this module walks a function as a pickle does and hashes its parts:
+bytecode, constants, the globals and closures that it uses, and their parts. Objects that travel by name (from installed
+libraries) count by their name and their own bytecode.
 
-Invariant: names that differ may be of the same code (then something is computed again, or refused); the same name is of
-the same code, up to what an installed library uses in turn.
+Invariant: the same code may get two names (then something is computed again, or refused); the same name always means
+    the same code, except for what an installed library uses in turn.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forebay._src.imports import Module
 
-#: What `functools.lru_cache` and `functools.cache` make of a function.
+#: The type of the functions that `functools.lru_cache` and `functools.cache` return.
 _CACHED = type(functools.lru_cache(len))
 
-#: Lists of plain values this long are hashed at once.
+#: Lists of plain values of this length or more are hashed at once.
 _LONG = 64
 
-#: Attributes of classes that say where they were written, or that Python makes of the others.
+#: Attributes of classes that name the place of the source, or that Python derives from other attributes.
 _MADE = frozenset(
     [
         "__annotate__",
@@ -57,14 +57,14 @@ def name_of_code(
     modules: dict[str, Module],
     version: str | int | None = None,
 ) -> str:
-    """Returns the name of what a function or an object computes.
+    """Returns a name for the code of a function or an object.
 
     Args:
         value: The function or object.
-        local: The modules that travel by value.
+        local: The modules that are pickled by value.
         pickled: Its pickle, whose hash is the name where something in it cannot be walked.
         modules: The modules that its code imports when it runs.
-        version: What the user says that it is a version of.
+        version: The version that the user gave.
     """
     digest = hashlib.blake2b(digest_size=32)
     try:
@@ -79,7 +79,7 @@ def name_of_code(
 
 
 def part(*_: Any) -> None:
-    """Stands in the walk for whatever is made of its arguments. Never called."""
+    """Stands in the walk for a call with its arguments. Never called."""
 
 
 class _Hashed:
@@ -90,14 +90,14 @@ class _Hashed:
 
 
 class _Walk(pickle._Pickler):
-    """Walks an object as a pickle does; nobody reads what it writes."""
+    """Walks an object as a pickle does; nothing reads its output."""
 
     def __init__(self, digest: Any, local: frozenset[str]) -> None:
         super().__init__(_Hashed(digest), protocol=4)
         self._local = local
 
     def memoize(self, obj: Any) -> None:
-        # Whether equal texts are one object depends on who made them.
+        # Whether equal texts are one object depends on the code that made them.
         if not isinstance(obj, (str, bytes)):
             super().memoize(obj)  # type: ignore[misc]
 
@@ -120,7 +120,7 @@ class _Walk(pickle._Pickler):
         if kind in (staticmethod, classmethod):
             return part, (kind.__name__, obj.__func__)
         if kind is _CACHED:
-            # A pickle has its name alone.
+            # A pickle contains its name alone.
             return part, ("cached", obj.__wrapped__)
         if kind is property:
             return part, ("property", obj.fget, obj.fset, obj.fdel)
@@ -170,7 +170,7 @@ class _Walk(pickle._Pickler):
 
 
 def travels_by_name(obj: Any, local: frozenset[str]) -> bool:
-    """Says whether a function or class is found by its name where its pickle is read."""
+    """Returns whether a function or class travels by its name, which the reader of the pickle imports."""
     module = getattr(obj, "__module__", None)
     if not isinstance(module, str) or module == "__main__" or module in local:
         return False
@@ -181,7 +181,7 @@ def travels_by_name(obj: Any, local: frozenset[str]) -> bool:
 
 
 def _code(code: types.CodeType) -> list[Any]:
-    """What code does: not where it was written, and of objects that nothing else has."""
+    """Returns the parts of code that decide its behaviour, in new lists, without its place in the source."""
     return [
         code.co_name,
         code.co_code,
@@ -204,7 +204,7 @@ def _constant(value: Any) -> Any:
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:
-    """The names of the globals that code uses, and the code inside it."""
+    """Yields the names of the globals that code uses, nested code included."""
     for instruction in dis.get_instructions(code):
         if instruction.opname.endswith(("_GLOBAL", "_NAME")):
             yield instruction.argval
@@ -221,7 +221,7 @@ def _cell(cell: types.CellType) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, texts and lists of them at once; version 0 says of nothing whether it is the same object."""
+    """Reduces numbers, texts and lists of them to bytes; marshal's version 0 writes no references between objects."""
     try:
         return part, ("plain", marshal.dumps(value, 0))
     except ValueError:

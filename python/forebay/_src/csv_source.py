@@ -12,7 +12,7 @@ from forebay._src.schema import to_fields
 from forebay._src.sources import _files
 from forebay.errors import InvalidPipelineError
 
-#: What means that a number is missing, if the user does not say it.
+#: The texts that mean a missing number, if the user gives none.
 NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
 
 
@@ -34,19 +34,20 @@ def from_csv(
 
     Args:
         paths: The files.
-        schema: The columns to read and their types: `{"name": dtype}`; `"int64?"` may be missing. Default: all columns,
-            with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string` (also for whole numbers that
-            `int64` does not hold). A number that is missing in one of them may be missing.
+        schema: The columns to read and their types: `{"name": dtype}`; a column of `"int64?"` may have missing values.
+            Default: all columns, with the types of the first 1,000 rows: `bool`, `int64`, `float64`, or `string` (also
+            for whole numbers that `int64` does not hold). A number that is missing in one of these rows may be missing
+            in all.
         columns: The columns to read, with types as without `schema`.
         header: Whether each file begins with the names of its columns; all must have the same. A list names the
-            columns of files that begin with a row; `False` names these `column_1`, `column_2`, ….
+            columns of files that begin with a row; `False` names these columns `column_1`, `column_2`, ….
         delimiter: One letter. Default: a tab if the name of the first file has `.tsv`, else a comma.
         quote: One letter, which is doubled within a quoted field; `None` if quotes are letters.
-        null: What means that a value is missing, where it is not in quotes. In a column of texts only if that is read
-            as `"string?"`.
+        null: The texts that mean a missing value if they are not in quotes. In a column of texts they do so only if it
+            is read as `"string?"`.
         newlines_in_values: Whether quoted fields may have line breaks. Such files are read from their start; without
-            it, a shuffled read begins anywhere. Default: whether a quoted field in the first MiB of the first file has
-            one.
+            it, a shuffled read begins anywhere. Default: yes if a quoted field in the first MiB of the first file has a
+            line break.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A dataset: what a pipeline gives, and the ways to iterate over it."""
+"""A dataset: a source, its ops, and the ways to iterate over it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from forebay._src.service import Service
 
 
-#: Sources of which it takes all bytes to know how many samples they have.
+#: Sources whose samples are counted by reading all their bytes.
 _UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
 class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
-    """A source and what is done to its samples. Immutable: every op returns a new dataset.
+    """A source and its ops. Immutable: every op returns a new dataset.
 
-    Made by the functions of `forebay` that are named after sources: `from_tar`, `from_parquet`, `range`, …
+    The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …
 
     >>> import forebay as fb
     >>> ds = fb.range(10).shuffle().with_column("half", fb.col("id") / 2).batch(4)
@@ -55,25 +55,25 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
 
     @property
     def cardinality(self) -> int | float | None:
-        """How many batches (or samples) an epoch gives; `math.inf` when endless, `None` when a filter decides.
+        """The number of batches (or samples) of an epoch; `math.inf` if endless, `None` if a filter decides.
 
-        Files are counted when that is needed.
+        Forebay counts files when it needs the number.
         """
         count = self._pipeline.cardinality()
         return math.inf if count == -1 else count
 
     def __len__(self) -> int:
-        """How many batches (or samples) an epoch gives.
+        """Returns the number of batches (or samples) of an epoch.
 
         Raises:
-            TypeError: There is no end; or it shows when the samples are computed, or when all files are read, which
-                `cardinality` does.
+            TypeError: There is no end; or the number is known only when the samples are computed, or when all files are
+                read, which `cardinality` does.
 
         >>> import forebay as fb
         >>> len(fb.range(10).batch(4))
         3
         """
-        # Whoever makes a list of a dataset asks for its length first, which must not read the files twice.
+        # `list(dataset)` calls this first, and must not read the files twice.
         source = str(json.loads(self._pipeline.to_json())["source"]["source"])
         if source in _UNCOUNTED:
             raise TypeError(f"this dataset has no length: the files of {source} are not counted; `cardinality` does it")
@@ -88,30 +88,30 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         return int(count)
 
     def __bool__(self) -> bool:
-        """A dataset is one, however many samples it has."""
+        """Returns true, also for a dataset without samples."""
         return True
 
     @property
     def dataset_id(self) -> str:
-        """The name of what this dataset computes: the same pipeline has the same id on every machine."""
+        """The id of the dataset: the same pipeline has the same id on every machine."""
         return self._pipeline.dataset_id
 
     def optimize(self, *, samples: int = 256, order: Literal["exact", "relaxed"] = "exact") -> Dataset:
-        """Returns the same dataset in the order that is fastest here, found by measuring.
+        """Returns the same dataset in the order of row ops that is fastest here by measurement.
 
-        Runs the ops on the first `samples` samples, each by itself, and chooses the order of row ops that is cheapest
-        with what each was found to cost and each filter to keep. The new order is taken if it gives the same bytes on
-        these samples and is at least 3 % faster; else the dataset runs as written. `explain()` says which, and how much
-        faster.
+        Runs the ops on the first `samples` samples, each op by itself, and chooses the cheapest order of row ops by the
+        measured cost of each op and the share of rows that each filter keeps. The dataset uses the new order if it
+        yields the same bytes on these samples and is at least 3 % faster; else it runs as written. `explain()` shows
+        the order, and how much faster it is.
 
-        With `order="relaxed"` orders are tried, too, whose samples are other ones of the same distribution. One is
-        taken if on these samples the shapes and dtypes, and of each column the mean and the deviation, are those of the
-        order as written, and if it is 3 % faster than the best order of the same bytes. It is part of the dataset that
-        comes back, and of its id when it is iterated with `order="relaxed"`: measure once and hand on that dataset (it
-        pickles), for two machines may find two orders, which are two datasets.
+        With `order="relaxed"` it also tries orders whose samples differ but have the same distribution. It uses one if
+        on these samples the shapes and dtypes, and of each column the mean and the deviation, equal those of the order
+        as written, and if it is 3 % faster than the best order of the same bytes. Such an order is part of the returned
+        dataset, and of its id when it is iterated with `order="relaxed"`. Measure once and pass on that dataset (it
+        pickles), because two machines may find two orders, which are two datasets.
 
-        Every worker of a service runs this order. It applies with the `order=` that it was found for; ops that are
-        added later run behind it.
+        Every worker of a service runs this order. It applies to iterations with the same `order=`; ops that are added
+        later run behind it.
 
         Args:
             samples: How many samples to measure on.
@@ -136,12 +136,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         coordinated: bool = False,
         order: Order = "exact",
     ) -> str:
-        """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
+        """Returns the pipeline as written, the order in which it runs, and the splits of an epoch.
 
-        Where ops run in another order than written, it says which, why, and what that is estimated to save.
+        If ops run in another order than written, it shows the order, the reason, and the estimated saving.
 
         Args:
-            splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
+            splits: Whether to show the splits of an epoch; files are listed, and counted if need be.
             consumers: The number of consumers.
             even: As for `iter`.
             coordinated: As for `iter`.
@@ -166,19 +166,19 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         label: str | None = None,
         id: str | None = None,
     ) -> ShuffleQuality:
-        """Returns how well an epoch is shuffled; `print` it. `forebay quality` does it for the datasets of a script.
+        """Returns figures of how well an epoch is shuffled; `print` them. `forebay quality` does so for a script.
 
-        Reads the source twice, as it lies and as it is shuffled, and nothing but the columns that are needed. Ops that
-        compute, filter, pack or repeat rows are left out; so nothing is decoded, and batches are of rows as the shuffle
-        gives them.
+        Reads the source twice, in its own order and in the shuffled one, and only the columns that it needs. It leaves
+        out the ops that compute, filter, pack or repeat rows; so nothing is decoded, and batches contain rows in the
+        order of the shuffle.
 
         Args:
             seed: As for `iter`.
             epoch: As for `iter`.
-            batch: Rows of a batch. Default: those of `batch()`, or 64.
-            batches: How many batches of the shuffled epoch are read. Default: all.
-            label: A column of the source, of which runs of the same value are counted.
-            id: A column of the source that tells rows apart. Default: `__key__` of tar shards, `path` of files, else
+            batch: Rows of a batch. Default: the size given to `batch()`, or 64.
+            batches: The number of batches of the shuffled epoch to read. Default: all.
+            label: A column of the source; the figures include its runs of the same value.
+            id: A column of the source that identifies a row. Default: `__key__` of tar shards, `path` of files, else
                 all columns together.
 
         Raises:
@@ -228,40 +228,41 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """Iterates in this process.
 
         Args:
-            seed: What everything random follows from.
+            seed: The seed of all random choices.
             epoch: The first epoch.
-            epochs: How many epochs; `None` for ever.
+            epochs: The number of epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
-            consumers: Which of how many consumers this is, `(index, count)`. No batch goes to two of them. Default: all
-                batches are for this one, with a `RanksWarning` where it is one of several processes of
-                `torch.distributed`, JAX or a launcher; `(0, 1)` says that it is meant.
-            even: Whether each of several consumers gets as many batches as the others in every epoch, as training in
-                step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
-                epoch. Default: yes, wherever the numbers are known beforehand; where they are not (after a filter or a
-                pack), with a `RanksWarning`. With `False`, for evaluation, nothing is left out.
+            consumers: This consumer's index and the number of consumers, `(index, count)`. No batch goes to two of
+                them. Default: all batches go to this one, with a `RanksWarning` if it is one of several processes of
+                `torch.distributed`, JAX or a launcher; `(0, 1)` confirms that this is intended.
+            even: Whether each consumer gets as many batches as the others in every epoch, as synchronous training
+                needs; the few left over (fewer than `count`) are left out, other ones in every shuffled epoch. Default:
+                yes, if the numbers are known beforehand; if they are not (after a filter or a pack), no, with a
+                `RanksWarning`. With `False`, for evaluation, nothing is left out.
             coordinated: Whether the consumers take turns at the batches of one stream, so that all get as many, also
                 after a filter or a pack; with `bucket_by_length`, batches of the same bucket, padded to the same
-                length, at each step. Each consumer then reads all samples and keeps its part of them, so they cost as
-                much again for each; a state that one saved fits all, in any number.
-            ordered: Whether batches come in the order of the dataset. With `False`, what is computed first comes first,
-                so that one slow sample holds up nothing but its batch. Timing decides the order; each sample is what it
-                is in order, and comes once, also after a resume. Where the number of rows is known beforehand, each
-                batch is one of the ordered stream; else (after a filter, say) rows that came together are a batch.
-                `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter need the
-                order: with these it is an error. So it is on a service where several consumers end epochs together.
-            executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
-                own, which a crash cannot take down and which have a time limit.
-            on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
-                `"raise"` its error, or `"skip"` the sample, or put it in `"quarantine"`, which also keeps its record.
-            error_budget: How many samples may be left out in an epoch: a count (int) or a share (float).
+                length, at each step. Each consumer then reads all samples and keeps its part of them, so each pays the
+                full cost of the samples; a state that one consumer saved fits all, in any number.
+            ordered: Whether batches come in the order of the dataset. With `False`, the sample that is computed first
+                comes first, so that a slow sample delays only its own batch. Timing decides the order; each sample is
+                the same as in order, and comes once, also after a resume. If the number of rows is known beforehand,
+                each batch is one of the ordered stream; else (after a filter, say) a batch holds rows that came
+                together. `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter
+                need the order: with these, `False` is an error; also on a service where several consumers end epochs
+                together.
+            executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in separate
+                processes, so that a crash does not end this one and calls have a time limit.
+            on_error: The action on a sample that fails by itself (a corrupt record, an exception in a function):
+                `"raise"` its error, or `"skip"` the sample, or `"quarantine"` it, which also keeps its record.
+            error_budget: The most samples that may be left out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records. Default: `quarantine-<dataset id>.jsonl` in this folder.
-            order: How much the order in which row ops run may differ from the order as written: `"exact"`, as long as
-                no byte of any sample changes; `"relaxed"`, also where samples are other ones of the same distribution
-                (images are resized before their colours change), which is another dataset; or `"off"`, not at all.
-            memory: How much memory data may take here, in bytes or as `"2GiB"`: what is kept decoded, what waits to be
-                given out, and pages that are kept to be used again are parts of it. What `cache()` keeps is beside it.
-                Default: `FOREBAY_MEMORY`, or half of the machine's or container's memory. No sample depends on it.
-                Where the windows of a shuffle take more, it is an error.
+            order: How much the order of row ops may differ from the order as written: `"exact"`, as long as no byte of
+                any sample changes; `"relaxed"`, also if samples change but keep their distribution (images are resized
+                before their colours change), which is another dataset; or `"off"`, not at all.
+            memory: The most memory for data in this process, in bytes or as `"2GiB"`. It includes decoded blocks,
+                batches that wait for the consumer, and pages kept for reuse, but not the rows that `cache()` keeps.
+                Default: `FOREBAY_MEMORY`, or half of the machine's or container's memory. No sample depends on it. It
+                is an error if the windows of a shuffle need more.
 
         Returns:
             The iterator.
@@ -292,7 +293,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         return DatasetIterator(iteration, first)
 
     def __iter__(self) -> DatasetIterator:
-        """The first epoch with seed 0, as `iter()`."""
+        """Iterates over the first epoch with seed 0, as `iter()`."""
         return self.iter()
 
     def distribute(
@@ -319,35 +320,37 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """Runs the pipeline on a service.
 
         Args:
-            service: What `up` or `connect` returned, or an address, `forebay://host:port` (see `connect`).
-            job: The job's name. Who asks for the same pipeline under the same name joins the job.
-            epochs: How many epochs; `None` for ever.
-            seed: What everything random follows from.
-            consumers: Which of how many consumers of the job this is, `(index, count)`. Default: as for `iter`.
-            even: As for `iter`; and where the numbers are not known beforehand, the service lets all consumers end an
-                epoch at the same step, which follows from the numbers of their batches alone. It may also say what is
-                done at the first step at which some have a batch and others have none: `"drop"`, all end; `"pad"`, the
-                others give their last batch again until all have ended; `"error"`, all raise. Default: `"drop"`. A
+            service: A service from `up` or `connect`, or an address, `forebay://host:port` (see `connect`).
+            job: The job's name. A call with the same pipeline and the same name joins the job.
+            epochs: The number of epochs; `None` for ever.
+            seed: The seed of all random choices.
+            consumers: This consumer's index and the number of the job's consumers, `(index, count)`. Default: as for
+                `iter`.
+            even: As for `iter`; and if the numbers are not known beforehand, the service ends an epoch for all
+                consumers at the same step, which follows from the numbers of their batches alone. It may also name the
+                action at the first step at which some have a batch and others have none: `"drop"`, all end; `"pad"`,
+                the others yield their last batch again until all have ended; `"error"`, all raise. Default: `"drop"`. A
                 short last batch is a batch: with `drop_remainder=True` all have the same length. With `False`, each
-                ends where it ends. It is part of the job, so all its consumers say the same.
-            rank_timeout: Seconds that the others wait for a consumer without a process (it never started, or it died),
-                where they end epochs together, before they raise. One that lives is waited for, however slow it is.
+                consumer ends by itself. It is part of the job, so all its consumers must give the same value.
+            rank_timeout: If consumers end epochs together: seconds that they wait for one without a process (it never
+                started, or it died) before they raise. They wait for a live one without a limit.
             coordinated: As for `iter`. It is part of the job, too.
             ordered: As for `iter`. It is not part of the job: each consumer has its own.
-            weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
-                weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
-            priority: Jobs of a higher one go before those of a lower one, which get what these leave: workers turn to
-                them as the splits that they are at end, and nothing that was begun is lost. 0 to 9. As for `weight`,
-                who joins a job leaves it as it is.
-            local: Threads that compute for this consumer on its own machine, in a process beside it that gives way to
-                everything else; `"auto"` is as many as help, of the cores that are idle. Default: 0, all is left to the
-                service's workers.
-            on_error: What becomes of a sample that fails by itself, as for `iter`.
-            error_budget: How many samples this consumer may leave out in an epoch: a count (int) or a share (float).
+            weight: The job's share of the workers' time beside other jobs while there is not enough for all: a job of
+                weight 3 gets three times the time of a job of weight 1. 1 to 1000. Joining a job does not change it.
+            priority: Jobs of a higher priority go before jobs of a lower one, which get the rest: workers turn to a
+                higher one as their current splits end, and no work that has begun is lost. 0 to 9. Joining a job does
+                not change it.
+            local: Threads that compute for this consumer on its own machine, in a separate process of the lowest
+                priority; `"auto"` uses as many of the idle cores as help. Default: 0, the service's workers compute
+                everything.
+            on_error: The action on a sample that fails by itself, as for `iter`.
+            error_budget: The most samples that this consumer may leave out in an epoch: a count (int) or a share
+                (float).
             quarantine: The file for their records, written by this consumer. Default: `quarantine-<job>.jsonl`.
-            order: As for `iter`. Who joins a job gets the order of who created it.
-            memory: How much memory data may take in this process, as for `iter`; `forebay worker --memory` says it of a
-                worker.
+            order: As for `iter`. A consumer that joins a job gets the order that the job was created with.
+            memory: The most memory for data in this process, as for `iter`; for a worker, see `forebay worker
+                --memory`.
 
         Returns:
             An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
@@ -392,36 +395,38 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
     ) -> Saved:
         """Writes the samples to files, in their order, each exactly once; `load` reads them.
 
-        It may be interrupted, killed included: called again with the same pipeline, seed and epochs it goes on behind
-        the last file, and the folder holds the same as if nothing had happened. When all is there it does nothing.
+        It may be interrupted, even killed: a new call with the same pipeline, seed and epochs continues after the last
+        whole file, and the folder holds the same content as without the interruption. When everything is there it does
+        nothing.
 
         Args:
             path: The folder, here or in a store (`s3://bucket/folder`, `gs://`, `az://`): a new or empty one, or one
-                that this was being saved to. A store gets the files straight, without a copy here.
+                that an earlier call was saving to. Files go to a store directly, without a copy here.
             service: Where the samples are computed, as for `distribute`. Default: in this process.
             job: The job's name on the service. Default: named after the dataset and the seed.
-            seed: What everything random follows from.
-            epochs: How many epochs, one behind the other.
+            seed: The seed of all random choices.
+            epochs: The number of epochs, one after the other.
             threads: As for `iter`, without a service.
-            format: What the files are: `"arrow"` (record batches of about a megabyte), `"parquet"`, `"tar"` (as
+            format: The format of the files: `"arrow"` (record batches of about a megabyte), `"parquet"`, `"tar"` (as
                 WebDataset reads it: a member for each column, whose name is the extension) or `"mds"` (as
-                `streaming.StreamingDataset` reads it). docs/saving.md says what becomes of each type.
+                `streaming.StreamingDataset` reads it). docs/saving.md says how each type is stored.
             compression: Of Parquet files: `"zstd"` (the default) or `"snappy"`.
-            file_bytes: What the samples of a file take in memory at least, but for the last file. Default: 256 MiB, of
+            file_bytes: The least bytes in memory of the samples of a file, except the last file. Default: 256 MiB, for
                 MDS files 64 MiB.
-            consumers: Which of how many writers this is, `(index, count)`: each process of a job writes its own part
-                of the samples to the same folder, in files of its own. Default: this one writes all.
-            overwrite: Whether what is saved in the folder is removed first; with `consumers`, what this one saved.
+            consumers: This writer's index and the number of writers, `(index, count)`: each process of a job writes its
+                own part of the samples to the same folder, in files of its own. Default: this one writes all.
+            overwrite: Whether to remove earlier saved files from the folder first; with `consumers`, those of this
+                writer.
             on_error: As for `iter`.
             error_budget: As for `iter`.
             quarantine: As for `iter`.
 
         Returns:
-            The folder, and how many samples and files are in it.
+            The folder, and the numbers of samples and files in it.
 
         Raises:
-            ConflictError: Something else is in the folder, or another process saves to it. In a store, of two processes
-                the one that began first is told so.
+            ConflictError: Other files are in the folder, or another process saves to it. In a store, of two processes
+                the one that began first gets this error.
             InvalidPipelineError: A column has no form in this format.
             NotFoundError: There is no such bucket.
             PermissionDeniedError: The folder or the store may not be written to.
@@ -441,10 +446,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         files = saving.options(format, compression, file_bytes, consumers, seed, epochs, overwrite)
         first: dict[str, Any] = {"seed": files.seed, "epochs": files.epochs, "consumers": files.consumer or (0, 1)}
         if files.consumer is not None:
-            # Each sample goes to one of them, also where that makes their parts unequal.
+            # Each sample goes to one of them, even if their parts are then unequal.
             first["even"] = False
         failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
-        # Here, so that the error names what was called.
+        # Checked here, so that the error names `save`.
         Tolerance.of("save", on_error, error_budget, quarantine)
         arguments.whole(threads, "save", "threads", 0, 4096)
         if service is None:
@@ -458,21 +463,21 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """Returns a `torch.utils.data.IterableDataset` of tensors.
 
         It is a loader by itself, and works in `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so
-        leave `num_workers` at 0. Each iteration is one epoch, which begins with its first batch; `set_epoch` says which
-        one comes next. `state_dict` and `load_state_dict` are those of torchdata's `StatefulDataLoader`, of Lightning
-        and of `torch.distributed.checkpoint`. `len()` of it is the number of batches of an epoch for this consumer, and
-        a `TypeError` where that is not known before they are computed. It pickles; a copy begins with the epoch that
-        comes next.
+        leave `num_workers` at 0. Each iteration is one epoch, which begins with its first batch; `set_epoch` sets the
+        next one. `state_dict` and `load_state_dict` fit torchdata's `StatefulDataLoader`, Lightning and
+        `torch.distributed.checkpoint`. Its `len()` is the number of batches of an epoch for this consumer, and a
+        `TypeError` if that is not known before they are computed. It pickles; a copy begins with the epoch that comes
+        next.
 
         Args:
             service: Where the samples are computed, as for `distribute`. Default: in this process.
-            options: What `iter` takes, of which `epoch` is the first epoch; with a service what `distribute` takes:
-                `job`, and `epochs`, after how many epochs workers stop; each later one is a job of its own.
+            options: The options of `iter`, of which `epoch` is the first epoch; with a service those of `distribute`:
+                `job`, and `epochs`, after which workers stop; each later epoch is a job of its own.
 
-                In this process, too, `even` may say what is done at the first step at which some ranks have a batch and
-                others have none: `"drop"`, all end; `"pad"`, the others give their last batch again until all have
-                ended; `"error"`, all raise. Ranks in processes of their own ask each other over `torch.distributed`
-                where the numbers of their batches are not known beforehand; on a service they need not.
+                In this process, too, `even` may name the action at the first step at which some ranks have a batch and
+                others have none: `"drop"`, all end; `"pad"`, the others yield their last batch again until all have
+                ended; `"error"`, all raise. Ranks in separate processes agree over `torch.distributed` if the numbers
+                of their batches are not known beforehand; on a service they need not.
         """
         for_torch.check_options(Dataset.iter if service is None else Dataset.distribute, options)
         for_torch.check_missing(self.schema)
@@ -487,7 +492,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
 
 
 def _name_methods() -> None:
-    """Gives methods the name of the class that users see: Python names it where a call does not fit."""
+    """Puts the class that users see into the names of methods, because Python shows these if a call does not fit."""
     for base in Dataset.__mro__:
         for name, member in vars(base).items() if base.__module__.startswith("forebay._src.") else ():
             while inspect.isfunction(member):

@@ -16,7 +16,7 @@ from forebay.errors import InvalidPipelineError
 
 
 class Distributed:
-    """What `Dataset.distribute` returns: an iterable over one consumer of a job.
+    """The result of `Dataset.distribute`: an iterable over one consumer of a job.
 
     The job is created, or joined, when iteration starts.
     """
@@ -59,7 +59,7 @@ class Distributed:
         return self.iter()
 
     def __repr__(self) -> str:
-        """The job and who reads it."""
+        """The job and the consumer."""
         index, count = self.consumers
         return f"Distributed(job={self.job!r}, epochs={self.epochs}, seed={self.seed}, consumer {index} of {count})"
 
@@ -95,11 +95,11 @@ class ServiceIteration:
         )
 
     def letters(self) -> DeadLetters | None:
-        """Named after the job."""
+        """Returns the dead letters, named after the job."""
         return self.job._tolerance.letters(self.pipeline, self.job.seed, self.job.job, self.job.consumers)
 
     def identity(self) -> dict[str, Any]:
-        """The pipeline and the seed; the job is only who computes it."""
+        """Returns the pipeline and the seed; a state does not depend on the job that computed it."""
         return {"dataset": self.pipeline.dataset_id, "seed": self.job.seed}
 
     @property
@@ -109,10 +109,10 @@ class ServiceIteration:
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Which of how many consumers."""
+        """This consumer's index, and the number of consumers."""
         return self.job.consumers
 
     def warn(self) -> None:
-        """Of ranks that get the same batches. Numbers are never unequal, unless that is asked for."""
+        """Warns of ranks that get the same batches; their numbers differ only where the user wanted it."""
         if self.job._given is None:
             warn_of_equal_batches(self.pipeline)

@@ -1,16 +1,16 @@
 """Expressions over columns, for ``filter`` and ``with_column``: described here, computed in Rust, a column at a time.
 
-An expression is plain data, so it travels to every worker, is shown by ``explain()`` and never needs Python to run:
+An expression is plain data, so it travels to every worker, `explain()` shows it, and it never needs Python to run:
 
 >>> import forebay as fb
 >>> fb.where(fb.col("age") > 30, fb.col("height") / 100, 0.0)
 where((col('age') > 30), (col('height') / 100), 0.0)
 
-Dtypes and results are those of NumPy 2 on arrays: a Python number takes the dtype of the column it meets, integers
-wrap, ``//`` and ``%`` have Python's sign rule, and an integer divided by zero gives 0. Where NumPy leaves the result
-to the processor, it is fixed: a float that is cast to an integer is truncated and limited to what the integer holds,
-and not-a-number becomes 0. A missing value stays missing; a filter drops the row. ``&`` and ``|`` know that
-``False & missing`` is false and ``True | missing`` is true; ``where`` takes ``no`` where its condition is missing.
+Dtypes and results are those of NumPy 2 on arrays: a Python number gets the dtype of the column beside it, integers
+wrap, ``//`` and ``%`` have Python's sign rule, and an integer divided by zero is 0. If NumPy's result depends on the
+processor, Forebay's is fixed: a float that is cast to an integer is truncated and limited to the integer's range, and
+not-a-number becomes 0. A missing value stays missing; a filter drops the row. ``False & missing`` is false, ``True |
+missing`` is true, and ``where`` returns ``no`` if its condition is missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forebay._src.schema import CAST_TYPES, cast_type
 __all__ = ["Expr", "col", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
-"""What an operator takes beside an expression: Python's and NumPy's single values."""
+"""The other operand of an operator: an expression, or a single value of Python or NumPy."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -60,7 +60,7 @@ class Expr:
     >>> (price > 3) & ~fb.col("sold")
     ((col('price') > 3) & (~col('sold')))
 
-    It has no value before the pipeline runs, so it cannot be asked whether it is true:
+    It has no value before the pipeline runs, so it has no truth value:
 
     >>> if price > 3: pass
     Traceback (most recent call last):
@@ -86,7 +86,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return (_make, (self._parts, self._text))
 
     def to_parts(self) -> list[dict[str, Any]]:
-        """Returns the expression as the plain data that the engine reads: operands before what joins them.
+        """Returns the expression as the plain data that the engine reads: operands before the operator.
 
         >>> import forebay as fb
         >>> (fb.col("x") + 1).to_parts() == [
@@ -108,9 +108,9 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
             "and fb.where(cond, yes, no) instead of if"
         )
 
-    # `==` makes an expression, so equal expressions cannot be found by hash.
+    # `==` returns an expression, so equal expressions cannot be found by hash.
     __hash__ = None  # type: ignore[assignment]
-    # NumPy's scalars and arrays leave an operator to this class instead of taking it as an object.
+    # NumPy's scalars and arrays then leave an operator to this class, and do not treat it as an object.
     __array_ufunc__ = None
 
     def __iter__(self) -> NoReturn:
@@ -252,9 +252,9 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return self._call("is_null")
 
     def fill_null(self, value: ExprLike) -> Expr:
-        """``value`` where the row is missing; the dtype stays. What is nan but not missing stays nan.
+        """Returns ``value`` where the row is missing; the dtype stays. A nan that is not missing stays nan.
 
-        The value may be an expression, as another column: where that is missing too, so is the result.
+        The value may be an expression, such as another column: if that is missing too, so is the result.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"x": [1, None]})
@@ -281,7 +281,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return self._then({"expr": "clip", **bounds}, text)
 
     def hash_mod(self, n: int) -> Expr:
-        """A well-mixed hash of the value in ``range(n)``, as int64: the same for ever, on every machine.
+        """A well-mixed hash of the value in ``range(n)``, as int64: always the same, on every machine.
 
         It depends on the value alone, so that a row stays in its part when the data grows:
 
@@ -294,7 +294,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return self._then({"expr": "hash_mod", "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})")
 
     def cast(self, dtype: Any) -> Expr:
-        """Another type, as NumPy's ``astype``; strings and bytes are read as numbers, and numbers written as these.
+        """Another type, as NumPy's ``astype``; strings and bytes are parsed as numbers, and numbers written as text.
 
         ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int``, ``float``, ``str`` or
         ``bytes``.
@@ -323,7 +323,7 @@ uint64, float16, float32, float64, string, bytes
 
 
 def col(name: str) -> Expr:
-    """Names a column; what is inside a nested dictionary has a dotted name.
+    """Names a column; a field of a nested dictionary has a dotted name.
 
     >>> import forebay as fb
     >>> fb.col("meta.width") * 2
@@ -373,7 +373,7 @@ def lit(value: Any) -> Expr:
 
 
 def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
-    """Gives ``yes`` where ``cond`` is true, else ``no``, as ``numpy.where``.
+    """Returns ``yes`` where ``cond`` is true, else ``no``, as ``numpy.where``.
 
     >>> import forebay as fb
     >>> fb.where(fb.col("x").is_nan(), 0.0, fb.col("x"))
@@ -387,7 +387,7 @@ def stack(parts: Sequence[ExprLike]) -> Expr:
     """Puts several numbers of a row side by side, as ``numpy.stack(parts, axis=1)`` of the columns.
 
     Args:
-        parts: Expressions that give one number for each row, or column names. They get one dtype, as in arithmetic.
+        parts: Expressions of one number for each row, or column names. They get one dtype, as in arithmetic.
 
     Returns:
         A tensor of shape ``[len(parts)]`` for each row. A number that is missing is NaN; among integers it is an error
@@ -425,12 +425,12 @@ def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:
 
 
 def _object(expr: Expr) -> str:
-    """The text of what a method is called on: a bare number has none in Python, and binds differently to ``**``."""
+    """Returns the text of a method's object, in parentheses where Python needs them: for a bare number."""
     return str(expr) if str(expr)[0] in "(cwa" else f"lit({expr})"
 
 
 def _float(value: float) -> Expr:
-    """A float; what JSON has no word for is sent as the division that gives it."""
+    """A float; one that JSON cannot express is the division that yields it."""
     if math.isfinite(value):
         return _leaf(repr(value), expr="float", value=value)
     over = {"expr": "float", "value": 0.0 if math.isnan(value) else math.copysign(1.0, value)}
@@ -439,7 +439,7 @@ def _float(value: float) -> Expr:
 
 
 def _unicode(what: str, value: str) -> str:
-    """Checks that a text has no lone surrogates, which no encoding has a place for."""
+    """Checks that a text has no lone surrogates, which no encoding can express."""
     word = str.__str__(value)
     try:
         word.encode()

@@ -1,4 +1,4 @@
-"""What `to_torch` refuses at once, where else a loader or a loss function would, later and in other words."""
+"""Checks of `to_torch`, which fail at once: a loader or a loss function would fail later, with less clear errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from forebay._src.schema import NUMBERS, Schema
 from forebay.errors import InvalidPipelineError
 
-#: What PyTorch's loader takes, and what says it here.
+#: Options of PyTorch's loader, with the way to express each here.
 _LOADERS = {
     "shuffle": "put .shuffle() into the pipeline",
     "batch_size": "put .batch(n) into the pipeline",
@@ -30,7 +30,7 @@ def check_options(of: Callable[..., Any], options: Mapping[str, Any]) -> None:
 
 
 def check_missing(schema: Schema) -> None:
-    """Refuses columns of numbers that may be missing, for which a tensor has no place. A missing float is NaN."""
+    """Refuses columns of numbers that may be missing, because a tensor cannot hold them. A missing float is NaN."""
     for name in schema.nullable:
         dtype = schema[name].dtype
         if dtype in NUMBERS and not dtype.startswith("float"):

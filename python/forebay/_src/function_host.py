@@ -18,16 +18,16 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     limit_memory()
-    # What users print must not get into the output of the program that they run in.
+    # The output of users' functions must not mix with the output of the program that they run in.
     os.dup2(2, 1)
     _native.serve_functions(socket)
 
 
 def limit_memory() -> None:
-    """Bounds what a function may take, so that one that wants everything gets a MemoryError and no one else is harmed.
+    """Bounds the memory of a function: one that needs more gets a MemoryError, and other processes are not harmed.
 
-    `FOREBAY_FUNCTION_MEMORY` is the limit in bytes; 0 is none. Default: three quarters of what this machine (or
-    container) has. Where the kernel runs out all the same, it ends this process before any other of ours.
+    `FOREBAY_FUNCTION_MEMORY` is the limit in bytes; 0 is none. Default: three quarters of the memory of this machine
+    (or container). If the kernel still runs out of memory, it ends this process before any other of ours.
     """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("900")
@@ -39,7 +39,7 @@ def limit_memory() -> None:
 
 
 def _memory() -> int:
-    """What there is: the machine's, or less where a control group says so."""
+    """Returns the memory of the machine, or the limit of a control group if that is less."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:

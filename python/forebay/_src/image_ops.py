@@ -37,8 +37,8 @@ class ImageOps(Base):
             column: The column.
             mode: `"RGB"`, `"L"` for grey (one channel), or `"P"` for the numbers of a PNG's palette (one channel):
                 the classes of a segmentation mask. `"P"` of an image without a palette is a `DataError`.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "decode_image",
@@ -65,11 +65,11 @@ class ImageOps(Base):
             size: Pixels: one number for a square, or `(height, width)`.
             shorter: Pixels of the shorter side, instead of `size`. The longer side is rounded down, as torchvision's
                 `Resize(shorter)`; images differ in shape then, so crop them before `batch`.
-            max_size: With `shorter`: the most pixels of the longer side. An image that would pass it gets it, and a
-                shorter side to match.
+            max_size: With `shorter`: the most pixels of the longer side. An image that would exceed it gets exactly
+                this length, and a shorter side to match.
             antialias: Whether shrinking averages, as Pillow does, or samples, as TensorFlow's and DALI's default.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         if (size is None) == (shorter is None):
             raise InvalidPipelineError(
@@ -112,8 +112,8 @@ class ImageOps(Base):
             scale: The least and the greatest share of the image's area.
             ratio: The least and the greatest width / height.
             antialias: As in `resize`.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "random_resized_crop",
@@ -138,10 +138,10 @@ class ImageOps(Base):
 
         Args:
             column: The column.
-            p: How likely.
+            p: The probability.
             direction: `"horizontal"`, left to right, or `"vertical"`, upside down.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "random_flip",
@@ -168,8 +168,8 @@ class ImageOps(Base):
             mean: One for each channel, between 0 and 1.
             std: One for each channel, between 0 and 1.
             layout: `"CHW"` puts the channels first, as PyTorch has them; `"HWC"` last.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         op = {
             "op": "normalize",

@@ -1,11 +1,12 @@
-"""The modules of the user's that a function imports when it runs: which they are, and how they travel.
+"""The modules of the user's that a function imports when it runs, and how they travel.
 
-What a module of the user's has at its top is found in memory, and pickled by value. What a function imports inside
-itself may not be loaded yet. So the code that travels is searched for imports, and so is the code of what those name.
-A module of the user's travels as its source, with the plain values (numbers, texts, lists of them) that it has in
-memory and does not get from its source: `config.SIZE = 32`.
+Pickling finds the modules that a user's module imports at its top in memory, and pickles them by value. A module that a
+function imports inside itself may not be loaded yet. So this module searches the code that travels for imports, and
+then the code of the imported modules. A module of the user's travels as its source, with the plain values (numbers,
+texts, lists of them) that it has in memory and that its source does not set: `config.SIZE = 32`.
 
-What is computed at run time (`importlib.import_module(name)`) cannot be seen, nor can what a module reads.
+Imports whose name is computed at run time (`importlib.import_module(name)`) are not found, nor is data that a module
+reads.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-#: What is more than this is named, and not sent.
+#: Modules with more source than this are named, and not sent.
 SOURCE_BYTES_MAX = 32 << 20
 
-#: Functions whose texts may be names of modules.
+#: Functions whose text arguments may be names of modules.
 _IMPORTERS = frozenset(["import_module", "__import__"])
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module of the user's, as it travels."""
+    """A module of the user's, in the form in which it travels."""
 
     file: str
     is_package: bool
@@ -42,16 +43,16 @@ class Module:
     values: dict[str, Any] = field(default_factory=dict)
 
     def code(self) -> types.CodeType:
-        """Returns what it does when it is imported."""
+        """Compiles the source, which an import runs."""
         return _compiled(self.source, self.file)
 
 
 def imported(roots: list[tuple[types.CodeType, str]], is_users: Callable[[str], bool]) -> dict[str, Module]:
-    """Returns the user's modules that code imports, and what those import in turn, by name.
+    """Returns the user's modules that code imports, directly or through other modules, by name.
 
     Args:
         roots: Code, and the package that its relative imports start from (may be empty).
-        is_users: Says of a file whether it is the user's.
+        is_users: Returns whether a file is the user's.
     """
     found: dict[str, Module] = {}
     seen: set[str] = set()
@@ -69,7 +70,7 @@ def imported(roots: list[tuple[types.CodeType, str]], is_users: Callable[[str], 
 
 
 def _namespaces(found: dict[str, Module], is_users: Callable[[str], bool]) -> dict[str, Module]:
-    """Returns the packages without an `__init__.py` that modules are in, where all their folders are the user's."""
+    """Returns the packages without an `__init__.py` around modules, if all their folders are the user's."""
     parents = {name[:at] for name in found for at, letter in enumerate(name) if letter == "."} - set(found)
     packages = {}
     for parent in parents:
@@ -91,7 +92,7 @@ def package_of(names: dict[str, Any]) -> str:
 
 
 def changed(name: str, module: Module) -> bool:
-    """Says whether a module that is loaded here has functions that its source has not."""
+    """Returns whether a loaded module has functions that its source has not."""
     loaded = sys.modules.get(name)
     if loaded is None:
         return False
@@ -138,7 +139,7 @@ def _spec(name: str) -> importlib.machinery.ModuleSpec | None:
 
 @functools.lru_cache(maxsize=4096)
 def _read(file: str, _mtime: int, _size: int) -> tuple[str | None, dict[str, str]]:
-    """Returns the source of a file, and the literals that it gives names; `None` when it is no Python."""
+    """Returns the source of a file and the literals that it binds to names; `None` if it is no Python."""
     try:
         with open(file, "rb") as opened:
             source = importlib.util.decode_source(opened.read())
@@ -151,7 +152,7 @@ def _read(file: str, _mtime: int, _size: int) -> tuple[str | None, dict[str, str
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
             if isinstance(target, ast.Name):
-                # A name that gets several values follows from none of them.
+                # A name that gets several values has none that follows from the source.
                 again = target.id in literals
                 literals[target.id] = "" if again else _literal(getattr(node, "value", None))
     return source, literals
@@ -194,13 +195,13 @@ def _all(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _bare(code: types.CodeType) -> tuple[Any, ...]:
-    """What code does, without where it was written."""
+    """Returns the parts of code that decide its behaviour, without its place in the source."""
     constants = [repr(c) for c in code.co_consts if not isinstance(c, (types.CodeType, frozenset))]
     return code.co_name, code.co_code, code.co_names, tuple(constants)
 
 
 def _names(code: types.CodeType, package: str) -> Iterator[str]:
-    """The modules that code may import, with the packages that those are in."""
+    """Yields the modules that code may import, with their packages."""
     for one in _all(code):
         for name in _asked(one, package):
             parts = name.split(".")

@@ -1,4 +1,4 @@
-"""Iterators over a dataset: here and on a service, with the same face."""
+"""Iterators over a dataset, with one interface in this process and on a service."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Sample: TypeAlias = dict[str, Any]
 
 
 class Iteration(Protocol):
-    """How to start a native iterator, and what a saved state must agree with."""
+    """Starts a native iterator, and names the properties that a saved state must agree with."""
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Starts at a saved position, or at the beginning."""
 
     def identity(self) -> dict[str, Any]:
-        """What a state belongs to."""
+        """Returns the pipeline and seed that a state belongs to."""
 
     def letters(self) -> DeadLetters | None:
-        """Where samples that are left out are kept, if anywhere."""
+        """Returns the file for samples that are left out, if there is one."""
 
     @property
     def service(self) -> str | None:
@@ -38,17 +38,17 @@ class Iteration(Protocol):
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Which of how many consumers."""
+        """This consumer's index, and the number of consumers."""
 
     def warn(self) -> None:
-        """Warns of what training in step would not stand."""
+        """Warns if ranks get the same batches, or unequal numbers of them."""
 
 
 class DatasetIterator(Iterator[Sample]):
     """Yields batches (or samples) in order; can be saved and restored.
 
     It starts to work at the first `next()`, and stops when it is closed, exhausted or let go. Several threads may read
-    one iterator: each batch (or sample) goes to one of them. A process that forks reads on in the parent alone.
+    one iterator: each batch (or sample) goes to one of them. After a fork, only the parent can go on reading.
 
     >>> import forebay as fb
     >>> it = fb.range(6).batch(2).iter()
@@ -71,13 +71,13 @@ class DatasetIterator(Iterator[Sample]):
         self._closed = False
         self._epoch = first_epoch
         self._skipped = Skipped(iteration.letters())
-        # One thread at a time goes on. It may be the same one again: signal handlers ask for states.
+        # One thread at a time reads. The lock is reentrant, because signal handlers call `state_dict`.
         self._turn = threading.RLock()
-        #: The process that began.
+        #: The process that began to read.
         self._process: int | None = None
-        #: Why nothing comes any more, though nobody closed it.
+        #: Why the iterator has ended, if the user did not close it.
         self._lost: ClosedError | None = None
-        #: Whether who reads knows what there is to warn of.
+        #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
 
     def __iter__(self) -> DatasetIterator:
@@ -88,7 +88,7 @@ class DatasetIterator(Iterator[Sample]):
         """Returns the next batch or sample.
 
         Raises:
-            ForebayError: What went wrong on the way.
+            ForebayError: The error of the stream.
         """
         if self._process != _process:
             self._check_process()
@@ -109,7 +109,7 @@ class DatasetIterator(Iterator[Sample]):
                     raise self._lost from None
                 raise
             if losses := native.losses():
-                # Where they cannot be written, the next call returns what was delivered.
+                # If the skipped samples cannot be written, the next call returns the delivered ones.
                 self._ended = delivery is None
                 self._samples = delivery if isinstance(delivery, list) else [] if delivery is None else [delivery]
                 self._used = 0
@@ -121,12 +121,12 @@ class DatasetIterator(Iterator[Sample]):
             self._epoch = native.epoch
             if isinstance(delivery, dict):
                 return delivery
-            # Another thread may have closed it meanwhile: then this one is the last.
+            # Another thread may have closed it meanwhile: then this batch is the last.
             self._samples, self._used = [] if self._closed else delivery, 1
             return delivery[0]
 
     def _put_back(self, sample: Sample) -> None:
-        """Takes back what `next()` returned last: it comes again, and a state is one before it."""
+        """Takes back the last sample, so that the next call returns it again and a state excludes it."""
         with self._turn:
             if self._samples:
                 self._used -= 1
@@ -138,7 +138,7 @@ class DatasetIterator(Iterator[Sample]):
             self._skipped.add(losses)
 
     def _write_to(self, writer: _native.SavedWriter) -> dict[str, Any] | bool:
-        """Writes the next samples; returns whether there were any, and where the file is full, the state at its end."""
+        """Writes the next samples; returns whether there were any, or, if the file is full, the state at its end."""
         self._check_process()
         with self._turn:
             native = self._started()
@@ -172,25 +172,25 @@ class DatasetIterator(Iterator[Sample]):
         return list(self._skipped.samples)
 
     def stats(self) -> dict[str, Any]:
-        """Returns figures of this process: what each op costs, what is kept of the pipeline and of its files, and why.
+        """Returns figures of this process: the costs of ops, the rows and file pages that it keeps, and the reasons.
 
         Under `"ops"`, in the order in which they run, the ops that ran: `op` (fused ops are one; `read` reads the
-        source), the `line` that it was written in, `seconds` of threads that it took, rows and bytes that went in and
-        came out, and of `cache`, the `rows_found` that nothing had to compute. Rows are counted, the rest is measured
-        on a few of them and scaled. Seconds pass on the clock while a thread is at it: waits for a storage or for the
-        interpreter are in them.
+        source), the `line` of code that added it, `seconds` of threads in it, rows and bytes that went in and came out,
+        and for `cache`, `rows_found`, the rows that were not computed. Rows are counted; the other figures are measured
+        on some of them and scaled. Seconds are wall-clock time of the threads: waits for a storage or for the
+        interpreter are included.
 
-        Under `"cache"`, `kept` says what is kept (`None`: nothing), `why` on which figures, and `rows` how many there
-        are and what became of those that were asked for since the process began to keep them, for whatever iterator.
-        Where there is a store that machines share, `rows["store"]` says whether it is read and written, or why not.
-        It is missing where the pipeline has no `cache()` or `autocache()`.
+        Under `"cache"`, `kept` names the op whose rows are kept (`None`: nothing is kept), `why` gives the figures
+        behind that, and `rows` counts the kept rows, and the hits and misses since the process began to keep them, for
+        all iterators. If there is a store that machines share, `rows["store"]` says whether it is read and written, or
+        why not. It is missing if the pipeline has no `cache()` or `autocache()`.
 
-        Under `"source"`, of remote files that are read through a cache folder: the bytes that were `asked` for, read
+        Under `"source"`, for remote files that are read through a cache folder: the bytes that were `asked` for, read
         `from_disk` and `fetched` from the store, and the pages that were `pages_corrupt` on disk, or were fetched and
-        `pages_not_kept`. It is missing where files are here, or no folder is named.
+        `pages_not_kept`. It is missing if files are here, or no folder is named.
 
-        For a job on a service these are the ops that run where it is read; `Service.jobs` has those of its workers, who
-        keep samples and bytes.
+        For a job on a service these are the ops that run in the consumer's process; `Service.jobs` has those of its
+        workers, which keep the samples and pages.
 
         >>> import forebay as fb
         >>> it = fb.range(40).cache().batch(4).iter(epochs=2)
@@ -208,19 +208,19 @@ class DatasetIterator(Iterator[Sample]):
         return stats
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns where the iterator is: save it with the model.
+        """Returns the iterator's position: save it with the model.
 
-        It is a dictionary of a few hundred bytes: numbers and strings under the same keys always, as JSON and
-        `torch.distributed.checkpoint` want it. It belongs to the pipeline and its seed, and fits any iterator over
-        them: in another process, on a service or not, under any name of the job. Several consumers step together, so
-        each one's state says where all of them are: where their number has changed, all load the same.
+        It is a dictionary of a few hundred bytes: numbers and strings, always under the same keys, as JSON and
+        `torch.distributed.checkpoint` need. It belongs to the pipeline and its seed, and fits any iterator over them:
+        in another process, on a service or not, under any name of the job. Several consumers step together, so each
+        one's state has the position of all: if their number has changed, all load the same state.
         """
         if self._closed:
             raise ClosedError("the iterator was closed")
         if self._is_elsewhere():
             position = self._position()
         else:
-            # A batch that is on its way to another thread counts as taken, or as not: not as both.
+            # A batch on its way to another thread counts either as taken or as not taken.
             with self._turn:
                 position = self._position()
         return self._dated(position)
@@ -235,12 +235,12 @@ class DatasetIterator(Iterator[Sample]):
         return position_of(self._epoch, self._iteration.consumers) if self._state is None else self._state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where `state_dict` was called: the next batch is the one that came next there.
+        """Continues from the call of `state_dict`: the next batch is the one that came next there.
 
         Raises:
             InvalidPipelineError: It is no state, or one of another dataset or seed. Whether it fits the number of
-                consumers, the epochs and the files (how many rows, blocks and bytes they have in all) shows when the
-                iterator starts.
+                consumers, the epochs and the files (the total rows, blocks and bytes) is checked when the iterator
+                starts.
         """
         if not isinstance(state, Mapping):
             raise InvalidPipelineError(
@@ -266,7 +266,7 @@ class DatasetIterator(Iterator[Sample]):
 
     def close(self) -> None:
         """Stops the threads behind the iterator. It is not needed after the last batch."""
-        # Without a turn: whoever waits for a batch has it, and stops waiting.
+        # Without the lock: a thread that waits for a batch holds it, and stops waiting.
         self._closed = True
         self._samples, self._used = [], 0
         native, self._native = self._native, None
@@ -274,7 +274,7 @@ class DatasetIterator(Iterator[Sample]):
             native.close()
 
     def _lose(self, why: ClosedError) -> None:
-        """Ends it for a reason that it has not itself; where it was can be asked for all the same."""
+        """Ends the iterator for a reason outside of it; `state_dict` still works."""
         if self._ended or self._is_elsewhere():
             return
         self._lost = why
@@ -314,7 +314,7 @@ class DatasetIterator(Iterator[Sample]):
         return self._native
 
     def _is_elsewhere(self) -> bool:
-        """Whether this is a forked copy of an iterator whose threads and connections are in the parent."""
+        """Returns whether this is a forked copy of an iterator whose threads and connections are in the parent."""
         return self._process is not None and self._process != _process
 
     def _check_process(self) -> None:
@@ -333,13 +333,13 @@ _HINTS = {
 
 
 def position_of(epoch: int, consumers: tuple[int, int]) -> str:
-    """The position of a consumer where an epoch begins."""
+    """Returns the position of a consumer at the beginning of an epoch."""
     start = {"epoch": epoch, "split": 0, "chunk": 0, "rows": 0}
     return json.dumps({"position": start, "consumer": consumers})
 
 
 def epoch_of(position: Any) -> int:
-    """The epoch of a saved position, which is opaque but for that."""
+    """Returns the epoch of a saved position, the only readable part of it."""
     try:
         return int(json.loads(position)["position"]["epoch"])
     except (TypeError, ValueError, KeyError):
@@ -351,14 +351,14 @@ def _short(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:16]}…"
 
 
-#: This process. A forked child is another one, and asking the system for each sample would take longer than the sample.
+#: This process's id, updated after a fork: a system call for each sample would take longer than the sample.
 _process = os.getpid()
-#: What reads from services and has begun.
+#: The iterators that read from services and have begun.
 _readers: set[weakref.ref[DatasetIterator]] = set()
 
 
 def lose_readers(address: str, why: ClosedError) -> None:
-    """Ends the iterators of this process over a service that is about to end: nobody is to wait for it."""
+    """Ends the iterators of this process over a service that is about to end, so that no thread waits for it."""
     for reader in (found for known in _readers.copy() if (found := known()) is not None):
         if reader._iteration.service == address:
             reader._lose(why)
@@ -370,5 +370,5 @@ def _note_process() -> None:
 
 
 os.register_at_fork(after_in_child=_note_process)
-# Threads must be out of users' code before the interpreter goes.
+# Threads must leave users' code before the interpreter ends.
 atexit.register(_native.close_all)

@@ -1,4 +1,4 @@
-"""Rows of a version of a Lance data set by their numbers, read with the package `pylance`."""
+"""Reads rows of a version of a Lance data set by their numbers, with the package `pylance`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from forebay._src.array_records import one_line
 from forebay._src.user_errors import SourceError
 
-#: What Lance raises where it cannot open or read something.
+#: The exceptions that Lance raises if it cannot open or read something.
 FAILURES = (OSError, ValueError, RuntimeError)
 
 
@@ -31,7 +31,7 @@ def opened(uri: str, version: int | str | None, storage_options: dict[str, str] 
 
 
 def content_of(dataset: Any) -> str:
-    """Names the content of a version: Lance gives each file that it writes a name that no other file has."""
+    """Returns a name for the content of a version: Lance gives each file that it writes a unique name."""
     digest = hashlib.blake2b(str(dataset.schema).encode(), digest_size=16)
     for fragment in dataset.get_fragments():
         digest.update(json.dumps(fragment.metadata.to_json(), sort_keys=True, default=str).encode())
@@ -71,7 +71,7 @@ class LanceRows:
         return {name: values(column) for name, column in columns.items()}
 
     def _dataset(self) -> Any:
-        # Two threads may both open it at first; either may be kept.
+        # Two threads may both open it at first; it does not matter which result is kept.
         if self._opened is None:
             uri, version, content, _, storage_options = self._parts
             try:
@@ -89,7 +89,7 @@ def column_type(field: Any) -> Any:
     from pyarrow import types
 
     kind = field.type
-    # Of a blob, Lance gives where it is, not its bytes.
+    # For a blob, Lance returns its place, not its bytes.
     if (field.metadata or {}).get(b"lance-encoding:blob") == b"true":
         return None
     shape: list[int | None] = []
@@ -109,14 +109,14 @@ def column_type(field: Any) -> Any:
 
 
 def is_number(kind: Any) -> bool:
-    """Says whether an Arrow type is of numbers or truth values."""
+    """Returns whether an Arrow type is of numbers or truth values."""
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def values(array: Any) -> Any:
-    """Returns an Arrow array as the engine takes it: numbers as NumPy arrays, anything else as a list."""
+    """Returns an Arrow array in the engine's form: numbers as NumPy arrays, all other types as a list."""
     from pyarrow import types
 
     kind = array.type
@@ -135,7 +135,7 @@ def values(array: Any) -> Any:
 
 
 def _has_nulls(array: Any) -> bool:
-    """Says whether a value is missing, or a part of one."""
+    """Returns whether a value is missing, or a part of one."""
     from pyarrow import types
 
     while not array.null_count:

@@ -1,7 +1,7 @@
 """Data sets that other libraries read: ArrayRecord files and Lance data sets.
 
-Rows are numbers at first, so that counts, shuffles and states are those of `range`. A function of whole batches then
-reads the rows of a call with one call of the library. `from_map_dataset` would read them one by one.
+The pipeline begins with row numbers, so its counts, shuffles and states are those of `range`. A function of whole
+batches then reads the rows of a call with one call of the library. `from_map_dataset` would read them one by one.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay.errors import InvalidPipelineError, MissingFileError, NotFoundError, UnavailableError
 
-#: Seconds that the rows of a call may take, as an item of `from_map_dataset` may.
+#: Seconds that the rows of a call may take, equal to the limit for an item of `from_map_dataset`.
 _TIMEOUT = 300.0
-#: How names of ArrayRecord files end; TensorFlow Datasets writes `mnist-train.array_record-00000-of-00001`.
+#: The end of an ArrayRecord file's name; TensorFlow Datasets writes `mnist-train.array_record-00000-of-00001`.
 _ARRAY_RECORD = re.compile(r"\.array_?record(-[0-9]+-of-[0-9]+)?$")
 
 
 def from_array_record(paths: Paths) -> Dataset:
-    """ArrayRecord files, as Grain reads them and TensorFlow Datasets writes them: column `record`, of bytes.
+    """ArrayRecord files, which Grain reads and TensorFlow Datasets writes: column `record`, of bytes.
 
-    The package `array_record` reads them: `pip install array_record`, here and on the workers. Records are counted
-    by the files' ends, so `shuffle` is over all rows at once. What a record holds is parsed with `map`. Files that were
-    written with `group_size:1` are fast in any order; of others, each record is decoded with its group.
+    The package `array_record` reads them: `pip install array_record`, here and on the workers. It counts records by the
+    files' ends, so `shuffle` is over all rows at once. Parse the records with `map`. Files that were written with
+    `group_size:1` are fast in any order; in other files, each record is decoded with its group.
 
-    A file that changes after the pipeline was written is an error when a process opens it; a pipeline that is written
-    then is another dataset. Files in a store (`s3://`, `gs://`) are not read: mount it as a folder.
+    If a file changes after the pipeline was written, a process that opens it raises an error; a pipeline that is
+    written then is another dataset. Files in a store (`s3://`, `gs://`) are not read: mount the store as a folder.
 
     Args:
-        paths: The files. Of a folder, those whose names end in `.array_record` or `.arrayrecord`, also with
+        paths: The files. In a folder, the files whose names end in `.array_record` or `.arrayrecord`, also with
             `-00000-of-00001` behind that.
 
     Raises:
@@ -74,21 +74,21 @@ def from_lance(
 
     Not supported are other types (times, decimals, dictionaries, structs, maps, lists of texts, blobs and all extension
     types such as `bfloat16`), which `columns=` leaves out, and Lance's filters, searches and branches: `.filter()`
-    keeps rows after they were read. All of `columns` are read, whatever later ops need.
+    drops rows after they were read. All of `columns` are read, even those that no later op needs.
 
     Args:
-        uri: The folder of the data set, or its url as Lance takes it: `s3://bucket/train.lance`.
+        uri: The folder of the data set, or its url in Lance's form: `s3://bucket/train.lance`.
         columns: The columns to read. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is an error. Default: those of
-            which the data set says so, which are nearly all. Lists are never missing.
+        nullable: The columns that may have missing values; a row that lacks another one is an error. Default: the
+            columns that the data set marks so, which are nearly all. Lists are never missing.
         version: The number of a version, or a tag. Default: the latest version.
-        storage_options: What Lance needs to reach the store, such as `region` and `endpoint`. They travel with the
-            pipeline, and are part of the dataset's id: leave secrets to the environment of each process.
+        storage_options: The options that Lance needs to reach the store, such as `region` and `endpoint`. They travel
+            with the pipeline, and are part of the dataset's id: pass secrets in the environment of each process.
 
     Raises:
         UnavailableError: `pylance` is not installed, or the store does not answer.
         MissingFileError: There is no such data set or version.
-        InvalidPipelineError: A column is of a type that no column holds.
+        InvalidPipelineError: A column has a type that Forebay does not support.
 
     >>> import forebay as fb, lance, pyarrow, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +143,7 @@ def _opened(op: str, uri: str, version: int | str | None, options: dict[str, str
 
 
 def _schema(op: str, found: Any, columns: list[str] | None, nullable: list[str] | None) -> dict[str, Any]:
-    """Returns the columns to read, as `map` takes a schema."""
+    """Returns the columns to read, in the form of `map`'s `schema`."""
     names: list[str] = found.names if columns is None else columns
     for name in (*names, *(nullable or ())):
         _known(op, name, found.names)

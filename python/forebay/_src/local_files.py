@@ -1,4 +1,4 @@
-"""Files of this machine that another library opens, found as the sources that the engine reads find theirs."""
+"""Finds files of this machine that another library opens, by the rules of the sources that the engine reads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from forebay.errors import InvalidPipelineError, MissingFileError
 
 
 def find(paths: arguments.Paths, op: str, names: re.Pattern[str]) -> list[str]:
-    """Returns the files that paths stand for, in the order of the paths. The files of one path are sorted.
+    """Returns the files of paths, in the order of the paths. The files of one path are sorted.
 
     Args:
         paths: Files, patterns and folders.
         op: The source that the user called.
-        names: How the name of a file ends that is read from a folder.
+        names: The pattern of the end of a file's name in a folder.
 
     Raises:
         InvalidPipelineError: A file is in a store.
-        MissingFileError: A path or a pattern stands for no file.
+        MissingFileError: A path or a pattern matches no file.
     """
     return [file for path in arguments.paths(paths, op) for file in _of_path(path, op, names)]
 

@@ -1,4 +1,4 @@
-"""An iteration in this process: starts the threads behind a `DatasetIterator`, from a state or from the beginning."""
+"""An iteration in this process: starts the threads behind a `DatasetIterator`, at a state or at the beginning."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ class LocalIteration:
             state=state,
         )
 
-    #: None does.
+    #: There is none.
     service: str | None = None
 
     def letters(self) -> DeadLetters | None:
-        """Named after the dataset."""
+        """Returns the dead letters, named after the dataset."""
         name = self.pipeline.dataset_id[:12]
         return self.tolerance.letters(self.pipeline, self.seed, name, self.consumers)
 
     def identity(self) -> dict[str, Any]:
-        """The pipeline and the seed."""
+        """Returns the pipeline and the seed."""
         return {"dataset": self.pipeline.dataset_id, "seed": self.seed}
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Which of how many consumers."""
+        """This consumer's index, and the number of consumers."""
         return self._given or (0, 1)
 
     def warn(self) -> None:
-        """Of ranks that get the same, or unequal numbers."""
+        """Warns of ranks that get the same batches, or unequal numbers of them."""
         warn_of_ranks(self.pipeline, self._given, self.even, self.coordinated, self.epochs)

@@ -41,12 +41,12 @@ class MixOps(Base):
 
         Args:
             column: Float32 tensors of one shape, such as images after `normalize`.
-            label: The numbers of the classes; they become float32 shares of the classes. Or such shares already.
+            label: The numbers of the classes, which become float32 shares of the classes; or such shares already.
             classes: How many classes there are.
             alpha: The share that a sample keeps is drawn from Beta(alpha, alpha), once for each batch.
-            p: How likely a batch is mixed at all; labels become shares in any case.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability that a batch is mixed at all; labels become shares in any case.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         return self._then(_mix("mixup", column, label, classes, alpha, p), keep_position, name)
 
@@ -65,12 +65,12 @@ class MixOps(Base):
 
         Args:
             column: Uint8 or float32 images of one shape with 1 or 3 channels, first or last.
-            label: The numbers of the classes; they become float32 shares of the classes. Or such shares already.
+            label: The numbers of the classes, which become float32 shares of the classes; or such shares already.
             classes: How many classes there are.
             alpha: The share of the area that an image keeps is drawn from Beta(alpha, alpha), once for each batch.
-            p: How likely a batch is mixed at all; labels become shares in any case.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            p: The probability that a batch is mixed at all; labels become shares in any case.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
         """
         return self._then(_mix("cutmix", column, label, classes, alpha, p), keep_position, name)
 

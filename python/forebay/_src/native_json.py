@@ -9,7 +9,7 @@ from forebay.errors import InvalidPipelineError
 
 
 def dumps(value: Any, op: str) -> str:
-    """Writes the arguments of `op`: numbers exactly, and nothing that JSON has no word for.
+    """Writes the arguments of `op`: numbers exactly, and an error for values that JSON cannot express.
 
     >>> dumps({"count": 3}, "take")
     '{"count":3}'
@@ -28,5 +28,5 @@ def dumps(value: Any, op: str) -> str:
 
 
 def value_at(error: UnicodeEncodeError) -> str:
-    """Returns the text around what could not be encoded."""
+    """Returns the text around the part that could not be encoded."""
     return error.object[max(error.start - 20, 0) : error.start + 20]

@@ -29,16 +29,17 @@ class OrderOps(Base):
         """Puts the samples into a random order, another one each epoch.
 
         Args:
-            window: Over how many samples it permutes. None: over all, which needs no memory, and reads samples in
-                an order that storage may not like. A number of samples, or a size in memory like `"256MiB"`: the
-                blocks of the source (row groups, shards) come in a random order, and samples are permuted within
-                windows of whole blocks, each of at most so much (or of one block that has more), so that each block
-                is read once. Of tar, TFRecord, text and JSON lines files a size is that of the stored bytes, many files
-                are read side by side, and nothing is counted before the first batch. `"auto"`: over windows of 256 MiB
-                where the source is Parquet or Arrow files of more than 512 MiB in memory; of 16 MiB where it is tar,
+            window: The number of samples that the shuffle permutes together. None: all, which needs no memory, and
+                reads samples in an order that may be slow for storage. A number of samples, or a size in memory like
+                `"256MiB"`: the blocks of the source (row groups, shards) come in a random order, and samples are
+                permuted within windows of whole blocks, each at most of that size (or of one block that is larger), so
+                that each block is read once. For tar, TFRecord, text and JSON lines files a size counts stored bytes,
+                many files are read side by side, and nothing is counted before the first batch. `"auto"`: windows of
+                256 MiB if the source is Parquet or Arrow files of more than 512 MiB in memory; of 16 MiB if it is tar,
+                TFRecord, text or JSON lines files in a store; else all samples. `explain()` shows the window.
                 TFRecord, text or JSON lines files in a store; else over all. `explain()` says which.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What it is called in errors and reports.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> ds = fb.range(5).shuffle()
@@ -52,7 +53,7 @@ class OrderOps(Base):
         return self._then(op, keep_position, name)
 
     def repeat(self, count: int | None = None, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Gives the samples `count` times over (for ever by default), within one epoch."""
+        """Yields the samples `count` times (for ever by default), within one epoch."""
         count = None if count is None else arguments.whole(count, "repeat", "count", 1)
         return self._then({"op": "repeat", "count": count}, keep_position, name)
 
@@ -84,8 +85,8 @@ class OrderOps(Base):
         Args:
             size: Samples in a batch.
             drop_remainder: Whether a short last batch is left out.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> [batch["id"].tolist() for batch in fb.range(5).batch(2)]
@@ -112,9 +113,9 @@ class OrderOps(Base):
     ) -> Dataset:
         """Puts samples of about the same length together, padded to one, as tf.data's `bucket_by_sequence_length` does.
 
-        A sample belongs to the first bucket whose boundary its length is below; one bucket more holds what is longer. A
-        batch comes when its bucket is full. At the end of an epoch the rest comes, the shortest first. Every column
-        whose rows differ in their first dimension is padded behind.
+        A sample belongs to the first bucket whose boundary is above its length; a last bucket holds longer samples. A
+        batch comes when its bucket is full. The incomplete batches come at the end of an epoch, the shortest first.
+        Every column whose rows differ in their first dimension is padded behind.
 
         Each of several consumers has buckets of its own, unless they are `coordinated` (see `iter`).
 
@@ -122,12 +123,12 @@ class OrderOps(Base):
             column: The column whose length counts: the first dimension of its rows.
             boundaries: The first length that a bucket does not hold, rising.
             batch_sizes: Samples in a batch, for each bucket: one more than boundaries.
-            pad_to: `"longest"`, as long as the longest of the batch, each column by itself; `"boundary"`, as long as
-                the longest that the bucket may hold; or a length. What is longer is an error.
-            padding: What fills rows: a number, or numbers by column (0 for others).
+            pad_to: `"longest"`, as long as the longest sample of the batch, each column by itself; `"boundary"`, as
+                long as the longest sample that the bucket may hold; or a length. A longer sample is an error.
+            padding: The fill value: a number, or numbers by column (0 for others).
             drop_remainder: Whether batches that are not full are left out.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb, numpy as np
         >>> lists = lambda row: {"ids": np.arange(1, row["id"] + 1, dtype=np.int32)}

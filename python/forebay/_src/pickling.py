@@ -19,15 +19,15 @@ from forebay._src.code_names import name_of_code, travels_by_name
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
-#: Packages that every worker has, wherever they lie here.
+#: Packages that every worker has, so their code travels by name from any folder.
 _BY_NAME = frozenset(["forebay", "cloudpickle", "numpy"])
 
 
 def dumps(value: Any, what: str, version: str | int | None = None) -> tuple[bytes, str]:
-    """Pickles a function or an object, and names what it computes.
+    """Pickles a function or an object, and returns a name of its code.
 
-    What is defined beside the user's script travels whole; libraries by name. Modules of the user's that the code
-    imports when it runs travel as their sources. `version` is part of the name.
+    Objects from the folder of the user's script travel whole; libraries travel by name. Modules of the user's that the
+    code imports when it runs travel as their sources. `version` is part of the name.
 
     Raises:
         InvalidPipelineError: It cannot be pickled; the message names the part that cannot.
@@ -75,14 +75,14 @@ def _dumps(value: Any, local: frozenset[str]) -> tuple[bytes, list[types.Functio
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns a function's name for people."""
+    """Returns a function's name for messages."""
     inner = inspect.unwrap(function)
     inner = getattr(inner, "func", inner)
     return str(getattr(inner, "__qualname__", type(inner).__qualname__)).rpartition("<locals>.")[2]
 
 
 def wants_rng(function: Callable[..., Any]) -> bool:
-    """Says whether a function has a second positional parameter named `rng`."""
+    """Returns whether a function has a second positional parameter named `rng`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -93,7 +93,7 @@ def wants_rng(function: Callable[..., Any]) -> bool:
 
 @contextlib.contextmanager
 def _by_value() -> Iterator[frozenset[str]]:
-    """While it lasts, the modules that only this machine has are pickled by value. Gives their names."""
+    """Pickles modules that only this machine has by value while the context lasts. Yields their names."""
     import cloudpickle
 
     registered = []
@@ -110,9 +110,9 @@ def _by_value() -> Iterator[frozenset[str]]:
 
 
 def _local_modules() -> list[types.ModuleType]:
-    """The modules in memory that lie in no folder of installed packages. `__main__` always travels.
+    """Returns the modules in memory that lie in no folder of installed packages. `__main__` always travels.
 
-    A file has to be there: some libraries make modules of no file under names like `_ops.py`.
+    The file must exist, because some libraries make modules without a file under names like `_ops.py`.
     """
     return [
         module

@@ -1,4 +1,4 @@
-"""Image files made of NumPy's pixels, with nothing but this package: data to try things on, and to measure with."""
+"""Image files made of NumPy's pixels, without other packages: data for examples and benchmarks."""
 
 from __future__ import annotations
 

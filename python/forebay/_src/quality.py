@@ -21,34 +21,34 @@ from forebay.errors import InvalidPipelineError, NotFoundError
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
-#: The column that tells rows apart, by kind of source.
+#: The column that identifies a row, by kind of source.
 _NAMES = {"tar": "__key__", "files": "path", "image_folder": "path", "range": "id"}
-#: Ops behind which nobody knows how many rows there are; what is taken of them is left out here.
+#: Ops with an unknown number of output rows; `take` and the like behind them are left out here.
 _UNKNOWN = ("filter_expr", "filter_function", "pack")
 _PLACES = ("take", "skip", "shard")
-#: Rows that are read at once, and as how many parts the input is seen.
+#: The rows of a read, and the number of parts into which the input is divided.
 _ROWS, _PARTS = 4096, 100
-#: The share of rows that may have the same hash as another one.
+#: The largest accepted share of rows with the same hash as another row.
 _ALIKE = 0.02
 
 
 @dataclass(frozen=True)
 class ShuffleQuality:
-    """What a shuffle does to the rows of an epoch, beside what a perfect one would do.
+    """The figures of a shuffled epoch, each beside that of a perfect shuffle.
 
     Attributes:
         rows: The rows of the input.
-        seen: How many were read of the shuffled epoch.
+        seen: The rows that were read of the shuffled epoch.
         batch: Rows of a batch.
-        distance: How far a row is from its place in the input, as a share of the epoch, on average.
-        distance_by_chance: The same of a perfect shuffle: a third, where all of the epoch was read.
+        distance: The mean distance of a row from its place in the input, as a share of the epoch.
+        distance_by_chance: The same for a perfect shuffle: a third, if the whole epoch was read.
         pairs: How often two rows of a batch come from the same hundredth of the input, as a multiple of chance. It is 1
-            for a perfect shuffle, and 100 where a batch is one piece of the input.
-        label: The column of labels that runs are counted of.
-        run: Rows that have the same label, one after another, on average.
-        run_by_chance: The same of a perfect shuffle.
+            for a perfect shuffle, and 100 if each batch is one piece of the input.
+        label: The column of labels whose runs are counted.
+        run: The mean length of a run of rows with the same label.
+        run_by_chance: The same for a perfect shuffle.
         run_longest: The longest such run.
-        run_longest_by_chance: The same of one perfect shuffle.
+        run_longest_by_chance: The same for one perfect shuffle.
     """
 
     rows: int
@@ -81,7 +81,7 @@ class ShuffleQuality:
 def measure(
     dataset: Dataset, seed: int, epoch: int, batch: int | None, batches: int | None, label: str | None, id: str | None
 ) -> ShuffleQuality:
-    """Reads the input as it lies and as it is shuffled, and compares."""
+    """Reads the input in its own order and in the shuffled one, and compares."""
     graph = json.loads(dataset._pipeline.to_json())
     size = batch or dataset._pipeline.batch_size or 64
     as_it_lies, shuffled = _without_rows(graph, dataset.explain())
@@ -120,7 +120,7 @@ def measure(
 
 
 def quality_file(file: str | os.PathLike[str], as_json: bool, **options: Any) -> str:
-    """Measures all datasets that a script defines at its top level, and returns what to print."""
+    """Measures all datasets at the top level of a script, and returns the text to print."""
     from forebay._src.cli import datasets_of
 
     found = datasets_of(file, "shuffle_quality")
@@ -135,7 +135,7 @@ def _pipeline(graph: dict[str, Any], blobs: list[bytes]) -> _native.Pipeline:
 
 
 def _without_rows(graph: dict[str, Any], explained: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns two graphs that have the ops on order alone, without the shuffles and with them."""
+    """Returns two graphs with only the ops on order, without the shuffles and with them."""
     nodes, known = [], True
     for node in graph["nodes"]:
         op = node["op"]["op"]
@@ -143,10 +143,10 @@ def _without_rows(graph: dict[str, Any], explained: str) -> tuple[dict[str, Any]
         if op == "shuffle" or (op in _PLACES and known):
             nodes.append(node)
     shuffles = [place for place, node in enumerate(nodes) if node["op"]["op"] == "shuffle"]
-    # What is taken behind a shuffle is taken of its rows; their places are those of all.
+    # An op behind a shuffle selects shuffled rows; places count all rows of the input.
     before = [node for place, node in enumerate(nodes) if place < (shuffles or [len(nodes)])[0]]
     if shuffles:
-        # A window of a size has as many rows as the columns that are read let it have: those of the whole pipeline.
+        # The rows in a window of a size depend on the columns that are read, so use the window of the whole pipeline.
         nodes[shuffles[0]] = {**nodes[shuffles[0]], "op": {"op": "shuffle", "window": _window(explained)}}
     kept: dict[str, Any] = {name: graph[name] for name in ("version", "source") if name in graph}
     return {**kept, "nodes": before}, {**kept, "nodes": nodes}
@@ -161,7 +161,7 @@ def _window(explained: str) -> str | dict[str, int]:
 
 
 def _columns(source: Dataset, graph: dict[str, Any], label: str | None, id: str | None) -> list[str]:
-    """Returns the columns of the source that tell its rows apart."""
+    """Returns the columns of the source that identify its rows."""
     names = list(source.schema)
     for what, name in (("id", id), ("label", label)):
         if name is not None and name not in names:
@@ -201,7 +201,7 @@ def _read(
 
 
 def _hashes(columns: Iterator[Any] | list[Any]) -> np.ndarray:
-    """Hashes rows; of this process alone, for a text's hash is another one in each."""
+    """Hashes rows, for this process alone, because Python hashes texts differently in each process."""
     total: np.ndarray | None = None
     for column in columns:
         words = _words(column)
@@ -228,7 +228,7 @@ def _words(column: Any) -> np.ndarray:
 
 
 def _positions(place: np.ndarray, order: np.ndarray, columns: list[str]) -> np.ndarray:
-    """Returns where in the input each row of the shuffled epoch is."""
+    """Returns the place in the input of each row of the shuffled epoch."""
     sort = np.argsort(place, kind="stable")
     known = place[sort]
     alike = 1 - len(np.unique(known)) / max(1, len(known))
@@ -239,7 +239,7 @@ def _positions(place: np.ndarray, order: np.ndarray, columns: list[str]) -> np.n
             {"hint": "say which column tells rows apart, with id= or --id"},
         )
     at = np.searchsorted(known, order)
-    # Rows that are alike are taken in turn.
+    # Rows with the same hash are matched in turn.
     again = np.argsort(at, kind="stable")
     first = np.searchsorted(at[again], at[again])
     at[again] += np.arange(len(at)) - first
@@ -251,7 +251,7 @@ def _positions(place: np.ndarray, order: np.ndarray, columns: list[str]) -> np.n
 
 
 def _pairs(positions: np.ndarray, rows: int, size: int) -> float:
-    """Returns how often two rows of a batch are of one part of the input, as a multiple of chance."""
+    """Returns how often two rows of a batch are from one part of the input, as a multiple of chance."""
     parts = positions * min(_PARTS, rows) // rows
     chance = (rows / min(_PARTS, rows) - 1) / max(1, rows - 1)
     same = pairs = 0
@@ -263,14 +263,14 @@ def _pairs(positions: np.ndarray, rows: int, size: int) -> float:
 
 
 def _runs(labels: np.ndarray) -> tuple[float, int]:
-    """Returns the mean run of one label, and the longest."""
+    """Returns the mean and the longest run of one label."""
     ends = np.flatnonzero(np.concatenate([labels[1:] != labels[:-1], [True]]))
     lengths = np.diff(np.concatenate([[-1], ends]))
     return float(lengths.mean()), int(lengths.max())
 
 
 def options(seed: Any, epoch: Any, batch: Any, batches: Any, label: Any, id: Any) -> dict[str, Any]:
-    """Checks what a caller gave."""
+    """Checks the caller's options."""
     what = "shuffle_quality"
     return {
         "seed": arguments.seed(seed, what),

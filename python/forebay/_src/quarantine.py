@@ -1,8 +1,8 @@
-"""Dead letters: the samples that were left out, kept in a file with what is needed to try them again.
+"""Dead letters: a file of the samples that were left out, with the data that a retry needs.
 
-A file is JSON lines. The first says of which pipeline it is (`graph`, the pickles of its functions, `seed`); each other
-is one sample: its name, what went wrong, and its record, an Arrow IPC stream of one row (base64), which any Arrow
-library reads. A sample that could not be read at all has no record; its error says which file and where.
+A file is JSON lines. The first describes the pipeline (`graph`, the pickles of its functions, `seed`); each other line
+is one sample: its name, its error, and its record, an Arrow IPC stream of one row (base64), which any Arrow library
+reads. A sample that could not be read at all has no record; its error names the file and the place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from forebay import _native, errors
 from forebay.errors import ForebayError, InvalidPipelineError
 
-#: A file does not grow beyond this: samples that come then are written without their records.
+#: A file does not grow beyond this: later samples are written without their records.
 FILE_BYTES_MAX = 1 << 30
 #: Files of another format are refused.
 FORMAT = 1
@@ -29,7 +29,7 @@ Loss = tuple[int, int, int, int, Any, "bytes | None"]
 
 
 class DeadLetters:
-    """The file that one iterator writes, from the first sample on. A run that is resumed goes on with it."""
+    """The file that one iterator writes, from the first sample on. A resumed run appends to it."""
 
     def __init__(self, path: str, pipeline: _native.Pipeline, seed: int) -> None:
         self.path, self._pipeline, self._seed = path, pipeline, seed
@@ -83,7 +83,7 @@ class DeadLetters:
 
 @contextmanager
 def _whole_or_nothing(file: io.FileIO) -> Iterator[int]:
-    """Gives the length of a file, and takes it back to that where what is written to it fails."""
+    """Yields the length of a file, and cuts the file to it if a write within the context fails."""
     start = file.seek(0, os.SEEK_END)
     try:
         yield start
@@ -94,7 +94,7 @@ def _whole_or_nothing(file: io.FileIO) -> Iterator[int]:
 
 
 def _line_of(loss: Loss, at: int) -> bytes:
-    """Returns the line of a sample that begins at byte `at` of its file."""
+    """Returns the line of a sample, which begins at byte `at` of its file."""
     epoch, split, number, repetition, error, record = loss
     if record is not None and at + len(record) * 4 // 3 > FILE_BYTES_MAX:
         record = None
@@ -114,7 +114,7 @@ def _line_of(loss: Loss, at: int) -> bytes:
 
 
 def _write_all(file: io.FileIO, line: bytes) -> int:
-    """Writes a line; a full disk may take a part of it before it refuses the rest. Returns its length."""
+    """Writes a line and returns its length; a full disk may accept a part of it before it refuses the rest."""
     left = memoryview(line)
     while left:
         left = left[file.write(left) :]
@@ -122,7 +122,7 @@ def _write_all(file: io.FileIO, line: bytes) -> int:
 
 
 def _cut_last_line(path: str) -> None:
-    """Takes away a last line that has no end: its writer died."""
+    """Removes a last line without an end, which a writer left when it died."""
     with open(path, "rb+") as file:
         whole = size = file.seek(0, os.SEEK_END)
         while whole:
@@ -146,15 +146,15 @@ def _cannot_write(path: str, error: OSError) -> ForebayError:
 
 
 def _private(path: str, flags: int) -> int:
-    """Opens a file; one that is made is for this user alone: it has records as they were read."""
+    """Opens a file; a new one is for this user alone, because it has records as they were read."""
     return os.open(path, flags, 0o600)
 
 
 def read(path: str) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """Returns what a file says of its pipeline, and its samples. A last line that was cut off is left out.
+    """Returns a file's description of its pipeline, and its samples. A last line that was cut off is left out.
 
     Raises:
-        ForebayError: There is no such file, or it is something else.
+        ForebayError: There is no such file, or it is of another kind.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -178,7 +178,7 @@ def read(path: str) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
 
 
 def command(action: str, paths: list[str], sample: str | None, as_json: bool) -> tuple[str, int]:
-    """Runs `forebay quarantine`: returns what it prints, and its exit code (1: samples still fail)."""
+    """Runs `forebay quarantine`: returns its output and its exit code (1: samples still fail)."""
     paths = paths or sorted(str(p) for p in Path().glob("quarantine-*.jsonl"))
     if not paths:
         raise InvalidPipelineError("no quarantine file was named, and none is here", {"hint": "name one"})
@@ -218,7 +218,7 @@ def _retry(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _columns(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, str] | None:
-    """The columns of a record, shortened, for people."""
+    """Returns the columns of a record, shortened, for display."""
     if letter["record"] is None:
         return None
     row = _native.record_row(json.dumps(head["graph"]), base64.b64decode(letter["record"]))

@@ -1,9 +1,9 @@
 """The random numbers of a sample in a Python function.
 
-The rule, which never changes: the generator of a sample is NumPy's Philox (4x64, 10 rounds) with key
-`(op_key(seed, epoch, op), 0)` and counter `(0, 0, sample id, 0)`, where `op_key` is that of the engine and `op` the
-op's place among the random ops of the pipeline. So it depends on the seed, the epoch, the op and the sample, and on
-nothing else: not on threads, workers, or what other samples drew.
+The rule, which never changes: the generator of a sample is NumPy's Philox (4x64, 10 rounds) with key `(op_key(seed,
+epoch, op), 0)` and counter `(0, 0, sample id, 0)`, where `op_key` is the engine's function and `op` the op's place
+among the random ops of the pipeline. So it depends on the seed, the epoch, the op and the sample, and not on threads,
+workers, or the numbers that other samples drew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Generators:
-    """Gives each sample its generator. One generator is moved from sample to sample: making one costs far more.
+    """Returns the generator of each sample. It moves one generator from sample to sample, because a new one costs more.
 
     >>> a = Generators().at(1, 2).random(3)
     >>> bits = np.random.Philox(key=np.array([1, 0], np.uint64), counter=np.array([0, 0, 2, 0], np.uint64))

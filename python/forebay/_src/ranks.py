@@ -1,4 +1,4 @@
-"""Several processes that train together: how this one sees that it is one of them, and what it warns of."""
+"""Several processes that train together: finds whether this is one of them, and warns if their batches do not fit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from forebay._src.site import warn
 if TYPE_CHECKING:
     from forebay import _native
 
-#: What launchers call the number of a process, and how many there are. Slurm's `SLURM_NTASKS` is no sign of several: a
-#: batch script that runs once has it, too.
+#: The variables in which launchers put the number of a process, and the number of processes. Slurm's `SLURM_NTASKS`
+#: does not mean several processes: a batch script that runs once has it, too.
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -24,37 +24,37 @@ _LAUNCHERS = (
 
 
 class RanksWarning(UserWarning):
-    """Several processes train together, and their batches are not what training in step needs.
+    """Several processes train together, and their batches do not suit synchronous training.
 
-    Each warning says which argument says that it is meant. `warnings.simplefilter("error", fb.RanksWarning)` makes it
-    an error.
+    Each warning names the argument that confirms the intention. `warnings.simplefilter("error", fb.RanksWarning)` makes
+    it an error.
     """
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that train together."""
+    """This process among the processes that train together."""
 
-    #: Which one it is.
+    #: The number of this process.
     index: int
-    #: How many there are.
+    #: The number of processes.
     count: int
-    #: Who says so.
+    #: The library or launcher that set these.
     source: str
-    #: The argument that gives each its share.
+    #: The code of the argument `consumers=` that deals each process its share.
     consumers: str
 
 
 def found() -> Ranks | None:
-    """Returns which of several processes this is; `None` where it seems to be alone.
+    """Returns which of several processes this is, or `None` if it seems to be alone.
 
-    `torch.distributed` and JAX are believed before the variables of launchers, which other programs inherit.
+    `torch.distributed` and JAX precede the variables of launchers, which other programs inherit.
     """
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():
         write = "consumers=(torch.distributed.get_rank(), torch.distributed.get_world_size())"
         return _several(dist.get_rank(), dist.get_world_size(), "torch.distributed", write)
-    # Asked before jax.distributed is, process_count() would start JAX's devices.
+    # Before jax.distributed is initialised, process_count() would start JAX's devices.
     begun = getattr(getattr(sys.modules.get("jax"), "distributed", None), "is_initialized", None)
     if begun is not None and begun():
         jax = sys.modules["jax"]
@@ -79,7 +79,7 @@ def warn_of_ranks(
     coordinated: bool,
     epochs: int | None,
 ) -> None:
-    """Warns of what ranks that train in step would not stand: the same batches for all, or more of them for some."""
+    """Warns if ranks that train synchronously get the same batches, or if some get more batches than others."""
     if consumers is None:
         warn_of_equal_batches(pipeline)
     elif consumers[1] > 1 and even is None and epochs is not None and not coordinated:
@@ -87,7 +87,7 @@ def warn_of_ranks(
 
 
 def warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
-    """Several processes read, and nothing says which of them this is."""
+    """Warns if several processes read and the pipeline does not say which of them this is."""
     ranks = found()
     if ranks is None or _is_sharded(pipeline):
         return
@@ -99,7 +99,7 @@ def warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
 
 
 def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
-    """Some of several consumers may have fewer batches than others, and nothing says that it is meant."""
+    """Warns if some consumers may have fewer batches than others and the user has not confirmed that."""
     op = pipeline.uneven(count)
     if op is None:
         return
@@ -114,5 +114,5 @@ def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
 
 
 def _is_sharded(pipeline: _native.Pipeline) -> bool:
-    """Whether the pipeline itself takes a part: then it is the user who deals."""
+    """Returns whether the pipeline itself has a `shard`: then the user divides the samples."""
     return any(node["op"]["op"] == "shard" for node in json.loads(pipeline.to_json())["nodes"])

@@ -1,10 +1,9 @@
-"""Workers as actors of a Ray cluster, as many as the dispatcher wants.
+"""Workers as actors of a Ray cluster, as many as the dispatcher requests.
 
-A thread of the driver asks the dispatcher, looks at the actors, and does what the reconciler says, which is the one
-that `up` has. Ray decides where an actor runs, and whether there is room for it: one that waits for room is what Ray's
-autoscaler sees, so it stays until it is wanted no more. Invariants: no more actors than `max_workers`; what fails is
-tried again after a pause, each twice as long as the one before; actors end with the driver, and workers with their
-actors. Bounds: `EVENTS_MAX` events are kept.
+A thread of the driver asks the dispatcher for the number, looks at the actors, and obeys the reconciler, which `up`
+uses too. Ray places the actors. An actor that waits for room stays until it is no longer needed, because Ray's
+autoscaler sees it. Invariants: there are at most `max_workers` actors; a failed start is retried after a pause, which
+doubles each time; actors end with the driver, and workers with their actors. Bounds: `EVENTS_MAX` events are kept.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from forebay.errors import ForebayError
 State: TypeAlias = Literal["waiting", "starting", "running", "leaving"]
 Kind: TypeAlias = Literal["waiting", "started", "leaving", "ended", "failed", "unknown", "known"]
 
-#: Events that are kept; the oldest go first.
+#: Events that are kept; the oldest are dropped first.
 EVENTS_MAX = 256
-#: Actors that may be asked for, or leaving, at the same time: on a cluster they start beside each other.
+#: Actors that may start or leave at the same time: on a cluster they start in parallel.
 AT_ONCE = 16
-#: How often it is looked whether all is as it should be.
+#: Seconds between two checks of the actors.
 LOOK_SECONDS = 0.25
-#: How long the dispatcher may take to say what it wants.
+#: Seconds that the dispatcher may take to answer.
 ANSWER_SECONDS = 2.0
-#: How long an actor may wait for room until that is told.
+#: Seconds that an actor may wait for room before an event reports it.
 ROOM_SECONDS = 5.0
-#: How long a worker may take, once it has its place, to be known to the dispatcher.
+#: Seconds from an actor's placement until the dispatcher must know its worker.
 START_SECONDS = 30.0
-#: A worker that has run for so long can run.
+#: A worker that has run for so many seconds counts as able to run.
 LIVES_SECONDS = 10.0
-#: How long a worker may take to leave: longer than it waits for its consumers.
+#: Seconds that a worker may take to leave: longer than it waits for its consumers.
 LEAVE_SECONDS = 15.0
-#: How long an actor may take to end its worker.
+#: Seconds that an actor may take to end its worker.
 END_SECONDS = 5.0
 
 _log = logging.getLogger("forebay")
@@ -53,10 +52,11 @@ class RayWorker:
     """A worker on the cluster.
 
     Attributes:
-        state: `waiting` (for room on the cluster), `starting`, `running`, or `leaving`: then it serves what it holds.
+        state: `waiting` (for room on the cluster), `starting`, `running`, or `leaving`: then it serves the rest of its
+            data.
         node: The address of its node; empty while it waits.
         pid: Its process there; 0 while it waits.
-        address: Where it serves; empty until it does.
+        address: The address at which it serves; empty before that.
     """
 
     state: State
@@ -67,15 +67,15 @@ class RayWorker:
 
 @dataclass(frozen=True)
 class RayEvent:
-    """Something that happened to the workers.
+    """A change of the workers.
 
     Attributes:
         ago: Seconds since then.
-        kind: `waiting` (there is no room for a worker), `started`, `leaving`, `ended` (as it was told), `failed`
-            (another is started after a pause), `unknown` (the dispatcher does not say how many are wanted) or `known`
-            (it does again).
-        message: What happened.
-        cause: What is known of why, as far as it was not said: of a worker that failed, what it wrote last.
+        kind: `waiting` (there is no room for a worker), `started`, `leaving`, `ended` (on command), `failed` (another
+            is started after a pause), `unknown` (the dispatcher does not say how many it needs) or `known` (it does
+            again).
+        message: The event, in words.
+        cause: The known cause, if the message does not give it: the last output of a worker that failed, for example.
     """
 
     ago: float
@@ -86,7 +86,7 @@ class RayEvent:
 
 @dataclass
 class _Place:
-    """An actor, and what it was asked. Times are those of `time.monotonic`."""
+    """An actor, and the pending calls on it. Times are those of `time.monotonic`."""
 
     actor: Any
     asked: float
@@ -104,15 +104,15 @@ class _Place:
 
 
 class Fleet:
-    """The actors, and the thread that has as many as are wanted: it alone starts and ends them.
+    """The actors, and the thread that keeps their number right: it alone starts and ends them.
 
     Args:
         ray: The module, connected to a cluster.
         asks: The dispatcher, which answers within a bound.
         max_workers: The most actors at a time.
-        actor: Asks Ray for an actor.
-        needs: What Ray sets aside for each, by the names of its resources.
-        kind: Which of the dispatcher's kinds of workers they are, and whether they may be taken back.
+        actor: Requests an actor from Ray.
+        needs: The resources that Ray reserves for each, by name.
+        kind: The dispatcher's kind of worker for these actors, and whether they may be preempted.
     """
 
     def __init__(
@@ -130,25 +130,25 @@ class Fleet:
         self._events: deque[tuple[float, RayEvent]] = deque(maxlen=EVENTS_MAX)
         self._lock, self._stop, self._drain = threading.Lock(), threading.Event(), False
         self._pid = os.getpid()
-        #: Whether it is told already that the dispatcher does not answer, and that there is no room.
+        #: Whether events have reported that the dispatcher does not answer, and that there is no room.
         self._gap, self._no_room = False, False
-        #: What others see: replaced whole.
+        #: The workers that other threads see, replaced as a whole.
         self.shown: tuple[RayWorker, ...] = ()
         self._thread = threading.Thread(target=self._run, name="forebay-ray", daemon=True)
         self._thread.start()
 
     def events(self) -> list[RayEvent]:
-        """What happened, the oldest first."""
+        """Returns the events, the oldest first."""
         now = time.monotonic()
         with self._lock:
             return [replace(event, ago=now - at) for at, event in self._events]
 
     def stop(self) -> None:
-        """Lets the thread end the actors, at once, and itself. Does not wait for that."""
+        """Makes the thread end the actors at once, and then itself. Does not wait for that."""
         self._stop.set()
 
     def close(self, drain: bool) -> None:
-        """Ends the actors, and waits for that; again, it only waits."""
+        """Ends the actors, and waits for that; a second call only waits."""
         # A forked copy of this process owns no actors.
         if os.getpid() == self._pid:
             self._drain = drain
@@ -159,14 +159,14 @@ class Fleet:
         pause = 0.0
         while not self._stop.wait(pause):
             if not self._ray.is_initialized():
-                # A driver's actors go with its connection.
+                # Ray ends a driver's actors with its connection.
                 self._tell("failed", "this program has left the Ray cluster, and the workers with it")
                 break
             try:
                 self._step(time.monotonic())
                 pause = LOOK_SECONDS
             except Exception as error:
-                # Ray's own: a cluster that does not answer. Whoever reads goes on with the workers that there are.
+                # Ray's own error: the cluster does not answer. Consumers continue with the workers that there are.
                 pause = self._failed("the Ray cluster does not do as it is asked", f"{type(error).__name__}: {error}")
             self.shown = tuple(place.shown for place in self._places)
         if self._ray.is_initialized():
@@ -186,7 +186,7 @@ class Fleet:
                 self._end_one(now)
 
     def _wanted(self) -> int | None:
-        """Asks the dispatcher; `None` while it does not know, or does not answer."""
+        """Returns the dispatcher's number, or `None` if it has none yet or does not answer."""
         try:
             wanted = self._asks.wanted(*self._kind)
         except ForebayError as error:
@@ -206,7 +206,7 @@ class Fleet:
         self._places.append(_Place(actor, now, *refs, since=now))
 
     def _end_one(self, now: float) -> None:
-        """The newest of those that do the least: the oldest have the most in their caches."""
+        """Ends the newest actor in the earliest state: the oldest have the most in their caches."""
         of: tuple[State, ...] = ("waiting", "starting", "running")
         place = next(p for state in of for p in reversed(self._places) if p.shown.state == state)
         if place.shown.state == "waiting":
@@ -246,7 +246,7 @@ class Fleet:
         self._tell_of_room(now)
 
     def _registered(self) -> set[str]:
-        """Returns where the workers are that the dispatcher knows."""
+        """Returns the addresses of the workers that the dispatcher knows."""
         try:
             return {row[1] for row in self._asks.workers() if row[3] != "lost"}
         except ForebayError:
@@ -277,7 +277,7 @@ class Fleet:
             self._failed(f"{place} ended ({how})", said)
 
     def _tell_of_room(self, now: float) -> None:
-        """Says, once while it lasts, that there is no room for workers, and why."""
+        """Reports, once while it lasts, that there is no room for workers, and why."""
         waiting = [p for p in self._places if p.shown.state == "waiting"]
         if not waiting:
             self._no_room = False
@@ -287,19 +287,19 @@ class Fleet:
             self._tell("waiting", "the Ray cluster has no room for another worker; it waits", why)
 
     def _get(self, ref: Any) -> Any:
-        """Returns what an actor has answered; one that has died instead is seen to have ended."""
+        """Returns an actor's answer, or `None` if it has died, which is noted as its end."""
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayError:
             return None
 
     def _drop(self, place: _Place) -> None:
-        """Forgets an actor, and kills it: its worker ends with it."""
+        """Forgets an actor and kills it; its worker ends with it."""
         self._places.remove(place)
         self._ray.kill(place.actor)
 
     def _failed(self, message: str, cause: str = "") -> float:
-        """Tells of it, and returns the seconds until another is started."""
+        """Reports a failure, and returns the seconds until another worker is started."""
         pause = self._reconciler.failed(time.monotonic())
         self._tell("failed", f"{message}; another is started in {pause:.3g} s", cause)
         return pause
@@ -310,7 +310,7 @@ class Fleet:
         _log.log(_LEVELS.get(kind, logging.INFO), "ray: %s%s", message, f"\n{cause}" if cause else "")
 
     def _end_all(self) -> None:
-        """Ends all actors together. Those that wait for room have no worker to end."""
+        """Ends all actors together. An actor that waits for room has no worker to end."""
         placed = [p for p in self._places if p.shown.state != "waiting"]
         told = [p.actor.leave.remote() if self._drain else p.actor.end.remote() for p in placed]
         ended = [p.ended for p in placed] if self._drain else told
@@ -322,7 +322,7 @@ class Fleet:
 
 
 def _why_no_room(ray: Any, needs: Mapping[str, float]) -> str:
-    """Says what a worker needs that no node has, or that is taken."""
+    """Returns the resource that a worker needs and that no node has, or has free."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     asked = ", ".join(f"{amount:g} {name}" for name, amount in needs.items())
     if not any(all(node.get(name, 0.0) >= amount for name, amount in needs.items()) for node in nodes):

@@ -1,9 +1,9 @@
-"""What the actor on a node of a Ray cluster does: it starts one worker there, hears it, and ends it.
+"""The actor on a node of a Ray cluster: it starts one worker there, reads its output, and ends it.
 
-The worker is a process of its own, `python -m forebay worker`, and the actor its parent. Its stdin is the leash: when
-the actor is gone, however that came about, the system closes it, and the worker ends. Its stdout says where it listens;
-the last lines of its stderr are kept to explain an early end, and all of it is passed on to Ray's logs. Nothing here
-waits without its caller: each method that blocks is a call of Ray's, on a thread of its own.
+The worker is a separate process, `python -m forebay worker`, and the actor is its parent. When the actor ends for any
+reason, the system closes the worker's stdin, and the worker ends. The worker announces its address on stdout. The actor
+keeps the last lines of its stderr to explain an early end, and passes all of it on to Ray's logs. Each method that
+blocks is a call of Ray's, on a thread of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections import deque
 #: Lines of stderr that are kept, and the characters of each.
 TAIL_LINES = 40
 LINE_CHARACTERS = 400
-#: What is read at once of a line: functions print whatever they like.
+#: The most characters of a line that are read at once, because the output of functions has no limits.
 READ_CHARACTERS = 1 << 16
-#: How long to wait for what a worker wrote last.
+#: Seconds to wait for the last output of a worker.
 LAST_WORDS_SECONDS = 0.5
-#: How long a worker may take that was told to end at once.
+#: Seconds that a worker may take to end at once.
 END_SECONDS = 3.0
-#: What a worker shows to others is what it was given, not what this node shows elsewhere.
+#: A worker gets its credentials from its caller, so these variables of the node are removed.
 _ELSEWHERE = ("ADVERTISE", "TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_NAME", "TOKEN", "TOKEN_FILE")
 
 
@@ -33,12 +33,12 @@ class WorkerHost:
     """A worker on this node, which listens on any free port.
 
     Args:
-        arguments: Of `forebay worker`, but where it listens.
-        shown: Variables in which it finds what to show to the dispatcher; they are secret, so they are no arguments.
-        loopback: Whether everybody is on this machine.
+        arguments: The arguments of `forebay worker`, except the address.
+        shown: The variables with its credentials for the dispatcher; they are secret, so they are no arguments.
+        loopback: Whether dispatcher, workers and consumers are all on this machine.
     """
 
-    #: Two calls wait for the worker while others ask or tell.
+    #: Two calls wait for the worker while others query it or give it commands.
     THREADS = 4
 
     def __init__(self, arguments: list[str], shown: dict[str, str], loopback: bool) -> None:
@@ -67,23 +67,23 @@ class WorkerHost:
             print(line, end="", file=sys.stderr, flush=True)
 
     def placed(self) -> tuple[str, int]:
-        """Returns the node's address and the worker's process: this actor has its place."""
+        """Returns the node's address and the worker's process id, which shows that Ray has placed this actor."""
         return self.host, self.worker.pid
 
     def announced(self) -> str | None:
-        """Waits until the worker listens, and returns where; `None` when it ends before."""
+        """Waits until the worker listens, and returns its address, or `None` if it ends before."""
         assert self.worker.stdout is not None
         line = self.worker.stdout.readline(READ_CHARACTERS)
         return str(json.loads(line)["address"]) if line else None
 
     def ended(self) -> tuple[int, str]:
-        """Waits until the worker has ended; returns its exit code and what it wrote last."""
+        """Waits until the worker has ended; returns its exit code and its last output."""
         code = self.worker.wait()
         self.listener.join(LAST_WORDS_SECONDS)
         return code, "\n".join(self.tail)
 
     def leave(self) -> None:
-        """Tells the worker to leave (SIGTERM): it takes nothing new, and ends when what it holds was read."""
+        """Tells the worker to leave (SIGTERM): it accepts no new lease, and ends when its data was read."""
         self.worker.terminate()
 
     def end(self) -> None:

@@ -19,35 +19,35 @@ from forebay._src.security import Credentials, Tls
 from forebay._src.service import Service, resolve
 from forebay.errors import InvalidPipelineError, UnavailableError
 
-#: Options of an actor that are not the user's.
+#: Options of an actor that the user may not set.
 _OURS = ("num_cpus", "max_concurrency", "max_restarts", "max_task_retries", "lifetime", "name", "get_if_exists")
 
 
 class RayWorkers:
-    """What `workers` returns: a context manager; leaving it ends the workers, and so does the end of this program."""
+    """The result of `workers`: a context manager that ends the workers on exit; they also end with this program."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._finalizer = weakref.finalize(self, fleet.stop)
-        # Not the finalizer's own, which may come after the end of Ray's connection, and would not wait.
+        # The finalizer's own exit hook may run after the end of Ray's connection, and would not wait.
         self._finalizer.atexit = False
         self._at_exit = atexit.register(functools.partial(fleet.close, drain=False))
 
     @property
     def workers(self) -> list[RayWorker]:
-        """The workers that there are, the oldest first; those that wait for room, too."""
+        """The workers, the oldest first, including those that wait for room."""
         return list(self._fleet.shown)
 
     @property
     def events(self) -> list[RayEvent]:
-        """What happened to them, the oldest first: the last 256. The logger `forebay` is told the same."""
+        """The last 256 events of the workers, the oldest first. The logger `forebay` reports them, too."""
         return self._fleet.events()
 
     def close(self, *, drain: bool = True) -> None:
-        """Ends the workers. Again, it does nothing.
+        """Ends the workers. A second call does nothing.
 
         Args:
-            drain: Whether they first serve what they hold, for 15 s at most, so that no job computes it again.
+            drain: Whether they first serve the data that they hold, for 15 s at most, so that no job computes it again.
         """
         first_served = arguments.flag(drain, "close", "drain")
         self._fleet.close(first_served)
@@ -64,7 +64,7 @@ class RayWorkers:
         self.close(drain=kind is None)
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """The number of workers."""
         return f"RayWorkers({len(self.workers)})"
 
 
@@ -79,37 +79,36 @@ def workers(
     token: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> RayWorkers:
-    """Keeps as many workers on the Ray cluster of this program as the service wants (`service.scale()`).
+    """Keeps as many workers on the Ray cluster of this program as the service needs (`service.scale()`).
 
-    Each is a Ray actor that runs `forebay worker` on its node. They come and go as jobs need them; one that is not
-    needed any more first serves what it holds. A worker that cannot start, or that dies, is told of in `events` with
-    its cause, and replaced after a pause: 1 s, then 2, up to 60. One that the cluster has no room for waits for it,
-    where Ray's autoscaler sees it.
+    Each is a Ray actor that runs `forebay worker` on its node. They start and end as jobs need them; a worker that is
+    no longer needed first serves the data that it holds. If a worker cannot start, or dies, `events` reports it with
+    its cause, and another starts after a pause: 1 s, then 2, up to 60. A worker for which the cluster has no room waits
+    for it, so that Ray's autoscaler sees it.
 
     Args:
-        service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, an
-            administrator's: others are not told how many workers are wanted.
-        num_cpus: The cores that Ray sets aside for each worker, and its threads.
-        max_workers: The most that there may be. Default: as many as the dispatcher may want.
-        kind: Which of the dispatcher's kinds of workers these are (`forebay dispatcher --offer`); their price is known
-            from there. Default: it knows no kinds.
-        spot: With `kind`, whether it is the one that may be taken back.
-        tls: What the workers listen with, and trust: its files are read on the nodes. Default: what `service` was
-            connected with.
-        token: What the workers show to the dispatcher; a worker's token is enough. It passes through Ray. Default: what
-            `service` was connected with.
-        options: More options of the actors, as `ray.remote` takes them: `resources`, `memory`, `runtime_env`,
+        service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, it
+            needs an administrator's: the service tells only them how many workers it needs.
+        num_cpus: The cores that Ray reserves for each worker, and its number of threads.
+        max_workers: The most workers. Default: the limit of the dispatcher.
+        kind: The dispatcher's kind of worker for these workers (`forebay dispatcher --offer`), which has their price.
+            Default: it has no kinds.
+        spot: With `kind`, whether it is the kind that may be preempted.
+        tls: The certificates of the workers, and those that they trust; the files are read on the nodes. Default: those
+            of the connection of `service`.
+        token: The workers' token for the dispatcher; a worker's token is enough. It passes through Ray. Default: the
+            token of the connection of `service`.
+        options: More options of the actors, those of `ray.remote`: `resources`, `memory`, `runtime_env`,
             `scheduling_strategy` (default: `"SPREAD"`).
 
     Returns:
-        The workers. Keep it: they end with it, when its context is left, or with this program. It does not wait for
-        them to start.
+        The workers. Keep the object: they end with it, when its context is left, or with this program. The call does
+        not wait for them to start.
 
     Raises:
         UnavailableError: Ray is not installed, or this program has not called `ray.init()`.
         PermissionDeniedError: The service has tokens, and this one is not an administrator's.
-        InvalidPipelineError: An argument makes no sense, or the service is on this machine alone and the cluster is
-            not.
+        InvalidPipelineError: An argument is invalid, or the service is on this machine alone and the cluster is not.
     """
     cpus, of = arguments.whole(num_cpus, "ray.workers", "num_cpus", 1, 4096), _kind(kind, spot)
     ray = _connected()
@@ -138,7 +137,7 @@ def workers(
 
 
 def _kind(kind: str | None, spot: bool) -> tuple[str, bool] | None:
-    """Returns the kind that is started, and whether it may be taken back."""
+    """Returns the kind to start, and whether it may be preempted."""
     is_spot = arguments.flag(spot, "ray.workers", "spot")
     if kind is None and is_spot:
         raise InvalidPipelineError("ray.workers: spot=True goes with kind=", {"hint": "say which kind these are"})
@@ -146,7 +145,7 @@ def _kind(kind: str | None, spot: bool) -> tuple[str, bool] | None:
 
 
 def _connected() -> Any:
-    """Returns Ray, where this program is connected to a cluster: none is started for it."""
+    """Returns the module Ray if this program is connected to a cluster; starts none."""
     if importlib.util.find_spec("ray") is None:
         raise UnavailableError("ray.workers: Ray is not installed", {"hint": "pip install ray"})
     import ray
@@ -173,7 +172,7 @@ def _actor_class(ray: Any, cpus: int, options: dict[str, Any]) -> Any:
 
 
 def _needs(cpus: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Returns what Ray sets aside for a worker, by the names that nodes have for it.
+    """Returns the resources that Ray reserves for a worker, by the names that nodes have for them.
 
     >>> _needs(2, {"num_gpus": 0, "memory": 1e9, "resources": {"input": 1}})
     {'CPU': 2, 'memory': 1000000000.0, 'input': 1}
@@ -183,7 +182,7 @@ def _needs(cpus: int, options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _shown(service: Service, tls: Tls | None, token: str | None) -> Credentials:
-    """Returns what workers show: what was given, and what the service was connected with of the rest."""
+    """Returns the workers' credentials: the given ones, and those of the service's connection for the rest."""
     given, own = security.credentials(tls, token), service._shown
     shown: Credentials = {**own}
     if tls is not None:
@@ -199,7 +198,7 @@ def _shown(service: Service, tls: Tls | None, token: str | None) -> Credentials:
 
 
 def _variables(shown: Credentials) -> dict[str, str]:
-    """Returns the variables in which a worker finds what to show."""
+    """Returns the variables from which a worker reads its credentials."""
     ca, cert, key, name = shown["tls"] or (None, None, None, None)
     named = {"TLS_CA": ca, "TLS_CERT": cert, "TLS_KEY": key, "TLS_NAME": name}
     named |= {"TOKEN": shown["token"], "TOKEN_FILE": shown["token_file"]}
@@ -207,7 +206,7 @@ def _variables(shown: Credentials) -> dict[str, str]:
 
 
 def _is_loopback(address: str) -> bool:
-    """Says whether dispatchers are reached on their own machine alone.
+    """Returns whether dispatchers can be reached only from their own machine.
 
     >>> [_is_loopback(a) for a in ("forebay://127.0.0.1:7070", "[::1]:1,localhost:2", "10.0.0.5:7070", "head:7070")]
     [True, True, False, False]

@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 from forebay import _native
 from forebay._src import arguments
 
-#: What `order=` takes.
+#: The values of `order=`.
 Order: TypeAlias = Literal["exact", "relaxed", "off"]
 
 
 def reordered(pipeline: _native.Pipeline, order: Order, op: str) -> _native.Pipeline:
-    """Returns the pipeline with what the user of `op` said of its order."""
+    """Returns the pipeline with the order that the user gave to `op`."""
     return pipeline.reorder(arguments.choice(order, op, "order", "exact", "relaxed", "off"))

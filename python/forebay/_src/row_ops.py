@@ -46,22 +46,23 @@ class RowOps(Base):
 
         Args:
             fn: The function.
-            reads: The columns that it gets. Default: all.
-            writes: The columns that it returns, over the others, which stay. Default: what it returns is all there is.
-            batched: Whether it gets arrays with the rows first, of as many rows as is convenient; masked ones where
-                numbers may be missing (NaN among floats).
-            schema: What it returns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension that
-                differs from row to row; `"int64?"` may be missing, which `None` and masked numbers are. Default: found
-                by calling it on the first four samples.
-            timeout: Seconds that one call may take, where it runs in a process of its own.
-            version: A text or number to change when the function's result changes and its code does not, because a
-                file, a variable of the environment or a library that it uses is another one. `cache()` keeps the
-                results of each version apart.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            reads: The columns that the function gets. Default: all.
+            writes: The columns that it returns, in addition to the others, which stay. Default: only the returned
+                columns are left.
+            batched: Whether it gets arrays with the rows first, of any number of rows; masked arrays if numbers may be
+                missing (NaN among floats).
+            schema: The returned columns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension
+                that differs from row to row; `"int64?"` may be missing, as `None` or a masked number. Default: found by
+                calling the function on the first four samples.
+            timeout: Seconds that one call may take, if it runs in a separate process.
+            version: A text or number to change when the function's result changes but its code does not, because a
+                file, a variable of the environment or a library that it uses has changed. `cache()` keeps the results
+                of each version apart.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         Returns:
-            The dataset of what the function returns.
+            The dataset with the returned columns.
 
         >>> import forebay as fb
         >>> ds = fb.range(3).map(lambda row: {"square": row["id"] ** 2}, writes=["square"])
@@ -93,8 +94,8 @@ class RowOps(Base):
     ) -> Dataset:
         """Keeps the samples for which an expression, or a Python function, is true.
 
-        An expression is faster: it is evaluated on columns, without Python. The arguments are those of `map`; an
-        expression takes neither `reads`, `batched`, `timeout` nor `version`.
+        An expression is faster: the engine evaluates it on columns, without Python. The arguments are those of `map`;
+        with an expression, `reads`, `batched`, `timeout` and `version` are not allowed.
 
         >>> import forebay as fb
         >>> [int(row["id"]) for row in fb.range(10).filter(fb.col("id") % 4 == 0)]
@@ -127,15 +128,15 @@ class RowOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Puts a value where one is missing: the same in some columns, or one for each: `fill_null({"x": 0, "y": ""})`.
+        """Replaces missing values: in some columns by one value, or in each by its own: `fill_null({"x": 0, "y": ""})`.
 
         The columns keep their dtypes, and have no missing values after it, so batches of them are plain arrays.
 
         Args:
             columns: A name, several, or a value for each name.
-            value: The value, where `columns` are names; it may be an expression, as `fb.col("other")`.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            value: The value, if `columns` are names; it may be an expression, such as `fb.col("other")`.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"x": [1, None], "name": [None, "b"]}).fill_null({"x": -1, "name": ""})
@@ -210,16 +211,16 @@ class RowOps(Base):
     ) -> Dataset:
         """Converts columns to other types, as NumPy's `astype`.
 
-        Integers wrap, and a float becomes the nearest integer towards zero that fits. Strings and bytes are read as
-        numbers, numbers are written as Python's `str` does, and strings and bytes are each other's UTF-8. A text that
+        Integers wrap, and a float becomes the nearest integer towards zero that fits. Strings and bytes are parsed as
+        numbers, numbers are written as Python's `str` does, and strings and bytes are converted as UTF-8. A text that
         is no number, and bytes that are not UTF-8, are a `DataError` of their sample.
 
         Args:
-            columns: Column to type: NumPy's name of a dtype, `"string"` or `"bytes"`, a NumPy dtype, or Python's
+            columns: Type by column: NumPy's name of a dtype, `"string"` or `"bytes"`, a NumPy dtype, or Python's
                 `bool`, `int`, `float`, `str` or `bytes`.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
-            **more: More of the same, for columns whose names are Python names.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+            **more: More columns, if their names are Python names.
 
         >>> import forebay as fb
         >>> fb.range(1).cast(id="float32").schema["id"].dtype
@@ -249,9 +250,9 @@ class RowOps(Base):
         The error names the sample, the column and the place in it. A float that is missing is NaN in an array.
 
         Args:
-            columns: The columns to look at, of floats. Default: all columns of floats that there are here.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            columns: The columns of floats to check. Default: all columns of floats.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> ds = fb.from_dict({"x": [[0.5, 1.5], [2.0, float("nan")]]}).check_finite()
@@ -267,7 +268,7 @@ class RowOps(Base):
         return self._then({"op": "check_finite", "columns": names}, keep_position, name)
 
     def _probe(self, function: dict[str, Any], pickle: bytes, name: str | None) -> list[dict[str, Any]]:
-        """Finds what a function returns by trying it."""
+        """Calls a function on samples, and returns the columns that it returns."""
         try:
             fields = self._pipeline.probe(json.dumps(function), pickle)
         except ForebayError as error:
@@ -319,7 +320,7 @@ def _only(fields: list[dict[str, Any]], written: list[str]) -> list[dict[str, An
 
 
 def _names(columns: str | Iterable[str], op: str) -> list[str]:
-    """Returns the names that somebody gave, at least one."""
+    """Returns the given names, at least one."""
     found = arguments.columns(columns, op, "columns")
     if not found:
         raise InvalidPipelineError(f"{op}: no columns were given", {"hint": "name at least one"})

@@ -1,4 +1,4 @@
-"""What `save` writes and `load` reads: the rows of a dataset in files, in a folder here or in a store."""
+"""`save` writes and `load` reads the rows of a dataset in files, in a folder here or in a store."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from forebay.errors import InvalidPipelineError, NotFoundError, UnavailableError
 if TYPE_CHECKING:
     from forebay._src.iterator import DatasetIterator
 
-#: What the rows of a file take at least, but for the last. A file at which a process died is begun anew.
+#: The least bytes of rows in a file, except the last. A file that was not finished when a process died is rewritten.
 FILE_BYTES = {"arrow": 256 << 20, "parquet": 256 << 20, "tar": 256 << 20, "mds": 64 << 20}
 
 Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds"]
-"""What the files of a save are."""
+"""The formats of saved files."""
 
 Compression: TypeAlias = Literal["zstd", "snappy"]
-"""How the columns of Parquet files are compressed."""
+"""The compressions of Parquet files."""
 
 
 class Saved(NamedTuple):
-    """What `Dataset.save` wrote."""
+    """The result of `Dataset.save`."""
 
     path: str
     """The folder."""
     rows: int
-    """Samples in it; of several writers, those of this one."""
+    """The samples in it; with several writers, those of this one."""
     files: int
-    """Files with samples; of several writers, those of this one."""
+    """The files with samples; with several writers, those of this one."""
 
 
 class Options(NamedTuple):
-    """What `save` was told of the files."""
+    """The user's options of `save` for the files."""
 
     seed: int
     epochs: int
@@ -77,7 +77,7 @@ def options(
     epochs: int,
     overwrite: bool,
 ) -> Options:
-    """Checks what `save` was told of the files."""
+    """Checks the user's options of `save` for the files."""
     kind = arguments.choice(format, "save", "format", *FILE_BYTES)
     if compression is not None:
         arguments.choice(compression, "save", "compression", "zstd", "snappy")
@@ -98,7 +98,7 @@ def options(
 
 
 def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, options: Options) -> Saved:
-    """Writes everything that an iterator gives, from where a folder ends."""
+    """Writes all samples of an iterator, beginning after those that the folder already holds."""
     writer = _native.SavedWriter.begin(path, pipeline, *options)
     try:
         if writer.state is not None:
@@ -118,7 +118,7 @@ def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, opti
 
 
 class Bar:
-    """Says on a terminal how far it is, once it takes longer than a second."""
+    """Shows the progress on a terminal, if it takes longer than a second."""
 
     def __init__(self, path: str, pipeline: _native.Pipeline, epochs: int) -> None:
         self._bar = _native.Progress(f"saving to {path}", "samples")
@@ -126,7 +126,7 @@ class Bar:
         self._total = count * epochs if count and count > 0 else 0
 
     def show(self, rows: int) -> None:
-        """Says how many rows are written."""
+        """Shows the number of rows written."""
         self._bar.show(rows, self._total)
 
     def __enter__(self) -> Bar:

@@ -1,4 +1,4 @@
-"""What columns hold, for people: names, dtypes and shapes."""
+"""The columns of a dataset, for display: names, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NUMBERS = (
     "float32",
     "float64",
 )
-#: The most numbers of a row: they are counted in 32 bits.
+#: The most numbers of a row, which the engine counts in 32 bits.
 _NUMBERS_MAX = 2**31 - 1
 _NAMES = {bytes: "bytes", str: "string", "str": "string", "utf8": "string", "binary": "bytes"}
 
 
 class Column(NamedTuple):
-    """What one row of a column is.
+    """The type of one row of a column.
 
     Attributes:
         dtype: NumPy's name, `"bytes"` or `"string"`.
@@ -89,7 +89,7 @@ class Schema(Mapping[str, Column]):
 
 
 def to_fields(op: str, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Reads a schema as users of `op` write it.
+    """Reads a schema in the form that users of `op` write.
 
     >>> to_fields("map", {"id": int, "tokens": ("int32", [None]), "text": str})[1]
     {'name': 'tokens', 'kind': 'tensor', 'dtype': 'int32', 'shape': [None]}
@@ -150,12 +150,12 @@ def _dtype(name: str, dtype: Any) -> str:
     return found
 
 
-#: What `cast` makes.
+#: The types that `cast` can produce.
 CAST_TYPES = (*NUMBERS, "string", "bytes")
 
 
 def cast_type(dtype: Any) -> str:
-    """Returns the name of what a cast makes, however it is given; who asks compares it with `CAST_TYPES`.
+    """Returns the name of a cast's type, in any form of it; the caller compares it with `CAST_TYPES`.
 
     >>> cast_type(str), cast_type("bytes"), cast_type(np.float32), cast_type(int)
     ('string', 'bytes', 'float32', 'int64')
@@ -165,7 +165,7 @@ def cast_type(dtype: Any) -> str:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Returns NumPy's name of a dtype, however it is given; the engine says which names it knows."""
+    """Returns NumPy's name of a dtype, in any form of it; the engine checks whether it knows the name."""
     try:
         return str(np.dtype(dtype).name)
     except Exception:  # NumPy raises nearly anything, where it is given nearly anything.

@@ -1,4 +1,4 @@
-"""What a program shows to a service, and whom of it it trusts."""
+"""The credentials of a program for a service, and the certificates that it trusts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Tls:
     """Certificates for the connections to a service, all files in PEM.
 
     Attributes:
-        ca: The authority that signed the certificates of the dispatcher and its workers: nobody else is trusted.
-        cert: The own certificate, for a service that asks for one, followed by those that lead to its authority.
+        ca: The authority that signed the certificates of the dispatcher and its workers; no others are trusted.
+        cert: The own certificate, for a service that requires one, followed by those that lead to its authority.
         key: The key of the own certificate.
         name: The name that the certificates of the service must have. Default: the host of each address.
 
@@ -31,7 +31,7 @@ class Tls:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses half an identity where it is written."""
+        """Refuses a certificate without a key, or a key without a certificate."""
         if (self.cert is None) != (self.key is None):
             raise InvalidPipelineError(
                 "Tls: a certificate and its key go together", {"hint": "give both cert= and key=, or neither"}
@@ -39,19 +39,19 @@ class Tls:
 
 
 class Credentials(TypedDict):
-    """What the native module takes."""
+    """The credentials in the form of the native module."""
 
     tls: tuple[str, str | None, str | None, str | None] | None
     token: str | None
     token_file: str | None
 
 
-#: What a service of this machine is shown.
+#: The credentials for a service on this machine.
 NOTHING: Credentials = {"tls": None, "token": None, "token_file": None}
 
 
 def credentials(tls: Tls | None, token: str | None) -> Credentials:
-    """Returns what was given, and what the environment says of the rest."""
+    """Returns the given credentials, and those of the environment for the rest."""
     if tls is not None and not isinstance(tls, Tls):
         raise InvalidPipelineError(f"connect: tls={tls!r} is no fb.Tls", {"hint": "tls=fb.Tls(ca='ca.pem')"})
     if token is not None and not isinstance(token, str):

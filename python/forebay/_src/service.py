@@ -23,12 +23,12 @@ from forebay._src.status import (
 )
 from forebay.errors import ClosedError, InvalidPipelineError
 
-#: How long a service may take to answer a process that was handed it.
+#: Seconds that a service may take to answer a process that received it in a pickle.
 _ANSWER_S = 10.0
 
 
 class Service:
-    """What `connect` and `up` return.
+    """The result of `connect` and `up`.
 
     With `up`, the service is a context manager: leaving it ends the dispatcher and the workers. Using it
     afterwards is a `ClosedError`.
@@ -40,19 +40,19 @@ class Service:
         self._client = client
         self._up = up
         self._closed = False
-        #: What it was connected with.
+        #: The credentials of the connection.
         self._shown = shown or NOTHING
 
     @property
     def address(self) -> str:
-        """The dispatcher's address, `forebay://host:port`; of several, all of them with commas between."""
+        """The dispatcher's address, `forebay://host:port`; of several, all addresses with commas between."""
         return self._client.address
 
     def jobs(self, name: str | None = None) -> list[JobStatus]:
         """Returns the jobs, the oldest first.
 
         Args:
-            name: Only the job of this name, with all decisions on its workers that are kept, and what its ops cost.
+            name: Returns only the job of this name, with all kept decisions on its workers, and the costs of its ops.
                 Default: every job, each with the last few decisions.
         """
         return [
@@ -98,7 +98,7 @@ class Service:
         ]
 
     def scale(self) -> ScaleStatus:
-        """Returns how many workers the jobs want together, for whoever starts and ends workers.
+        """Returns the number of workers that all jobs need together, for a program that starts and ends workers.
 
         Raises:
             PermissionDeniedError: The service has tokens, and this one is not an administrator's.
@@ -111,22 +111,22 @@ class Service:
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
-        """Ends a job for good; its consumers get a `ClosedError`.
+        """Ends a job permanently; its consumers get a `ClosedError`.
 
         Args:
             job: Its name.
-            tenant: Whose it is. Default: one's own; only an administrator may name another.
+            tenant: The tenant that owns it. Default: one's own; only an administrator may name another.
         """
         self._open.cancel(job, tenant)
 
     def forget(self, job: str, *, tenant: str | None = None) -> None:
-        """Removes a job that is finished or was cancelled. What was learned of its dataset stays.
+        """Removes a job that is finished or was cancelled. The figures about its dataset stay.
 
         The service does so by itself when there are many, or after a while (`forebay dispatcher --keep-jobs`).
 
         Args:
             job: Its name.
-            tenant: Whose it is. Default: one's own; only an administrator may name another.
+            tenant: The tenant that owns it. Default: one's own; only an administrator may name another.
 
         Example:
             >>> import forebay as fb
@@ -161,16 +161,16 @@ class Service:
         return self._ours().restart_dispatcher()
 
     def close(self) -> None:
-        """Ends what `up` started; a second time, it does nothing. On a service elsewhere, it does nothing at all."""
+        """Ends the processes that `up` started, at the first call; for a service elsewhere, it does nothing."""
         if self._up is not None:
-            # First: nobody in another thread is to wait for what is about to end.
+            # First, so that no other thread waits for a process that is about to end.
             self._closed = True
             lose_readers(self.address, self._ended())
             self._up.close()
 
     @property
     def _open(self) -> _native.ServiceClient:
-        """The connection, unless what it leads to was ended here."""
+        """Returns the connection, unless the service was ended here."""
         if self._closed:
             raise self._ended()
         return self._client
@@ -196,13 +196,13 @@ class Service:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Ends what `up` started."""
+        """Ends the processes that `up` started."""
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the address, and what is shown there: in another process it is a connection to the same service.
+        """Pickles the address and the credentials: in another process it is a connection to the same service.
 
-        What it is shown includes the token, if it has one.
+        The credentials include the token, if it has one.
         """
         _ = self._open
         return _again, (self.address, self._shown)
@@ -222,15 +222,15 @@ def connect(
     """Connects to a service.
 
     Args:
-        address: Where its dispatcher is, `forebay://host:port`; of several, of which one leads, all of them with commas
-            between: `forebay://a:7070,b:7070`. Default: `$FOREBAY_SERVICE`.
+        address: The dispatcher's address, `forebay://host:port`; if there are several, of which one leads, all
+            addresses with commas between: `forebay://a:7070,b:7070`. Default: `$FOREBAY_SERVICE`.
         timeout: Seconds to wait for an answer.
-        tls: The certificates to trust and to show. Default: those that `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME`
-            say; where there is no authority, the connection is in the clear.
-        token: Says who is asking. Default: `$FOREBAY_TOKEN`, or what is in the file `$FOREBAY_TOKEN_FILE`.
+        tls: The certificates to trust and to present. Default: those of `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME`;
+            without an authority, the connection is not encrypted.
+        token: Identifies the caller. Default: `$FOREBAY_TOKEN`, or the content of the file `$FOREBAY_TOKEN_FILE`.
 
     Raises:
-        UnavailableError: Nobody answers.
+        UnavailableError: No dispatcher answers.
         VersionMismatchError: It is another version.
         PermissionDeniedError: The certificate of one side is not trusted by the other, or the token is not known.
     """
@@ -261,7 +261,7 @@ def up(
     cache_source: bool | None = None,
     cache_prices: dict[str, float] | None = None,
 ) -> Service:
-    """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
+    """Starts a dispatcher and workers on this machine, as separate processes, on a free port.
 
     Args:
         workers: The number of workers; `"auto"` starts and ends as many as the jobs need.
@@ -325,7 +325,7 @@ def up(
 
 
 def resolve(service: Service | str, op: str) -> Service:
-    """Returns a service that is open, connecting to an address; `op` is what the user called."""
+    """Returns an open service, after connecting if it is an address; `op` is the method that the user called."""
     if isinstance(service, Service):
         _ = service._open
         return service

@@ -1,8 +1,8 @@
-"""A pickle with the modules that it needs when it runs, and how a process that has them not finds them.
+"""A pickle with the modules that it needs when it runs, and a finder for processes that lack them.
 
-In the process that made the pickle the modules are its own. Everywhere else they are those that came with it, before
-any of that name on the path there: they are what the data set is named by. A process has one module of a name, so it
-refuses a pickle with another one, and a process for that alone is started.
+The process that made the pickle uses its own modules. Every other process uses the modules of the pickle, before any of
+the same name on its path, because the dataset's id depends on them. A process has one module of a name, so it refuses a
+pickle with a different one, and another process is started for that pickle.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from forebay._src.imports import Module, changed
 
-#: Which process this is. A forked one has the same modules, and the same name.
+#: The id of this process. A forked process has the same modules, and the same id.
 _HERE = uuid.uuid4().hex
 
 
 class OtherModulesError(ImportError):
-    """The modules of another pickle have the same names in this process."""
+    """This process has other modules with the names of a pickle's modules."""
 
 
 class _Bundle:
-    """What unpickles as the object of an inner pickle."""
+    """Unpickles as the object of an inner pickle."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts
@@ -77,7 +77,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         for name, module in modules.items():
             known = self._modules.get(name)
             other = known is not None and known != module
-            # One that this process has from elsewhere will do, if it does the same.
+            # A module from another place is accepted if its code is the same.
             if other or (known is None and name in sys.modules and changed(name, module)):
                 raise OtherModulesError(
                     f"the module {name} is loaded here as another version than the one that the function came with"
@@ -106,7 +106,7 @@ class _Loader(importlib.abc.InspectLoader):
         return self._module.source
 
     def is_package(self, _fullname: str) -> bool:
-        """Says whether it is a package."""
+        """Returns whether it is a package."""
         return self._module.is_package
 
     def get_code(self, _fullname: str) -> types.CodeType:
@@ -114,7 +114,7 @@ class _Loader(importlib.abc.InspectLoader):
         return self._module.code()
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Runs it, and gives it the values that it had where the pickle was made."""
+        """Runs it, and sets the values that it had in the process that made the pickle."""
         exec(self._module.code(), module.__dict__)
         module.__dict__.update(copy.deepcopy(self._module.values))
 

@@ -1,4 +1,4 @@
-"""Batches and samples for people."""
+"""Text for batches and samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the user's code an op was written."""
+"""Finds the line of the user's code that added an op."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def site() -> tuple[str | None, int]:
         if frame.f_back is None:
             return None, 0
         frame = frame.f_back
-    # A name that is no UTF-8 has surrogates in it.
+    # A name that is not UTF-8 has surrogates in it.
     return frame.f_code.co_filename.encode(errors="replace").decode(), frame.f_lineno
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the line of the user's code that is running; the native module calls this, too."""
+    """Warns at the current line of the user's code; the native module calls this, too."""
     frame, level = sys._getframe(0), 1
     while _is_package(frame) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""Where samples come from.
+"""Sources of samples.
 
 Paths may be one path or a list, with globs (`*.tar`) and braces (`{000..127}`), here or in a store (`s3://`, `gs://`,
 `az://`, `https://`).
@@ -24,7 +24,7 @@ from forebay.errors import ForebayError, InvalidPipelineError
 
 
 def from_files(paths: Paths) -> Dataset:
-    """Whole files, one a sample: columns `path` and `bytes`."""
+    """Whole files, one for each sample: columns `path` and `bytes`."""
     return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
 
 
@@ -34,21 +34,21 @@ def from_image_folder(root: PathLike) -> Dataset:
     Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`.
 
     Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
-    JPEG, PNG and WebP: for the others use `map` with a decoder of yours, as Pillow, or convert them once.
+    JPEG, PNG and WebP: for the others use `map` with your own decoder, such as Pillow, or convert them once.
     """
     return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
 
 
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
-    """Tar shards, as WebDataset writes them: members with the same base name are one sample.
+    """Tar shards, as WebDataset writes them: members with the same base name form one sample.
 
     Columns: `__key__`, and one of bytes for each extension. Shards may be compressed with gzip, zstd, bzip2 or xz.
 
     Args:
         paths: The files.
-        extensions: Which members to read, by what follows the first dot of their names: `["jpg", "seg.png", "txt?"]`.
-            One with `?` may be missing from a sample; a sample without one of the others is a `DataError`. Default:
-            those of the first 100 samples of the first shard (of those within its first 64 MiB); one that some of
+        extensions: The members to read, by the part of their names after the first dot: `["jpg", "seg.png", "txt?"]`. A
+            member with `?` may be missing from a sample; a sample without one of the others is a `DataError`. Default:
+            those of the first 100 samples of the first shard (of those within its first 64 MiB); a member that some of
             these lack may be missing.
     """
     named = arguments.columns(extensions, "from_tar", "extensions")
@@ -62,11 +62,10 @@ def from_tfrecord(
 
     Args:
         paths: The files.
-        features: What to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or
-            `{"name": (dtype, shape)}`, or `"infer"` to look at the first records. Default: nothing; one column,
-            `record`, has the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list where a record
-            has none. A feature list is `("int64", [None])` where each step has one value, and
-            `("int64", [None, 4])` where each has four.
+        features: The features to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or `{"name":
+            (dtype, shape)}`, or `"infer"` to look at the first records. Default: none; the one column, `record`, has
+            the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list if a record has none. A feature
+            list is `("int64", [None])` if each step has one value, and `("int64", [None, 4])` if each has four.
         verify: Whether checksums are verified.
     """
     given: dict[str, Any] = {}
@@ -95,22 +94,23 @@ def from_parquet(
 ) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
-    Every type is read: times as int64, counted as the file does; decimals as text; what no column holds, such as lists
-    of texts or of structs and maps, as JSON text (docs/reference.md has a table).
+    Every type is read: times as int64, in the file's unit; decimals as text; types that no column can hold, such as
+    lists of texts or of structs and maps, as JSON text (docs/reference.md has a table).
 
     Args:
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
-        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
-            what a file says may be missing, but for what the footers of 16 files at most, spread over all, count.
-        partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 where all
-            values are whole numbers, else texts. None reads the columns of the files alone.
-        merge_schemas: Whether files may differ in their columns. The footers of all files are read then, here and once:
-            a column that is not in a file is missing there, and of numbers the widest type is taken. Default: files
-            have the columns of the first, or are a `DataError`.
-        filters: Reads the rows alone for which this expression is true, as `filter` behind it would, also over columns
-            that are not in `columns`. Row groups, and files, for which the statistics of a footer or `key=value` in a
-            path show that it is true of no row are no part of the data: they are neither read nor counted.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default: the
+            columns that the file's schema marks optional, except those without missing values by the footers of up to
+            16 files, spread over all.
+        partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 if all
+            values are whole numbers, else texts. With None, only the columns of the files are read.
+        merge_schemas: Whether files may differ in their columns. Then the footers of all files are read, here and once:
+            a column that is not in a file is missing there, and numbers get the widest type. Default: files have the
+            columns of the first file, or raise a `DataError`.
+        filters: Reads only the rows for which this expression is true, as `filter` behind it would, also over columns
+            that are not in `columns`. Row groups and files are neither read nor counted if the statistics of a footer
+            or `key=value` in a path show that the expression is true for none of their rows.
 
     >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ def from_parquet(
     ...     ds.schema, [int(row["year"]) for row in ds]
     (Schema(x: float64, year: int64), [2023, 2024])
 
-    A table that grew a column, and outgrew a type:
+    A table to which a column was added, and of which a column got a wider type:
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     old = pyarrow.table({"x": pyarrow.array([1], pyarrow.int32())})
@@ -131,7 +131,7 @@ def from_parquet(
     ...     ds.schema, [row["name"] for row in ds]
     (Schema(x: int64, name: string?), [None, 'new'])
 
-    A table that is sorted by a column, of which only what is wanted is read:
+    A table that is sorted by a column, of which only the matching rows are read:
 
     >>> import forebay as fb, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -167,20 +167,20 @@ def from_arrow(
 ) -> Dataset:
     """Arrow IPC files, which are also Feather files (version 2), and streams, compressed or not.
 
-    A record batch is decoded as a whole, so shuffled reading likes those of a megabyte or less. Lists become tensors of
-    one dimension; extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and `arrow.bool8` are what
-    they say; other types become what they do in `from_parquet`. A stream has no footer, so to count it the heads of
-    its messages are read, one by one.
+    A record batch is decoded as a whole, so shuffled reading is faster with batches of a megabyte or less. Lists become
+    tensors of one dimension; the extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and
+    `arrow.bool8` are supported; other types are converted as in `from_parquet`. A stream has no footer, so counting it
+    reads the heads of its messages, one by one.
 
     Args:
         paths: The files.
         columns: The columns to decode. Default: all.
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
-            those of which the first file says so (writers say it of all that they were told nothing about).
+            those that the first file marks so (writers mark all columns by default).
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
         merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
 
-    What `pyarrow.ipc.new_stream`, and `save_to_disk` of Hugging Face's datasets, write:
+    Files of `pyarrow.ipc.new_stream`, and of `save_to_disk` of Hugging Face's datasets:
 
     >>> import pyarrow, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -194,18 +194,18 @@ def from_arrow(
 
 
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
-    """What `Dataset.save` wrote to a folder: its samples, in their order.
+    """Samples that `Dataset.save` wrote to a folder, in their order.
 
-    Arrow and Parquet files give the columns that were saved. Tar archives give what `from_tar` makes of them. Of
+    Arrow and Parquet files yield the columns that were saved. Tar archives yield the columns of `from_tar`. With
     several writers the samples of the first come first, then those of the second.
 
     Args:
         path: The folder, here or in a store.
-        partial: Whether a folder that is still being written, or was not finished, is read as far as it is now.
+        partial: Whether to read a folder that is still being written, or was not finished, as far as it is now.
 
     Raises:
         NotFoundError: Nothing is saved there.
-        UnavailableError: Not all is there yet, and `partial` is false.
+        UnavailableError: The folder is incomplete, and `partial` is false.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -234,15 +234,15 @@ def from_text(paths: Paths) -> Dataset:
 
 
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
-    """JSON objects, one a line; nested fields have dotted names. Blank lines at the end are no rows.
+    """JSON objects, one on each line; nested fields have dotted names. Blank lines at the end are no rows.
 
     Files may be compressed with gzip, zstd, bzip2 or xz.
 
     Args:
         paths: The files.
         schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
-            `("int64?", [None])` is an empty list where a line has none. A `"string"` is a text as it is, and anything
-            else as its JSON text. Default: the fields of the first 100 lines; a list of numbers that some of them lack
+            `("int64?", [None])` is an empty list if a line has none. A `"string"` is a text as it is, and any other
+            value as its JSON text. Default: the fields of the first 100 lines; a list of numbers that some of them lack
             is read as text.
 
     >>> import pathlib, tempfile
@@ -260,8 +260,8 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
     """Arrays with the samples first; they travel with the pipeline.
 
     Args:
-        data: A dictionary of arrays of the same length, or one array, whose column is `value`. What is masked in a
-            masked array is missing.
+        data: A dictionary of arrays of the same length, or one array, whose column is `value`. Masked values of a
+            masked array are missing.
 
     >>> from_numpy(np.zeros((3, 2), np.float32)).schema
     Schema(value: float32[2])
@@ -295,12 +295,12 @@ def from_map_dataset(
     schema: Mapping[str, Any] | None = None,
     version: str | int | None = None,
 ) -> Dataset:
-    """Any object with a length and items, as `torch.utils.data.Dataset`. It is pickled, and travels with the pipeline.
+    """Any object with a length and items, such as `torch.utils.data.Dataset`. It is pickled into the pipeline.
 
     Args:
         dataset: The object. Its items are dictionaries, tuples or single values.
         columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
-        schema: What an item holds. Default: found by looking at the first four.
+        schema: The columns of an item. Default: found by looking at the first four.
         version: A text or number to change when the items change and the object does not, because it reads files.
 
     >>> from_map_dataset([(1.0, "a"), (2.0, "b")], columns=["x", "name"]).schema
@@ -325,13 +325,13 @@ def from_generator(
     schema: Mapping[str, Any] | None = None,
     version: str | int | None = None,
 ) -> Dataset:
-    """A function that returns an iterator. It is called once an epoch, and its samples keep their order.
+    """A function that returns an iterator. It is called once for each epoch, and its samples keep their order.
 
     Args:
-        function: The function. What it yields are dictionaries, tuples or single values.
+        function: The function. It yields dictionaries, tuples or single values.
         columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
-        schema: What it yields. Default: found by looking at the first four samples.
-        version: A text or number to change when what it yields changes and its code does not, because it reads files.
+        schema: The columns that it yields. Default: found by looking at the first four samples.
+        version: A text or number to change when its values change and its code does not, because it reads files.
 
     >>> def squares():
     ...     for i in (0, 1, 2):
@@ -370,7 +370,7 @@ def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
 
 
 _PROBE_ROWS = 4
-#: What to do with what pandas holds.
+#: The hint for data from pandas.
 _FRAME = "from_numpy({name: frame[name].to_numpy() for name in frame}), or of a series {'name': series.to_numpy()}"
 
 
@@ -389,7 +389,7 @@ def _tables(
     merge_schemas: bool,
     **more: Any,
 ) -> Dataset:
-    """Files that have columns of their own, and in their paths."""
+    """Files with their own columns, and columns from their paths."""
     names = arguments.columns(columns, op, "columns")
     missing = arguments.columns(nullable, op, "nullable")
     merge = arguments.flag(merge_schemas, op, "merge_schemas")
@@ -411,7 +411,7 @@ def _from_source(op: str, source: dict[str, Any], pickle: bytes | None) -> Datas
 
 
 def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a user's code while the pipeline is written."""
+    """Calls a user's code while the user writes the pipeline."""
     try:
         return function(*arguments)
     except Exception as error:

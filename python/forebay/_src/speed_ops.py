@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 class SpeedOps(Base):
-    """Hints to the engine: what to keep, and how far to work ahead."""
+    """Hints to the engine: the rows to cache, and how far to compute ahead."""
 
     __slots__ = ()
 
     def cache(self, *, freeze: bool = False, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Keeps what the ops before it make of each sample, so that it is computed once.
+        """Caches the output of the ops before it for each sample, so that it is computed once.
 
-        What is kept serves later epochs, and every other pipeline of the process or service that begins alike: other
-        jobs, seeds, orders and later ops. Which files there are does not matter, a file that changed is computed anew.
-        Samples for which there was no room are computed again: the stream is the same. Where they are kept, and how
-        many, is said by `up(cache=...)`, by `forebay worker --cache`, or by `$FOREBAY_CACHE`.
+        The cached rows serve later epochs, and every other pipeline of the process or service that begins with the same
+        ops: other jobs, seeds, orders and later ops. They do not depend on the list of files, and a changed file is
+        computed anew. Samples for which there was no room are computed again: the stream is the same. `up(cache=...)`,
+        `forebay worker --cache`, or `$FOREBAY_CACHE` set where rows are kept, and how many.
 
         Put it behind the costly ops and before the first random one. A `batched` function before it gets the samples
-        that were not kept yet, in groups of any size: it must give each sample by itself.
+        that are not cached yet, in groups of any size: it must compute each sample by itself.
 
         Args:
             freeze: Whether random ops may come before it. They then draw once for each sample and seed: all epochs see
                 the same crops and flips, which augments less.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> squares = fb.range(3).map(lambda row: {"square": row["id"] ** 2}).cache()
@@ -43,16 +43,16 @@ class SpeedOps(Base):
         return self._then({"op": "cache", "freeze": arguments.flag(freeze, "cache", "freeze")}, keep_position, name)
 
     def autocache(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Marks a place whose samples may be kept: what `cache` would keep there, if that pays.
+        """Marks a place at which samples may be cached, as `cache` does, if that lowers the cost.
 
-        Mark as many places as you like; the samples as they are read are always one of them. Each process measures what
-        the ops cost, how large samples are and how long it takes to find them, and keeps at one place, or at none,
-        whatever costs least. It decides after a few measurements, and anew when the figures move. The stream is the
-        same, whatever is kept. What is decided, and why, is in `DatasetIterator.stats`.
+        Mark as many places as you like; the samples as read from the source are always one of them. Each process
+        measures the cost of the ops, the size of samples and the time of a cache hit, and caches at the place with the
+        lowest cost, or at none. It decides after a few measurements, and again when the figures change. The stream does
+        not depend on the decision. `DatasetIterator.stats` has the decision and its reasons.
 
         Args:
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         >>> import forebay as fb
         >>> squares = fb.range(3).map(lambda row: {"square": row["id"] ** 2}).autocache()
@@ -62,7 +62,7 @@ class SpeedOps(Base):
         return self._then({"op": "autocache"}, keep_position, name)
 
     def prefetch(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Lets `count` pieces of work be done ahead of the consumer. Without it, the engine decides."""
+        """Sets how many morsels (parts of splits) are computed ahead of the consumer. Default: the engine decides."""
         return self._then(
             {"op": "prefetch", "count": arguments.whole(count, "prefetch", "count", 1, 4096)}, keep_position, name
         )

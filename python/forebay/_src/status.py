@@ -1,4 +1,4 @@
-"""What a service says of itself: its jobs, their consumers, ops and costs, its workers, and how many are wanted."""
+"""The status of a service: its jobs, their consumers, ops and costs, its workers, and how many the jobs need."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class ConsumerStatus:
     """One consumer of a job.
 
     Attributes:
-        consumer: Which one.
+        consumer: Its number.
         attached: Whether it is connected.
         epoch: The epoch that it is in.
         split: The first split that it has not consumed.
         splits: The splits of an epoch; 0 when endless.
         leased: The splits that workers hold for it.
-        skipped: The samples that it left out, as far as the ledger has them.
+        skipped: The samples that it left out, according to the ledger.
     """
 
     consumer: int
@@ -32,15 +32,16 @@ class ConsumerStatus:
 
 @dataclass(frozen=True)
 class ScaleDecision:
-    """A decision on how many workers a job gets.
+    """A decision on the number of workers of a job.
 
     Attributes:
-        ago: Seconds since it was taken.
-        before: The workers that were wanted before.
-        workers: The workers that are wanted since.
-        reason: Why, in words.
-        figures: The rule (`rule`), what it compared with, and what was measured (`figures`).
-        cut: Which ops consumers run since, and what a row that travels has so; empty where there is nothing to choose.
+        ago: Seconds since the decision.
+        before: The wanted workers before.
+        workers: The wanted workers since.
+        reason: The reason, in words.
+        figures: The rule (`rule`), the value that it compared with, and the measurements (`figures`).
+        cut: The ops that consumers run since, and the bytes of a row on the network; empty if there is nothing to
+            choose.
     """
 
     ago: float
@@ -53,14 +54,14 @@ class ScaleDecision:
 
 @dataclass(frozen=True)
 class ScaleStatus:
-    """How many workers are wanted.
+    """The number of workers that the jobs need.
 
     Attributes:
-        wanted: By all jobs together; `None` while that is not known: then what there is should stay.
-        workers: The workers that there are.
+        wanted: The workers that all jobs need together; `None` while that is not known: then keep those that there are.
+        workers: The current workers.
         max_workers: The most that are ever wanted.
-        policy: Who decides.
-        kinds: Of each kind of workers that can be started, as the dispatcher was told (`--offer`); mostly none.
+        policy: The policy that decides.
+        kinds: One entry for each kind of workers that can be started (`--offer` of the dispatcher); mostly none.
     """
 
     wanted: int | None
@@ -72,18 +73,18 @@ class ScaleStatus:
 
 @dataclass(frozen=True)
 class KindStatus:
-    """How many workers of one kind are wanted.
+    """The number of workers of one kind that the jobs need.
 
     Attributes:
         kind: Its name.
-        spot: Whether they may be taken back at any time.
-        price: What one costs for an hour.
+        spot: Whether they may be preempted.
+        price: The price of one for an hour.
         threads: The threads of one.
-        wanted: So many; `None` while that is not known: then what there is should stay.
-        workers: Those that there are.
-        max_workers: The most that can be had.
-        pace: How fast one thread is, beside those of other kinds: measured, 1.0 at first.
-        reason: Why so many are wanted.
+        wanted: The wanted workers; `None` while that is not known: then keep those that there are.
+        workers: The current workers.
+        max_workers: The most that can be started.
+        pace: The speed of one thread, relative to those of other kinds: measured, 1.0 at first.
+        reason: The reason for that number.
     """
 
     kind: str
@@ -99,21 +100,21 @@ class KindStatus:
 
 @dataclass(frozen=True)
 class OpStatus:
-    """What an op of a job costs.
+    """The costs of an op of a job.
 
     Attributes:
-        op: The op as errors name it; ops that are fused are one, and `read` reads the source.
-        line: Where it was written; `None` where that is not known.
-        at: Whose threads ran it: those of `workers`, of consumers' `local` workers, or of the consumers (`reader`).
+        op: The op's name in errors; fused ops are one, and `read` reads the source.
+        line: The line of code that added it; `None` if it is not known.
+        at: The threads that ran it: those of `workers`, of consumers' `local` workers, or of the consumers (`reader`).
         rows_in: The rows that went in.
         rows_out: The rows that came out.
-        rows_found: Of those that went into `cache`, the rows that nobody had to compute.
-        seconds: What threads spent on it, by the clock: waits for a storage or for the interpreter are in it.
+        rows_found: Of the rows that went into `cache`, those that were not computed.
+        seconds: The time of threads in it, by the clock, including waits for a storage or for the interpreter.
         bytes_in: The bytes that went in; 0 for `read`.
         bytes_out: The bytes that came out.
-        row_us: Microseconds of a thread for a row that goes in, lately: the median of the last minute.
-        earlier: Whether all this is what jobs with the same pipeline showed earlier: of this one the dispatcher has
-            heard nothing since it began.
+        row_us: Recent microseconds of a thread for an input row: the median of the last minute.
+        earlier: Whether all figures are from earlier jobs with the same pipeline, because the dispatcher has had none
+            of this job since it started.
     """
 
     op: str
@@ -130,22 +131,22 @@ class OpStatus:
 
     @property
     def inflation(self) -> float | None:
-        """Output bytes by input bytes; `None` where none went in."""
+        """Output bytes divided by input bytes; `None` if none went in."""
         return self.bytes_out / self.bytes_in if self.bytes_in else None
 
 
 @dataclass(frozen=True)
 class Worked:
-    """What workers of one kind computed for a job, since the dispatcher started.
+    """The work of one kind of workers for a job, since the dispatcher started.
 
     Attributes:
-        kind: As they say it (`forebay worker --kind`); `fleet` where they do not.
-        spot: Whether they may be taken back at any time.
-        seconds: Of workers: what their threads took for the job, by their number.
-        cost: What that costs, by what each said that it costs for an hour; 0.0 where none did.
-        idle_seconds: Of workers: the job's part of the time in which they were there and did nothing. Jobs that are
-            read share it by how many workers each wants.
-        idle_cost: What that costs.
+        kind: The kind that they report (`forebay worker --kind`); `fleet` if they report none.
+        spot: Whether they may be preempted.
+        seconds: Worker-seconds: the time of their threads for the job, divided by their number of threads.
+        cost: The cost of these seconds, by each worker's price for an hour; 0.0 if none has a price.
+        idle_seconds: Worker-seconds: the job's part of the time in which they were idle. Jobs with consumers share it
+            by the number of workers that each wants.
+        idle_cost: The cost of that.
     """
 
     kind: str
@@ -164,23 +165,24 @@ class JobStatus:
         name: Its name.
         dataset: The id of its pipeline.
         state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
-        epochs: How many it has; `None` is without end.
+        epochs: The number of its epochs; `None` if it is endless.
         seed: Its seed.
-        raced: The splits that were given to a second worker because the first was late, or had others to do first.
+        raced: The splits under speculative execution: the first worker was late, or had other splits to compute first.
         consumers: Its consumers.
-        tenant: Whose it is; empty where the service has no tokens.
-        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
-            need say nothing. A secret: it is not shown.
-        workers: The workers that the service's policy wants for it; `None` while nothing is decided.
-        priority: Jobs of a higher one go before it.
-        local_threads: The threads of its consumers' local workers, which are not among those (`distribute(local=...)`).
-        decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
-        caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
-            `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
-            `source`, as `stats()["source"]` does. As of a few seconds ago.
-        ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
-        cut: Which ops its consumers run, and what a row that travels has so; empty where there is nothing to choose.
-        worked: What workers computed for it, by kind, and what that costs.
+        tenant: The tenant that owns it; empty if the service has no tokens.
+        key: The key that other Arrow Flight clients must send to its workers, in `list_flights(criteria=...)`; empty if
+            they need none. A secret: it is not shown.
+        workers: The workers that the service's policy wants for it; `None` while there is no decision.
+        priority: Jobs of a higher priority go before it.
+        local_threads: The threads of its consumers' local workers, which `workers` does not include
+            (`distribute(local=...)`).
+        decisions: The last few decisions on `workers`, the oldest first. `jobs(name)` has the last 64.
+        caching: The cache of each worker, by the worker's id, in the form of `stats()["cache"]` of an iterator: `kept`,
+            `why`, `figures` if `autocache()` measured them, and the `rows` that were found and computed; and the
+            `source`, in the form of `stats()["source"]`. A few seconds old.
+        ops: The costs of its ops, in the order in which they run; with `jobs(name)` alone. A second old.
+        cut: The ops that its consumers run, and the bytes of a row on the network; empty if there is nothing to choose.
+        worked: The work of workers for it, by kind, and its cost.
     """
 
     name: str
@@ -208,20 +210,20 @@ class WorkerStatus:
 
     Attributes:
         worker: Its id; a restarted worker has a new one.
-        address: Where it answers, for Arrow Flight clients too.
+        address: The address at which it answers, for Arrow Flight clients too.
         threads: Its threads.
-        state: `working`, `idle`, `slow` (it was late with a split, and is given one at a time), `leaving` or `lost`.
+        state: `working`, `idle`, `slow` (it was late with a split, and gets one at a time), `leaving` or `lost`.
         leases: The splits that it holds.
-        splits_done: The splits that it has computed; `None`, as the next two, where a tenant's token asks for a worker
-            that computes for other tenants, too.
+        splits_done: The splits that it has computed; `None`, as the next two, for a tenant's token if the worker
+            computes for other tenants, too.
         rows_done: The rows of those.
         rows_shared: Of these, the rows that another job with the same samples had computed.
-        silent_ms: Milliseconds since it was last heard of.
-        local: Whether it computes for one consumer alone, on that one's machine.
-        disk_off: Why nothing is written to its cache folder now; empty where it is, or there is none.
-        kind: What kind of machine it is on; `fleet` where it does not say.
-        price: What that costs for an hour; 0.0 where it does not say.
-        spot: Whether it may be taken back at any time.
+        silent_ms: Milliseconds since its last message.
+        local: Whether it computes for one consumer alone, on that consumer's machine.
+        disk_off: Why it writes nothing to its cache folder now; empty if it writes, or has no folder.
+        kind: The kind of its machine; `fleet` if it reports none.
+        price: The price of the machine for an hour; 0.0 if it reports none.
+        spot: Whether it may be preempted.
     """
 
     worker: str

@@ -1,4 +1,4 @@
-"""Datasets as other libraries lay them out: token files, Megatron's indexed datasets, MosaicML's and LitData's shards.
+"""Datasets in formats of other libraries: token files, Megatron's indexed datasets, MosaicML's and LitData's shards.
 
 All are counted without reading a sample, by sizes and indexes, so that `shuffle` is over all rows at once.
 """
@@ -14,28 +14,27 @@ from forebay._src.dataset import Dataset
 from forebay._src.schema import dtype_name
 from forebay._src.sources import _files
 
-#: The most ids of a row: of int64 they are a gigabyte.
+#: The most ids of a row: a gigabyte as int64.
 _LENGTH_MAX = 2**27
 
 
 def from_tokens(
     paths: Paths, dtype: Any = "uint16", length: int = 1024, stride: int | None = None, column: str = "tokens"
 ) -> Dataset:
-    """Flat files of token ids: each row is `length` ids that follow each other.
+    """Flat files of token ids: each row is `length` consecutive ids.
 
-    Ids become int64, as `torch.nn.Embedding` and `cross_entropy` take them.
+    Ids become int64, which `torch.nn.Embedding` and `cross_entropy` need.
 
-    Files are those that nanoGPT writes (`ids.tofile`), llm.c's `.bin` with their header, and `.npy` of one dimension.
-    Nothing of them travels with the pipeline, and no file is read but for its first bytes until rows are: rows are
-    counted by sizes. A row never spans two files. The ids behind the last whole row of a file, fewer than a row, are
-    left out.
+    Files are nanoGPT's (`ids.tofile`), llm.c's `.bin` with their header, and `.npy` of one dimension. No content
+    travels with the pipeline. Rows are counted by file sizes, and only the first bytes of a file are read before its
+    rows are. A row never spans two files. The ids behind the last whole row of a file, fewer than a row, are left out.
 
     Args:
         paths: The files.
-        dtype: What an id is stored as: an integer type. A file with a header that says another one is an error.
+        dtype: The stored type of an id: an integer type. A file with a header of another type is an error.
         length: The ids of a row.
-        stride: The ids from the beginning of a row to that of the next one. Default: `length`. With
-            `length=1025, stride=1024` a row has the target of its last input.
+        stride: The ids from the beginning of a row to that of the next one. Default: `length`. With `length=1025,
+            stride=1024` a row includes the target of its last input.
         column: The name of the column.
 
     >>> import numpy as np, pathlib, tempfile
@@ -59,13 +58,10 @@ def from_tokens(
 
 
 def from_megatron(prefix: Paths, column: str = "tokens") -> Dataset:
-    r"""Megatron's indexed datasets, a `.bin` and an `.idx` file each: documents as int32 lists, which `pack` takes.
-
-    Rows are documents; the sequences of one, where it has several, are joined. An `.idx` that does not describe all of
-    its `.bin` is an error.
+    r"""Megatron's indexed datasets, a `.bin` and an `.idx` file each: documents as int32 lists, for `pack`.
 
     Args:
-        prefix: The path of a dataset without the ending (as `--data-path` has it), or with either of them; or several.
+        prefix: The path of a dataset without the ending (as in `--data-path`), or with either of them; or several.
         column: The name of the column.
 
     >>> import numpy as np, pathlib, struct, tempfile
@@ -86,15 +82,15 @@ def from_mds(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Folders of MosaicML's shards (MDS, version 2), as `MDSWriter` of mosaicml-streaming writes them.
 
     Columns are numbers, arrays, texts (also `json` and `str_int`, as their text) and bytes (also `jpeg` and `png`, for
-    `decode_image`, and `pil` and `pkl`, as they are stored: nothing is unpickled). Arrays whose encoding leaves type
-    or shape open are what the first sample says, with dimensions that may differ from row to row; a row of another
-    type or number of dimensions is a `DataError`. Checksums of the index are not verified.
+    `decode_image`, and `pil` and `pkl`, as stored: nothing is unpickled). Arrays whose encoding leaves type or shape
+    open get those of the first sample, with dimensions that may differ from row to row; a row of another type or number
+    of dimensions is a `DataError`. Checksums of the index are not verified.
 
-    Shards may be compressed with zstd or gzip, which are decompressed as a whole: shuffle these over windows, which
-    is the default of `shuffle` where they are large. Others (`br`, `bz2`, `snappy`) are refused.
+    Shards may be compressed with zstd or gzip. A compressed shard is decompressed as a whole: shuffle these over
+    windows, which is the default of `shuffle` for large ones. Others (`br`, `bz2`, `snappy`) are refused.
 
     Args:
-        paths: The folders that have an `index.json`: one of several splits is named with its split, `"data/train"`.
+        paths: The folders with an `index.json`; for one of several splits, the folder of the split, `"data/train"`.
         columns: The columns to read. Default: all.
     """
     op = "from_mds"
@@ -109,14 +105,14 @@ def from_litdata(paths: Paths, *, columns: Iterable[str] | None = None) -> Datas
     `deep.pair.0` and `deep.pair.1`; a sample that is no dictionary or tuple is `value`. Columns are numbers, truth
     values, texts, arrays and tensors, Pillow's images (uint8 of height, width and channels: modes L, RGB and RGBA), and
     files of any kind as their bytes (also `jpeg`, for `decode_image`). Arrays whose format leaves type or shape open
-    are what the first sample says; a row of another type or number of dimensions is a `DataError`. Pickles, JSON and
-    graphs are refused: leave them out by `columns=`. Chunks that were written for `TokensLoader` give their documents.
+    get those of the first sample; a row of another type or number of dimensions is a `DataError`. Pickles, JSON and
+    graphs are refused: leave them out by `columns=`. Chunks that were written for `TokensLoader` yield their documents.
 
-    Chunks may be compressed with zstd, as a whole, by samples or by some samples together. They are decompressed as a
-    whole: shuffle these over windows, which is the default of `shuffle` where they are large.
+    Chunks may be compressed with zstd, as a whole, by samples or by some samples together. A compressed chunk is
+    decompressed as a whole: shuffle these over windows, which is the default of `shuffle` for large ones.
 
     Args:
-        paths: The folders that have an `index.json`.
+        paths: The folders with an `index.json`.
         columns: The columns to read. Default: all.
 
     >>> import json, pathlib, struct, tempfile

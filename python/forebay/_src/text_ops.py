@@ -1,4 +1,4 @@
-"""Ops on text: to token ids, and to rows of one length."""
+"""Ops on text, which make token ids and rows of one length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TextOps(Base):
-    """Ops on a column of texts, and on what they become."""
+    """Ops on a column of texts or token ids."""
 
     __slots__ = ()
 
@@ -36,19 +36,19 @@ class TextOps(Base):
     ) -> Dataset:
         """Turns text into token ids, by a Hugging Face tokenizer run in Rust on all threads.
 
-        The ids are those of `tokenizer.encode(text).ids`, with the truncation and the padding that the tokenizer has;
-        for one of `transformers`, those of `tokenizer(text).input_ids`, with neither. The tokenizer travels with the
-        pipeline, and its content is part of the `dataset_id`.
+        The ids are those of `tokenizer.encode(text).ids`, with the tokenizer's truncation and padding; for a tokenizer
+        of `transformers`, those of `tokenizer(text).input_ids`, with neither. The tokenizer travels with the pipeline,
+        and its content is part of the `dataset_id`.
 
         Args:
             column: The column of texts.
-            tokenizer: The path of a `tokenizer.json`; or a `tokenizers.Tokenizer`; or one of `transformers`' fast ones.
+            tokenizer: The path of a `tokenizer.json`; a `tokenizers.Tokenizer`; or a fast tokenizer of `transformers`.
             output: The column of ids, int32, of differing lengths. Default: in place of the text.
-            add_special_tokens: Whether each text is framed as the tokenizer was trained to (`[CLS]`, `</s>`).
+            add_special_tokens: Whether to add the tokenizer's special tokens to each text (`[CLS]`, `</s>`).
             max_length: The most ids of a text, special ones included; the end is cut off. Default: the tokenizer's own
-                truncation, or all are kept.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+                truncation, or no limit.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         Returns:
             The dataset with the column of ids.
@@ -86,7 +86,7 @@ class TextOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Packs token lists of all lengths into rows of exactly `length` tokens: the sequences that a model trains on.
+        """Packs token lists of all lengths into rows of exactly `length` tokens, the training sequences of a model.
 
         It works on the stream in order, so `shuffle` and `repeat` come before it. Only its own columns are left, all
         int32: `column`, and with `segments` also `position_ids` (a token's place in its document's part of the row,
@@ -98,21 +98,21 @@ class TextOps(Base):
         - `"best_fit"`: documents stay whole, the longest of a window first, each in the row that it leaves the least
           room in: less padding, and documents in another order within the window.
 
-        What cannot stay whole, a document of more than `length` tokens, fills rows of its own, and its rest is packed
-        like a document. With several consumers each packs its own documents.
+        A document of more than `length` tokens cannot stay whole: it fills rows of its own, and its rest is packed like
+        a document. With several consumers each packs its own documents.
 
         Args:
             column: The column of token ids, int32.
             length: Tokens of a row.
-            strategy: How documents go into rows.
-            eos_id: What ends each document. Default: nothing does.
-            pad_id: What fills a row that is not full.
-            segments: Whether there are `position_ids` and `segment_ids`. Default: where documents stay whole.
-            window: How many documents the fits pack together, 4096 by default: more gives less padding. It ends sooner
-                when its documents would fill as many rows as it has documents.
+            strategy: The placement of documents in rows.
+            eos_id: The id at the end of each document. Default: none.
+            pad_id: The id that fills a row that is not full.
+            segments: Whether there are `position_ids` and `segment_ids`. Default: yes if documents stay whole.
+            window: The number of documents that `"first_fit"` and `"best_fit"` pack together, 4096 by default: a larger
+                one leaves less padding. It ends sooner when its documents would fill as many rows as it has documents.
             drop_remainder: Whether `"concat"` leaves out a last row that would be padded.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
 
         Returns:
             The dataset of packed rows.
@@ -152,7 +152,7 @@ class TextOps(Base):
 
 
 def _tokenizer_json(tokenizer: Any) -> bytes:
-    """Returns a tokenizer as JSON: the same bytes for the same tokenizer, wherever it comes from."""
+    """Returns a tokenizer as JSON: the same bytes for the same tokenizer, from a file or an object."""
     parse_float: Callable[[str], float] = float
     if isinstance(tokenizer, (str, os.PathLike)):
         text, parse_float = _tokenizer_file(Path(arguments.path(tokenizer, "tokenize"))), _score
@@ -165,7 +165,7 @@ def _tokenizer_json(tokenizer: Any) -> bytes:
     try:
         content = json.loads(text, parse_float=parse_float)
         if hasattr(tokenizer, "backend_tokenizer"):
-            # Each call of a `transformers` tokenizer sets these anew: they are no part of it.
+            # Each call of a `transformers` tokenizer sets these, so they are not part of the tokenizer.
             content["truncation"] = content["padding"] = None
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidPipelineError(f"tokenize: this is no tokenizer.json: {error}", {"hint": _HINT}) from None
@@ -184,9 +184,9 @@ def _tokenizer_file(path: Path) -> str:
 
 
 def _score(text: str) -> float:
-    """Reads a number of a file as the `tokenizers` package does: digits, then a power of ten, each rounded.
+    """Parses a number of a file as the `tokenizers` package does: digits, then a power of ten, each rounded.
 
-    One score in ten differs from the nearest float in its last bit, and scores that tie decide ids.
+    One score in ten differs from the nearest float in its last bit, and scores that tie decide the ids.
     """
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")

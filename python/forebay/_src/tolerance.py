@@ -1,4 +1,4 @@
-"""Samples that fail: what is to become of them, and what is told of those that were left out."""
+"""Samples that fail: the user's choice of action, and the reports about samples that were left out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from forebay.errors import ForebayError, InvalidPipelineError
 
 OnError: TypeAlias = Literal["raise", "skip", "quarantine"]
 
-#: How many samples an iterator remembers that it left out; the oldest go first.
+#: The left-out samples that an iterator remembers; the oldest are dropped first.
 SKIPPED_MAX = 100_000
-#: How many of them are logged, each with a line.
+#: The left-out samples that are logged, each with a line.
 _LOGGED_MAX = 20
 
 _log = logging.getLogger("forebay")
@@ -32,7 +32,7 @@ class SkippedSample:
         epoch: The epoch.
         split: The split that it belongs to.
         sample: Its name: file and record, row, or key.
-        error: What went wrong with it.
+        error: Its error.
     """
 
     epoch: int
@@ -48,7 +48,7 @@ class SkippedSample:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is to become of samples that fail, checked."""
+    """The action on samples that fail, checked."""
 
     on_error: OnError
     budget: int | float
@@ -56,7 +56,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, op: str, on_error: str, budget: int | float, quarantine: arguments.PathLike | None) -> Tolerance:
-        """Checks what a user gave to `op`."""
+        """Checks the user's options of `op`."""
         arguments.choice(on_error, op, "on_error", "raise", "skip", "quarantine")
         if isinstance(budget, bool) or not isinstance(budget, (int, float)):
             raise InvalidPipelineError(
@@ -78,7 +78,7 @@ class Tolerance:
     def letters(
         self, pipeline: _native.Pipeline, seed: int, name: str, consumers: tuple[int, int]
     ) -> DeadLetters | None:
-        """Returns the file of dead letters, where there is to be one."""
+        """Returns the file of dead letters, or `None` if samples are not kept."""
         if self.on_error != "quarantine":
             return None
         index, count = consumers
@@ -90,28 +90,28 @@ class Tolerance:
 class NonDeterministicWarning(UserWarning):
     """A function of a pipeline gave another result when it was called again for the same sample.
 
-    The stream then depends on which worker computed what, and changes when one is lost. `warnings.simplefilter("error",
-    fb.NonDeterministicWarning)` makes it an error.
+    The stream then depends on which worker computed a sample, and changes when a worker is lost.
+    `warnings.simplefilter("error", fb.NonDeterministicWarning)` makes it an error.
     """
 
 
 class Skipped:
-    """What an iterator left out so far."""
+    """The samples that an iterator has left out so far."""
 
     def __init__(self, letters: DeadLetters | None = None) -> None:
         self._letters = letters
         self._warned: set[tuple[str | None, str | None]] = set()
         self.samples: deque[SkippedSample] = deque(maxlen=SKIPPED_MAX)
         self._logged = 0
-        # What could not be written yet, of one call of the native iterator: `add` tries again.
+        # Losses of one call of the native iterator that could not be written: `add` tries again.
         self.unwritten: list[Loss] = []
 
     def add(self, losses: Iterable[Loss]) -> None:
-        """Takes what the native iterator tells, writes it, logs it, and warns.
+        """Accepts losses of the native iterator, writes and logs them, and warns.
 
         Raises:
             ForebayError: The file cannot be written. The next call tries again with the same samples, and more.
-            NonDeterministicWarning: Where the user makes it an error; everything is written then.
+            NonDeterministicWarning: If the user makes it an error; everything is written then.
         """
         told = [*self.unwritten, *losses]
         doubts = [loss for loss in told if loss[4].context.get("fault") == "nondeterministic"]

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from forebay._src.iterator import DatasetIterator
     from forebay._src.service import Service
 
-#: Keys of a state of a dataset for PyTorch that are not its iterator's.
+#: Keys of a state of a dataset for PyTorch that do not belong to its iterator.
 _OURS = ("first", "given", "ended")
-#: The states that are kept of the batches that came last: a loader takes one ahead, and ranks give one again.
+#: The number of recent batches whose states are kept: a loader prefetches one, and ranks yield one again.
 _BEHIND = 3
 
 
 def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str, Any]) -> TorchDataset:
-    """What `Dataset.to_torch` returns."""
+    """Returns the result of `Dataset.to_torch`."""
     even = options.get("even")
     mode: Even | None = None
     if isinstance(even, str):
@@ -42,14 +42,14 @@ def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str,
 
 
 class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
-    """Yields dictionaries of tensors; what is no number stays as it is. Its n-th iteration is the n-th epoch.
+    """Yields dictionaries of tensors; values that are no numbers stay as they are. Iteration n is epoch n.
 
-    An iteration begins with its first batch: an iterator of which no batch was asked for is no epoch. The state is that
-    of the iteration that began last: once it is loaded, the next iteration is the rest of that one, and those that
-    follow are the epochs after it. A copy in another process begins with the epoch that comes next.
+    An iteration begins with its first batch: an iterator of which no batch was requested counts as no epoch. The state
+    is that of the iteration that began last: after loading it, the next iteration is the rest of that one, and the
+    following ones are the epochs after it. A copy in another process begins with the epoch that comes next.
     """
 
-    #: Lightning asks a loader for both, and calls `sampler.set_epoch` before each epoch.
+    #: Lightning reads both attributes of a loader, and calls `sampler.set_epoch` before each epoch.
     batch_sampler = None
 
     def __init__(self, epochs: Epochs, even: Even | None) -> None:
@@ -58,7 +58,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         self.epoch = arguments.whole(epochs.options.get("epoch", 0), "to_torch", "epoch", 0)
         self._current: TorchIterator | None = None
         self._loaded: dict[str, Any] | None = None
-        #: Whether the next iteration is to be of the very epoch of the state that was loaded.
+        #: Whether the next iteration is the epoch of the state that was loaded.
         self._set = False
         self._length: int | None = None
 
@@ -68,9 +68,9 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Lets the next iteration be this epoch, as `DistributedSampler.set_epoch` does.
+        """Makes the next iteration this epoch, as `DistributedSampler.set_epoch` does.
 
-        Where a state of this very epoch was loaded, the next iteration is the rest of it.
+        If a state of this very epoch was loaded, the next iteration is the rest of it.
         """
         epoch = arguments.whole(epoch, "set_epoch", "epoch", 0)
         if self._loaded is not None:
@@ -84,7 +84,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         self.epoch, self._loaded = epoch, None
 
     def __iter__(self) -> TorchIterator:
-        """An iterator over the epoch that comes next when its first batch is asked for."""
+        """Returns an iterator over the epoch that comes next when its first batch is requested."""
         if get_worker_info() is not None:
             raise InvalidPipelineError(
                 "the DataLoader has worker processes: each would read everything, and begin with the same epoch anew",
@@ -100,8 +100,8 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         if count == 1:
             return
         raise InvalidPipelineError(
-            f"{library} deals what this dataset gives to its {processes} processes, and consumers=({index}, {count}) "
-            "has dealt it to them before: of each process only a part would be seen",
+            f"{library} divides this dataset among its {processes} processes, but consumers=({index}, {count}) "
+            "has divided it already: each process would see only a part of its share",
             {
                 "hint": "leave consumers= out; or keep it, and instead of prepare() make the loader with "
                 "accelerate.data_loader.DataLoaderShard(dataset, device=accelerator.device, batch_size=None), which "
@@ -110,7 +110,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         )
 
     def __len__(self) -> int:
-        """How many batches (or samples) an epoch gives this consumer.
+        """Returns the number of batches (or samples) of an epoch for this consumer.
 
         Raises:
             TypeError: It is not known before they are computed, or there is no end.
@@ -123,7 +123,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             share = self._epochs.dataset._pipeline.share
             found = share(index, count, even, coordinated)
             if self._even == "pad" and found is not None:
-                # The first consumer has as many as any.
+                # The first consumer has as many as any other.
                 found = share(0, count, even, coordinated)
             if options.get("on_error", "raise") != "raise":
                 raise TypeError("this dataset has no length: samples that fail are left out")
@@ -135,9 +135,9 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         return self._length
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns where the iteration is: numbers and strings, a few hundred bytes.
+        """Returns the position of the iteration: numbers and strings, a few hundred bytes.
 
-        A state of an iteration that has come to its end is the start of the next epoch.
+        A state at the end of an iteration is the start of the next epoch.
         """
         if self._loaded is not None:
             return dict(self._loaded)
@@ -146,7 +146,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         return self._current.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Lets the next iteration go on from where `state_dict` was called."""
+        """Makes the next iteration continue from the call of `state_dict`."""
         loaded = dict(state) if isinstance(state, Mapping) else {}
         if not all(isinstance(loaded.get(key), int) for key in _OURS):
             raise InvalidPipelineError(
@@ -157,9 +157,9 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         self.epoch, self._loaded, self._set = loaded["first"], loaded, False
 
     def _agreed(self) -> Even | None:
-        """How ranks that ask each other end together; `None` where they need not ask."""
+        """Returns how ranks agree to end together, or `None` if they need not agree."""
         count, options = self._consumers[1], self._epochs.options
-        # On a service they end together by themselves.
+        # On a service they end together without that.
         if self._even is None or isinstance(self._epochs, There) or count == 1 or options.get("coordinated"):
             return None
         pipeline = self._epochs.dataset._pipeline.tolerate(options.get("on_error", "raise"))
@@ -178,7 +178,7 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         return first == last
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what reads here."""
+        """Returns the attributes without this process's readers."""
         return {**self.__dict__, "_current": None}
 
 
@@ -186,18 +186,18 @@ class TorchIterator(Iterator[dict[str, Any]]):
     """One epoch of a dataset for PyTorch, or the rest of one. It begins with its first batch."""
 
     def __init__(self, dataset: TorchDataset, *, dealt: bool) -> None:
-        #: Whether a loader deals to processes what this gives.
+        #: Whether a loader divides these batches among processes.
         self._dataset, self._dealt = dataset, dealt
         self._tensors: Iterator[dict[str, Any]] | None = None
         self._batches: DatasetIterator | None = None
         self._epoch = dataset.epoch
         self._ended = False
-        #: Who takes batches before they are used.
+        #: The object that prefetches batches.
         self._fetcher: Any = None
-        #: The states before the batches that came last, where one of these will be asked for.
+        #: The states before the recent batches, if one of these will be requested.
         self._before: deque[dict[str, Any]] | None = None
         self._behind = False
-        #: The batch that is given again, and how often it was.
+        #: The batch that is yielded again, and how often it was.
         self._padding: dict[str, Any] | None = None
         self._padded = 0
 
@@ -228,7 +228,7 @@ class TorchIterator(Iterator[dict[str, Any]]):
         batches._quiet = self._dealt or even is not None
         self._batches = batches
         rows = self._noted(dataset._epochs.read(batches, self._epoch), batches)
-        # The state is one batch behind, which was given out before it was saved.
+        # The state is one batch behind: the batch was yielded before the state was saved.
         given = loaded is not None and bool(loaded["given"]) and next(rows, None) is not None
         if even is not None:
             rows = together(rows, even, given, self._again)
@@ -239,7 +239,7 @@ class TorchIterator(Iterator[dict[str, Any]]):
         dataset._loaded, dataset._current, dataset.epoch = None, self, self._epoch + 1
 
     def _noted(self, rows: Iterator[dict[str, Any]], batches: DatasetIterator) -> Iterator[dict[str, Any]]:
-        """Notes where each batch begins, if that will be asked for."""
+        """Notes the state before each batch, if one will be requested."""
         while True:
             before = None if self._before is None else batches.state_dict()
             batch = next(rows, None)
@@ -250,7 +250,7 @@ class TorchIterator(Iterator[dict[str, Any]]):
             yield batch
 
     def _again(self) -> dict[str, Any]:
-        """The last batch once more. The user may have written to it, and may do so again: it is computed anew."""
+        """Returns the last batch once more, computed anew: the user may have written to it, and may do so again."""
         if self._padding is None:
             assert self._before is not None
             epochs = self._dataset._epochs
@@ -260,12 +260,12 @@ class TorchIterator(Iterator[dict[str, Any]]):
         return {name: value.copy() if hasattr(value, "copy") else value for name, value in self._padding.items()}
 
     def close(self) -> None:
-        """Stops what computes for it. It is not needed after the last batch."""
+        """Stops the iterator behind it. It is not needed after the last batch."""
         if self._batches is not None:
             self._batches.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns where it is, without batches that were taken and not used yet."""
+        """Returns its position, without batches that were prefetched and not used yet."""
         if self._ended:
             return {"first": self._epoch, "given": 0, "ended": 1, **self._dataset._epochs.state(self._epoch + 1)}
         assert self._batches is not None
@@ -279,12 +279,12 @@ class TorchIterator(Iterator[dict[str, Any]]):
 
 
 def _inner(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of the iterator in a state of a dataset for PyTorch."""
+    """Returns the iterator's state in a state of a dataset for PyTorch."""
     return {key: value for key, value in state.items() if key not in _OURS}
 
 
 def _tensor(value: Any) -> Any:
-    """Shares memory where the array is ours alone; copies what is read-only."""
+    """Returns a tensor: over the same memory if the array is ours alone, else a copy of a read-only array."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or value.dtype == object:

@@ -1,4 +1,4 @@
-"""Where a dataset for PyTorch takes its epochs from: this process, or a job on a service."""
+"""The source of epochs of a dataset for PyTorch: this process, or a job on a service."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Epochs(Protocol):
-    """Where epochs come from: one after the other, from a saved state, or any of them."""
+    """A source of epochs: one after the other, from a saved state, or any of them."""
 
     dataset: Dataset
     options: Mapping[str, Any]
 
     def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
-        """The iterator that gives an epoch, from its start or from a state."""
+        """Returns the iterator of an epoch, from its start or from a state."""
 
     def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
-        """The rest of the epoch."""
+        """Yields the rest of the epoch."""
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """The state where an epoch begins."""
+        """Returns the state at the beginning of an epoch."""
 
     def check(self, state: Mapping[str, Any]) -> None:
         """Refuses a state of another pipeline or seed."""
@@ -40,26 +40,26 @@ class Here:
         self.dataset, self.options = dataset, options
 
     def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
-        """A new iterator."""
+        """Returns a new iterator."""
         batches = self._iter(epoch)
         if state is not None:
             batches.load_state_dict(state)
         return batches
 
     def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch that comes next from a state on, for the second time."""
+        """Returns the next batch after a state, for the second time."""
         return _one(self.begin(epoch_of(state["position"]), state))
 
     def read(self, batches: DatasetIterator, _epoch: int, /) -> Iterator[dict[str, Any]]:
-        """Everything."""
+        """Yields all batches."""
         return batches
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """Of an iterator that has not begun."""
+        """Returns the state of a new iterator."""
         return self._iter(epoch).state_dict()
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """As a new iterator does."""
+        """Checks it with a new iterator."""
         self._iter(0).load_state_dict(state)
 
     def _iter(self, epoch: int) -> DatasetIterator:
@@ -73,21 +73,21 @@ def _one(batches: DatasetIterator) -> dict[str, Any]:
 
 
 class There:
-    """The epochs of a job on a service, which go on one behind the other: its workers compute ahead.
+    """The epochs of one job on a service, one after the other, so that its workers compute ahead.
 
-    An epoch behind the last one of the job is a job of its own, named after both.
+    An epoch after the last one of the job is a job of its own, named after both.
     """
 
     def __init__(self, dataset: Dataset, service: Service | str, options: Mapping[str, Any]) -> None:
         self.dataset, self.options, self._service = dataset, options, service
         self._job = dataset.distribute(service, **options)
-        #: Who reads, and the job that it reads.
+        #: The iterator, and its job.
         self._reader: tuple[DatasetIterator, Distributed] | None = None
-        #: The epoch that it stands before, once it has read one to its end.
+        #: The epoch after the one that it has read to the end.
         self._before: int | None = None
 
     def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
-        """The iterator that has just ended the epoch before, or a new one."""
+        """Returns the iterator that has just ended the epoch before, or a new one."""
         if self._reader is not None:
             batches, _ = self._reader
             if state is None and self._before == epoch:
@@ -103,7 +103,7 @@ class There:
         return batches
 
     def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
-        """Everything until the first batch of a later epoch, which is left for later."""
+        """Yields all batches before the first one of a later epoch, which is put back."""
         epochs = None if self._reader is None else self._reader[1].epochs
         self._before = None
         for batch in batches:
@@ -115,11 +115,11 @@ class There:
             self._before = epoch + 1
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """Of a consumer that has not begun."""
+        """Returns the state of a new consumer."""
         return self._at(self._job.iter(), epoch)
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """As a new consumer does."""
+        """Checks it with a new consumer."""
         self._job.iter().load_state_dict(state)
 
     def _at(self, batches: DatasetIterator, epoch: int) -> dict[str, Any]:
@@ -132,5 +132,5 @@ class There:
         return self.dataset.distribute(self._service, **{**self.options, **more})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connections."""
+        """Returns the attributes without the connections."""
         return {**self.__dict__, "_reader": None, "_before": None}

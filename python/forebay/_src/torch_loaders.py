@@ -1,6 +1,6 @@
-"""What other libraries' loaders do with what they read, where that changes which rows a model sees.
+"""Finds loaders of other libraries that change which rows a model sees.
 
-A loader is recognised when it asks for an iterator or for the first batch: it is in the calls that lead there.
+A loader is recognised by the call stack when it requests an iterator or the first batch.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-#: The calls that are looked at: a loader is a few calls away.
+#: The number of callers that are examined: a loader is a few calls away.
 _DEPTH = 32
 
 
 def sharding() -> tuple[str, int] | None:
-    """Returns the library whose loader deals what it reads to its processes, and their number; `None` if none does.
+    """Returns the library whose loader divides its input among its processes, and their number; `None` if none does.
 
     That is Accelerate, also under the Trainer of transformers and under TRL: one process reads for all
     (`DataLoaderDispatcher`), or each reads everything and keeps its part (`IterableDatasetShard`).
@@ -34,9 +34,9 @@ def _processes(who: Any) -> int:
 
 
 def prefetching() -> Any | None:
-    """Returns the object that takes batches before they are used, if the caller is one: it has them in `batches`.
+    """Returns the caller if it is an object that prefetches batches, which it has in `batches`.
 
-    Lightning takes one batch ahead from loaders without a length, and saves the loader's state as if it had been used.
+    Lightning prefetches one batch from loaders without a length, and saves the loader's state as if it had been used.
     """
     fetchers = [
         fetcher
@@ -53,12 +53,12 @@ def _classes(module: Any, name: str) -> tuple[type, ...]:
 
 
 def _callers() -> Iterator[Any]:
-    """The objects whose methods are being called, the nearest first."""
+    """Yields the objects whose methods are on the call stack, the nearest first."""
     frame = sys._getframe(1)
     for _ in range(_DEPTH):
         if frame.f_back is None:
             return
         frame = frame.f_back
-        # Of other frames, reading the locals would cost a copy of them.
+        # For other frames, reading the locals would cost a copy of them.
         if frame.f_code.co_varnames[:1] == ("self",):
             yield frame.f_locals.get("self")

@@ -1,7 +1,7 @@
-"""The ranks of `torch.distributed` end an epoch at the same step, whatever each of them has.
+"""Makes the ranks of `torch.distributed` end an epoch at the same step, with any number of batches each.
 
-At each step every rank says whether it has a batch. So which batches are left out, or come again, follows from the
-numbers of batches alone, which follow from the pipeline, the seed, the epoch and the number of consumers.
+At each step every rank sends the others whether it has a batch. So the batches that are left out, or come again, follow
+from the numbers of batches alone, which follow from the pipeline, the seed, the epoch and the number of consumers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from forebay.errors import InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
 
-#: The default group of this process, and the group over the same ranks that they agree in.
+#: The default group of this process, and a gloo group over the same ranks for the votes.
 _groups: tuple[Any, Any] = (None, None)
 
 
 def initialised() -> bool:
-    """Whether this process can ask others."""
+    """Returns whether this process can vote with others."""
     return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def together(batches: Iterator[Sample], even: Even, given: bool, last: Callable[[], Sample]) -> Iterator[Sample]:
-    """Yields this rank's batches for as many steps as all ranks.
+    """Yields this rank's batches for as many steps as all ranks take.
 
     Args:
-        batches: What this rank has.
-        even: What is done at the step at which some ranks have a batch and others have none.
-        given: Whether a batch of this epoch was given out before.
-        last: Gives the batch that was given out last once more.
+        batches: This rank's batches.
+        even: The action at the step at which some ranks have a batch and others have none.
+        given: Whether a batch of this epoch was yielded before.
+        last: Returns the batch that was yielded last once more.
     """
     steps = 0
     while True:
@@ -62,7 +62,7 @@ def together(batches: Iterator[Sample], even: Even, given: bool, last: Callable[
 
 
 def _sum(*flags: bool) -> list[int]:
-    """How many ranks say yes to each."""
+    """Returns, for each flag, the number of ranks that set it."""
     global _groups
     world = torch.distributed.group.WORLD
     if _groups[0] is not world:

@@ -1,4 +1,4 @@
-"""What Python says of a call that does not fit, with what would: for calls that other libraries have taught."""
+"""Adds the right call to Python's error about a wrong one, for calls that users know from other libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def explained(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Adds to the `TypeError` of a call that does not fit the function how to call it.
+    """Adds a usage text to the `TypeError` of a call that does not fit the function.
 
     >>> import forebay as fb
     >>> try:
@@ -27,7 +27,7 @@ def explained(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                # One that comes from within has a frame of its own.
+                # An error from inside the function has a frame of its own.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
                 raise TypeError(f"{error}; {usage}") from None

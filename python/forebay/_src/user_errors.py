@@ -1,4 +1,4 @@
-"""What users' exceptions look like in our errors: their own frames, and nothing of ours; and whose fault they are."""
+"""Users' exceptions in our errors: with only the users' own frames, and with the cause (the code or the sample)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class SourceError(Exception):
-    """Raised by a reader of ours that cannot open its data, or finds that it is not what the pipeline has pinned."""
+    """A reader of ours cannot open its data, or the data differ from those that the pipeline has pinned."""
 
 
-#: What no sample is to blame for: every other one would raise it too, or the code is not finished.
+#: Exceptions that are not caused by a sample: every other sample would raise them too, or the code is unfinished.
 _PROGRAMMING = (NameError, AttributeError, TypeError, ImportError, SyntaxError, NotImplementedError, SourceError)
 
 
 class SkipSample(Exception):
     """Raise it in a function to leave the sample out, on purpose.
 
-    It takes `on_error="skip"` or `"quarantine"` where the pipeline is iterated. Such a sample is not counted against
-    the budget and is not told of: it is as if a filter had left it out.
+    The pipeline must be iterated with `on_error="skip"` or `"quarantine"`. Such a sample does not count against the
+    budget and is not reported, as if a filter had left it out.
 
     >>> import forebay as fb
     >>> def half(row):
@@ -34,13 +34,13 @@ class SkipSample(Exception):
 
 
 class Stop(BaseException):
-    """Thrown into users' code when its iterator is closed."""
+    """Raised in users' code when its iterator is closed."""
 
 
 def describe(error: BaseException, frames: TracebackType | None = None) -> tuple[str, str, str | None]:
-    """Returns one line that says what was raised, the traceback without frames of this package, and whose fault it is.
+    """Returns one line about the exception, the traceback without frames of this package, and the cause.
 
-    The fault is `"code"` (every sample would raise it), `"skip"` (nobody's), or `None`: the sample's.
+    The cause is `"code"` (every sample would raise it), `"skip"` (nothing failed), or `None`: the sample.
     """
     frames = _first_user_frame(frames or error.__traceback__)
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__

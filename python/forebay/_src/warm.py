@@ -1,7 +1,7 @@
-"""`forebay cache warm`: computes what the datasets of a script keep, before anybody needs it.
+"""`forebay cache warm`: computes the cached rows of a script's datasets before a job needs them.
 
-What is kept is named by what computes it, and a function by its code and its module. So the script has to be
-`__main__` here, too, and what it does under `if __name__ == "__main__":` must be left out.
+A name of cached rows includes the ops that compute them, and a function by its code and its module. So the script must
+be `__main__` here, too, and its code under `if __name__ == "__main__":` must be left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forebay import _native
 from forebay._src.dataset import Dataset
 from forebay.errors import InvalidPipelineError, NotFoundError
 
-#: The environment that the cache of this process is opened by, for each option.
+#: The environment variables that open the cache of this process, by option.
 _VARIABLES = {
     "cache": "FOREBAY_CACHE",
     "memory": "FOREBAY_CACHE_MEMORY",
@@ -27,7 +27,7 @@ _VARIABLES = {
 
 
 def warm(options: str, file: str | os.PathLike[str]) -> str:
-    """Computes, and returns what became of each dataset's rows. The command calls this; both sides speak JSON."""
+    """Computes rows, and returns the result for each dataset. The command calls this; both sides use JSON."""
     from forebay._src.cli import as_script
 
     wanted = json.loads(options)
@@ -52,14 +52,14 @@ def warm(options: str, file: str | os.PathLike[str]) -> str:
 
 
 def _defined(path: str) -> dict[str, Any]:
-    """What a script defines at its top level, as `python script` does; its main part is not run."""
+    """Returns the names at the top level of a script, as `python script` defines them, without its main part."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     tree.body = [node for node in tree.body if not _is_main_part(node)]
     main = types.ModuleType("__main__")
     main.__package__ = None
     main.__file__ = path
-    # It stays: functions are looked up in it when they are called.
+    # It stays, because functions look up their globals in it when they are called.
     sys.modules["__main__"] = main
     exec(compile(tree, path, "exec", dont_inherit=True), main.__dict__)
     return vars(main)
@@ -73,7 +73,7 @@ def _is_main_part(node: ast.stmt) -> bool:
 
 
 def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Runs one pipeline over all its rows. Those that fail are not kept, and fail no one here."""
+    """Runs one pipeline over all its rows. Rows that fail are not cached, and raise no error here."""
     progress = _native.Progress(f"keeping {name}")
     it = Dataset(pipeline).iter(
         seed=wanted["seed"], threads=wanted["threads"], consumers=(0, 1), on_error="skip", error_budget=1.0
@@ -83,7 +83,7 @@ def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> d
         for done, _ in enumerate(it):
             rows = rows or it.stats()["cache"]["rows"]["all"]
             progress.show(done, rows)
-            # A store may be slower than the ops: what finds no room on its way there would not be kept.
+            # A store may be slower than the ops: rows that find its queue full would not be cached.
             _native.ease_cache()
         _native.flush_cache()
         said = it.stats()["cache"]["rows"]

@@ -1,4 +1,4 @@
-//! One function process, seen from its parent.
+//! One function process, as its parent sees it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -23,30 +23,30 @@ use super::Stopped;
 use super::wire::{Body, Call, Request, Shared, read_rows, receive, send, write_rows};
 use crate::functions::closed;
 
-/// How often a waiting parent looks whether the child has come any further.
+/// How often a waiting parent checks the progress of the child.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a child may go on with its row when nobody wants it any more.
+/// How long a child may go on with its row when its answer is no longer needed.
 const STOP_WAIT: Duration = Duration::from_millis(500);
 /// How long a child may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What it runs: the host, found where this process would find it.
+/// The code that it runs: the host, found on the path of this process.
 const START: &str = "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('FOREBAY_FUNCTION_PATH')); \
                      from forebay._src.function_host import main; main()";
 
-/// How to start Python.
+/// The command that starts Python.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Python {
     executable: String,
     /// `sys.path` of this process.
     path: Vec<String>,
-    /// As they were when this was made: Python changes both while threads start processes.
+    /// Copies from when this was made: Python changes both while threads start processes.
     pub(super) environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
 }
 
 impl Python {
-    /// Takes the environment and the folder as they are. To be called with the GIL.
+    /// Copies the environment and the folder. To be called with the GIL.
     pub(super) fn new(executable: String, path: Vec<String>) -> Self {
         let environment = std::env::vars_os().collect();
         Self { executable, path, environment, folder: std::env::current_dir().ok() }
@@ -63,14 +63,14 @@ impl Python {
     }
 }
 
-/// What to say when a call does not end well, and when to end it.
+/// The context of a call for errors, and its limits.
 pub(super) struct Watch<'a> {
     pub(super) what: String,
     pub(super) ids: &'a [RowId],
-    /// Whether the child is at one row after another; else it is at all of them at once.
+    /// Whether the child handles one row after another; else all of them at once.
     pub(super) by_row: bool,
     pub(super) timeout: Duration,
-    /// Set when nobody wants the answer any more.
+    /// Set when the answer is no longer needed.
     pub(super) stopped: &'a Stopped,
 }
 
@@ -91,9 +91,9 @@ pub(super) struct Child {
     shared: Shared,
     /// The pickles that it has.
     sent: HashSet<BlobId>,
-    /// Those that it cannot load beside what it has.
+    /// The pickles that conflict with those that it has.
     refused: HashSet<BlobId>,
-    /// Whether it has called anything.
+    /// Whether it has made any call.
     used: bool,
     reply_bytes: u64,
     fit: bool,
@@ -107,7 +107,7 @@ impl Child {
         let mut child = Self::spawn(python)?;
         let what = "a function process".to_owned();
         let watch = Watch { what, ids: &[], by_row: false, timeout: START_TIMEOUT, stopped };
-        // That it does not start says nothing about the sample that it was started for.
+        // A failed start says nothing about the sample that it was for.
         let answer = child.answer(&watch).map_err(|e| e.replace("fault", "start"));
         match (answer, child.death) {
             (Ok(Body::Ready), _) => Ok(child),
@@ -129,7 +129,7 @@ impl Child {
         let (sent, refused) = (HashSet::new(), HashSet::new());
         let (used, fit) = (false, true);
         let mut child = Self { process, socket, shared, sent, refused, used, reply_bytes: 0, fit, death: None };
-        // One that is gone already takes no files: that shows in its answer.
+        // A child that has ended accepts no files, which its answer will show.
         if let Err(error) = child.hand_over_files()
             && matches!(child.process.try_wait(), Ok(None))
         {
@@ -169,7 +169,7 @@ impl Child {
             pickle_bytes = Some(pickle.bytes.len() as u64);
         }
         self.shared.begin();
-        // A child that died while idle shows here or in the answer; both tell how.
+        // The death of an idle child shows here or in the answer; both report its cause.
         let request = Request { call, object: object.map(|p| p.id.clone()), pickle_bytes, input_bytes };
         if send(&self.socket, &request).is_err() {
             return Err(self.died(watch));
@@ -177,7 +177,7 @@ impl Child {
         let body = self.answer(watch)?;
         self.fit = true;
         self.used |= !matches!(&body, Body::Failed { error } if error.get("fault") == Some("modules"));
-        // One that failed may have failed to load: it is sent again.
+        // A failed call may mean that loading failed, so the pickle is sent again.
         if !matches!(&body, Body::Failed { .. }) {
             self.sent.extend(object.map(|p| p.id.clone()));
         }
@@ -196,17 +196,17 @@ impl Child {
         read_rows(&self.shared.reply, self.reply_bytes, schema)
     }
 
-    /// Says whether it may serve another call.
+    /// Returns whether it may serve another call.
     pub(super) fn is_fit(&self) -> bool {
         self.fit
     }
 
-    /// Says whether its process is still there.
+    /// Returns whether its process is still there.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Says whether it has done nothing yet.
+    /// Returns whether it has made no call yet.
     pub(super) fn is_new(&self) -> bool {
         !self.used
     }
@@ -216,30 +216,30 @@ impl Child {
         self.death
     }
 
-    /// Says whether this object was found not to go with what it has.
+    /// Returns whether this object was found to conflict with those that it has.
     pub(super) fn refuses(&self, object: &BlobId) -> bool {
         self.refused.contains(object)
     }
 
-    /// Remembers that an object does not go with what it has.
+    /// Remembers that an object conflicts with those that it has.
     pub(super) fn refuse(&mut self, object: &BlobId) {
         self.refused.insert(object.clone());
     }
 
-    /// Lets it not be used again.
+    /// Prevents its further use.
     pub(super) fn retire(&mut self) {
         self.fit = false;
     }
 
-    /// Waits for the answer, as long as the child goes on from row to row in time.
+    /// Waits for the answer, as long as the child advances from row to row in time.
     fn answer(&mut self, watch: &Watch<'_>) -> Result<Body> {
         let (mut row, mut since) = (0, Instant::now());
         let _helped = count_helper(self.process.id());
         loop {
-            // Waits for `LOOK` at most, as the socket was told.
+            // Waits for `LOOK` at most, the time limit of the socket.
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                    // A process that it forked may hold the socket open behind it.
+                    // A process that it forked may still hold the socket open.
                     if !matches!(self.process.try_wait(), Ok(None)) {
                         return Err(self.died(watch));
                     }
@@ -267,9 +267,9 @@ impl Child {
         }
     }
 
-    /// Makes an error of its death.
+    /// Returns the error of its death.
     fn died(&mut self, watch: &Watch<'_>) -> Error {
-        // Its end of the socket is closed; it may still be on its way out, or be alive and broken.
+        // Its end of the socket is closed; it may still be ending, or be alive and broken.
         let deadline = Instant::now() + Duration::from_secs(2);
         let status = loop {
             match self.process.try_wait() {
@@ -303,7 +303,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Kills a child and what it has forked: it leads a group of its own.
+/// Kills a child and the processes that it forked: it leads a group of its own.
 fn kill(pid: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);

@@ -19,7 +19,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, re
 use super::wire::{Body, Call, Request, Shared, read_rows, receive, send, write_rows};
 use crate::functions::PyFunctions;
 
-/// How often the watch on the parent looks again while a request is waiting.
+/// How often the watch on the parent checks again while a request is waiting.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Serves the calls that come over the socket `fd`; returns when the parent is gone.
@@ -37,7 +37,7 @@ pub(crate) fn serve_functions(py: Python<'_>, fd: RawFd) -> PyResult<()> {
         }));
         let host = Host { socket, shared, functions };
         let mut answer = Body::Ready;
-        // Either fails when the parent is gone, and then there is nobody to tell.
+        // Either fails when the parent is gone, so there is no receiver of an error.
         while send(&host.socket, &answer).is_ok()
             && let Ok(request) = receive::<Request>(&host.socket)
         {
@@ -65,7 +65,7 @@ fn take_files(socket: &UnixStream) -> Result<Shared> {
     })
 }
 
-/// Ends this process when the parent's end of the socket closes, whatever the user's code is doing.
+/// Ends this process when the parent's end of the socket closes, during any call of users' code.
 fn end_with_parent(socket: &UnixStream) -> Result<()> {
     let socket = socket.try_clone()?;
     let watch = move || loop {
@@ -117,7 +117,7 @@ impl Host {
         }
     }
 
-    /// Sends what a generator yielded, and waits until more is wanted.
+    /// Sends the chunk that a generator yielded, and waits until the next one is requested.
     fn yielded(&self, schema: &Arc<Schema>, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
         let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; rows];
         send(&self.socket, &self.reply(&Chunk::new(schema.clone(), columns, ids.into())?)?)?;

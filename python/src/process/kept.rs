@@ -1,8 +1,8 @@
-//! Function processes that wait for the next iterator over the same functions, so that not every epoch starts them anew.
+//! Function processes that wait for the next iterator over the same functions, so that not every epoch starts new ones.
 //!
 //! A process is kept for iterators of the same functions, interpreter, module path, environment and folder, for
-//! [`IDLE_DEFAULT`] (or `FOREBAY_FUNCTION_IDLE` seconds; 0 keeps none). What a fork finds here is its parent's, and is
-//! left alone.
+//! [`IDLE_DEFAULT`] (or `FOREBAY_FUNCTION_IDLE` seconds; 0 keeps none). A forked process leaves these alone, because
+//! they belong to its parent.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::functions::lock;
 /// How long a process may wait.
 const IDLE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// What a process has to have in common with who takes it.
+/// The properties that a process must share with an iterator that takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) python: Python,
@@ -40,7 +40,7 @@ fn is_owner() -> bool {
     OWNER.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).map_or_else(|owner| owner == me, |_| true)
 }
 
-/// As many as two iterators have that run by turns.
+/// Returns the most processes to keep: those of two alternating iterators.
 fn kept_max() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -78,7 +78,7 @@ pub(super) fn give(key: &Key, child: Child) {
     }
 }
 
-/// Ends all that wait.
+/// Ends all waiting processes.
 pub(crate) fn clear() {
     if is_owner() {
         let kept = std::mem::take(&mut *lock(&KEPT));

@@ -1,4 +1,4 @@
-//! Users' functions in Python processes of their own, which a segfault or an endless loop cannot take down with them.
+//! Users' functions in separate Python processes, so that a segfault or an endless loop does not end this process.
 //!
 //! ```text
 //! ProcessFunctions   a pool: each call takes an idle child, or starts one
@@ -32,7 +32,7 @@ use wire::{Body, Call};
 
 /// How long one item of a map dataset may take, and how long a generator may take for its next one.
 const ITEM_TIMEOUT: Duration = Duration::from_secs(300);
-/// How many processes of a generator may die without anything new out of it, wherever they are in it.
+/// How many processes of a generator may die without new output, at any place in it.
 const DEATHS_IN_VAIN_MAX: usize = 16;
 /// How often a process that dies while it starts is started again.
 const STARTS_MAX: usize = 5;
@@ -50,7 +50,7 @@ pub(crate) struct ProcessFunctions {
 }
 
 impl ProcessFunctions {
-    /// Prepares a pool; nothing is started before the first call. With the objects of a pipeline it is for these alone.
+    /// Prepares a pool; starts nothing before the first call. With the objects of a pipeline it is for these alone.
     pub(crate) fn new(executable: String, path: Vec<String>, objects: Option<Vec<BlobId>>) -> Self {
         let keeps = objects.is_some();
         let mut objects = objects.unwrap_or_default();
@@ -59,13 +59,13 @@ impl ProcessFunctions {
         Self { key, keeps, idle: Mutex::default(), stopped: Stopped::new() }
     }
 
-    /// Ends calls under way soon; processes that do not come to the end of a row in time are killed.
+    /// Ends running calls soon; kills processes that do not finish a row in time.
     pub(crate) fn stop(&self) {
         self.stopped.get_or_init(Instant::now);
         self.rest();
     }
 
-    /// Lets go of the processes that do nothing, where others may use them.
+    /// Releases the idle processes, if others may use them.
     pub(crate) fn rest(&self) {
         if !self.keeps && self.stopped.get().is_none() {
             return;
@@ -98,9 +98,9 @@ impl ProcessFunctions {
         self.keeps.then(|| kept::take(&self.key)).flatten()
     }
 
-    /// Returns a process that may be handed this object.
+    /// Returns a process that may get this object.
     fn take(&self, object: &BlobId) -> Result<Child> {
-        // One that was killed while it did nothing says nothing about the rows that it would have got.
+        // The death of an idle process says nothing about the rows that it would have got.
         while let Some(mut child) = self.take_idle(object) {
             if child.is_alive() {
                 return Ok(child);
@@ -116,7 +116,7 @@ impl ProcessFunctions {
         }
     }
 
-    /// Hands `work` a child, which is kept for the next call unless the work failed in a way that says it is not fit.
+    /// Calls `work` with a child, which is kept for the next call unless the work failed in a way that makes it unfit.
     fn with_child<T>(
         &self,
         object: &BlobId,
@@ -142,7 +142,7 @@ impl ProcessFunctions {
             }
             match (result, death) {
                 (Err(error), Some(row)) => return Err(CallFailure::Died(row, error)),
-                // What another job loaded in this process is in the way there alone.
+                // The modules of another job conflict in this process alone.
                 (Err(_), _) if refused && !is_new => {}
                 (result, _) => return result.map_err(CallFailure::Other),
             }
@@ -177,7 +177,7 @@ fn no_columns() -> Error {
     Error::internal("a function process gave no columns")
 }
 
-/// Puts the rows of calls one behind the other.
+/// Concatenates the rows of calls.
 fn joined(mut parts: Vec<Chunk>) -> Result<Vec<ArrayRef>> {
     let all = if parts.len() == 1 { parts.remove(0) } else { Chunk::concat(&parts)? };
     Ok(all.columns().to_vec())
@@ -253,7 +253,7 @@ impl Functions for ProcessFunctions {
         schema: &Arc<Schema>,
         emit: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
     ) -> Result<()> {
-        // A generator that lost its process begins anew, and what was given out of it is left out.
+        // A generator that lost its process begins again, and the rows that it has already yielded are left out.
         let (mut emitted, mut at, mut deaths, mut in_vain) = (0, None, 0, 0);
         loop {
             let before = emitted;
@@ -280,7 +280,7 @@ impl Functions for ProcessFunctions {
 }
 
 impl ProcessFunctions {
-    /// Runs a generator from its start, and hands over what comes after the first `before` chunks.
+    /// Runs a generator from its start, and hands over the chunks after the first `before` ones.
     fn pull(
         &self,
         child: &mut Child,

@@ -1,4 +1,4 @@
-//! What goes between a process and its children: JSON frames on a socket, rows as Arrow IPC in a file in memory.
+//! The messages between a process and its children: JSON frames on a socket, rows as Arrow IPC in a file in memory.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 /// The longest frame: schemas and row numbers, never rows.
 const FRAME_BYTES_MAX: u32 = 256 << 20;
 
-/// What the parent asks for.
+/// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) call: Call,
-    /// The object to call it on; its pickle has been sent when `pickle_bytes` says how long it is, or before.
+    /// The object to call it on; its pickle has been sent with this request, if `pickle_bytes` has its length, or
+    /// before.
     pub(super) object: Option<BlobId>,
     /// The length of the pickle in the file of pickles, when the child does not have it yet.
     pub(super) pickle_bytes: Option<u64>,
@@ -74,27 +75,27 @@ impl From<Keys> for Randomness {
     }
 }
 
-/// What the child answers.
+/// An answer of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Body {
     /// The child is ready.
     Ready,
     /// Rows, in the reply's file.
     Columns { bytes: u64 },
-    /// Which rows to keep.
+    /// The rows to keep.
     Keep { rows: Vec<bool> },
     /// The generator has ended.
     End,
-    /// It went wrong.
+    /// The call failed.
     Failed { error: Error },
 }
 
-/// The files that both sides see, in the order in which they are handed over.
+/// The files that both sides share, in the order in which they are handed over.
 pub(super) struct Shared {
     pub(super) request: File,
     pub(super) reply: File,
     pub(super) pickle: File,
-    /// Eight bytes: the row that the user's code is at. Eight more: whether the answer is still wanted (0).
+    /// Eight bytes: the current row of the user's code. Eight more: whether the answer is still wanted (0).
     pub(super) progress: File,
 }
 
@@ -123,7 +124,7 @@ impl Shared {
     }
 
     pub(super) fn set_progress(&self, row: u64) {
-        // Progress is for blame and time limits only: failing to note it must not fail the row.
+        // Progress is for blame and time limits only: an error in noting it must not fail the row.
         let _ = self.progress.write_all_at(&row.to_le_bytes(), 0);
     }
 
@@ -131,12 +132,12 @@ impl Shared {
         self.word(0)
     }
 
-    /// Says that a call begins.
+    /// Notes that a call begins.
     pub(super) fn begin(&self) {
         let _ = self.progress.write_all_at(&[0; 16], 0);
     }
 
-    /// Says that the answer to the call is not wanted any more.
+    /// Notes that the answer to the call is no longer needed.
     pub(super) fn cancel(&self) {
         let _ = self.progress.write_all_at(&1u64.to_le_bytes(), 8);
     }
@@ -163,7 +164,7 @@ pub(super) fn send(socket: &UnixStream, frame: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Reads on through the socket's time limit: whoever has begun a frame ends it, or dies.
+/// Reads on through the socket's time limit: a sender that has begun a frame ends it, or dies.
 fn read_exact(mut socket: &UnixStream, mut into: &mut [u8]) -> std::io::Result<()> {
     use std::io::ErrorKind::{Interrupted, UnexpectedEof, WouldBlock};
     while !into.is_empty() {
@@ -200,7 +201,7 @@ pub(super) fn write_rows(file: &File, chunk: &Chunk, with_ids: bool) -> Result<u
     Ok(at.at)
 }
 
-/// Reads what [`write_rows`] wrote.
+/// Reads the rows that [`write_rows`] wrote.
 pub(super) fn read_rows(file: &File, bytes: u64, schema: &Arc<Schema>) -> Result<Chunk> {
     let reader = BufReader::with_capacity(1 << 16, At { file, at: 0 }.take(bytes));
     let (_, batches) = read_ipc(reader)?;
@@ -208,7 +209,7 @@ pub(super) fn read_rows(file: &File, bytes: u64, schema: &Arc<Schema>) -> Result
     Chunk::from_record_batch(schema, batch)
 }
 
-/// A place in a file that two processes share, without its shared offset.
+/// A position in a file that two processes share, without its shared offset.
 struct At<'a> {
     file: &'a File,
     at: u64,

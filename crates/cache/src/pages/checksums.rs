@@ -8,8 +8,8 @@
 //! wasted. The slot of the page has the sum of the sums of its blocks, seeded by the file, the number and the length of
 //! the page.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than the sums of the longest
-//! page. Bytes that are returned were written as that part of that page.
+//! Invariants: reading arbitrary bytes neither panics nor takes more memory than the sums of the longest page. Bytes
+//! that are returned were written as that part of that page.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! Which process fetches a page: the one that holds the lock on the claim of the page, an empty file.
+//! Decides which process fetches a page: the one that holds the lock on the page's claim, an empty file.
 //!
-//! Invariants: a claim ends with its process, however that ends. It is released after the page can be found, so a
-//! process that takes it next and looks finds the page. A claim that cannot be made stops no process from fetching.
+//! Invariants: a claim ends with its process, even in a crash. It is released after the page can be found, so the next
+//! process that takes it and looks finds the page. A claim that cannot be made stops no process from fetching.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 //! Reads from the store: arrived bytes go to the waiting threads at once, and to the writer.
 //!
-//! Invariant: every requested page is completed, also where its fetch is dropped.
+//! Invariant: every requested page is completed, even if its fetch is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ pub(super) struct PendingFetch {
     state: Arc<SourceState>,
     pages: Vec<ExpectedPage>,
     began: Instant,
-    /// The number of reads that were running when this one began, with it.
+    /// The number of running reads when this one began, including it.
     running: usize,
 }
 
@@ -48,7 +48,7 @@ impl PendingFetch {
         Self { cache: cache.clone(), state: state.clone(), pages, began: Instant::now(), running }
     }
 
-    /// Hands the bytes over.
+    /// Delivers the bytes.
     pub(super) fn done(mut self, bytes: Result<Bytes>) {
         let wanted: usize = self.pages.iter().map(|page| page.len).sum();
         match bytes {
@@ -71,7 +71,7 @@ impl PendingFetch {
             at += len;
             let arrived = ArrivedPage { state: self.state.clone(), key, bytes: page.clone(), claim };
             let shared = self.cache.pages();
-            // First to the writer: a thread that has the page and then flushes finds it written, and its claim
+            // The writer gets it first: a thread that has the page and then flushes finds it written, and its claim
             // released.
             let is_kept = shared.queue.push(arrived, len as u64).is_ok();
             in_flight.complete(Outcome::Page(page));
@@ -106,7 +106,7 @@ pub(super) struct UncachedFetch {
 }
 
 impl UncachedFetch {
-    /// Hands the bytes over.
+    /// Delivers the bytes.
     pub(super) fn done(self, bytes: Result<Bytes>) {
         add(&self.state.counters.fetched, bytes.as_ref().map_or(0, Bytes::len));
         self.in_flight.complete(bytes.map_or_else(Outcome::Failed, Outcome::Page));

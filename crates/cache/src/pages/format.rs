@@ -6,12 +6,12 @@
 //!  65536           pages, each with its sums (`checksums`)
 //! ```
 //!
-//! A change of this layout, or of the length of a page, is another magic word. Numbers are little-endian. A page exists
-//! once its slot does, which is written last; so a process that reads the table later finds new pages while the file
-//! grows. A complete file is truncated to its content, which is less than its first length.
+//! A change of this layout, or of the length of a page, requires another magic word. Numbers are little-endian. A page
+//! exists once its slot does, which is written last; so a process that reads the table later finds new pages while the
+//! file grows. A complete file is truncated to its content, which is less than its first length.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than a page may have. A page
-//! that is read has the bytes, the number and the file that it was written with.
+//! Invariants: reading arbitrary bytes neither panics nor takes more memory than a page may have. A page that was read
+//! has the bytes, the number and the file that it was written with.
 
 use std::fs::File;
 use std::io;
@@ -52,7 +52,7 @@ pub(super) struct PageSlot {
 pub(crate) struct FileHeader {
     pub(crate) source: PrefixKey,
     pub(crate) what: String,
-    /// The length that the file was made with.
+    /// The length of the file when it was created.
     room: u64,
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn check(file: &File) -> Result<u64, Trouble> {
     Ok(listed.pages.len() as u64)
 }
 
-/// Returns the end of the pages of a file that was not truncated to them, 0 where it has none; `None` for a truncated
+/// Returns the end of the pages of a file that was not truncated to them, or 0 without pages; `None` for a truncated
 /// file.
 pub(crate) fn unused_from(file: &File) -> Result<Option<u64>, Trouble> {
     if !FileHeader::read(file)?.is_growing(file)? {
@@ -219,7 +219,7 @@ pub(crate) fn unused_from(file: &File) -> Result<Option<u64>, Trouble> {
     Ok(Some(if listed.next == 0 { 0 } else { listed.end }))
 }
 
-/// A file that this process appends pages to.
+/// A file to which this process appends pages.
 #[derive(Debug)]
 pub(super) struct GrowingFile {
     file: File,
@@ -239,14 +239,14 @@ impl GrowingFile {
         Self { file, room, end: HEAD as u64, slots: 0 }
     }
 
-    /// Says whether there is room for a page, and the file is still there.
+    /// Says whether there is room for a page, and the file still exists.
     pub(super) fn takes(&self, bytes: usize) -> bool {
         // A file that is exactly full would look as if it still grew.
         let fits = (self.slots as usize) < SLOTS && self.end + (stored_bytes(bytes) as u64) < self.room;
         fits && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// Returns the bytes that it still takes: pages, and their sums.
+    /// Returns the bytes that it still accepts: pages, and their sums.
     pub(super) fn room_left(&self) -> u64 {
         if (self.slots as usize) < SLOTS { self.room.saturating_sub(self.end + 1) } else { 0 }
     }

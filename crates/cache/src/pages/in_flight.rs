@@ -1,7 +1,7 @@
 //! Single flight of pages: one thread fetches a page from the store, and any number of threads wait for it.
 //!
-//! Invariants: each [`InFlight`] is completed exactly once, also where its fetch is dropped. The thread that completes
-//! it never waits for another, so no two wait for each other.
+//! Invariants: each [`InFlight`] is completed exactly once, even if its fetch is dropped. The thread that completes it
+//! never waits for another, so no two wait for each other.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Hands the outcome to all who wait. Only the first call has an effect.
+    /// Delivers the outcome to all waiting threads. Only the first call has an effect.
     pub(super) fn complete(&self, outcome: Outcome) {
         lock(&self.outcome).get_or_insert(outcome);
         self.changed.notify_all();

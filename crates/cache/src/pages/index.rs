@@ -1,8 +1,7 @@
-//! Which pages are in the folder, as far as this process knows, and in which files.
+//! The pages in the folder that this process has found, and their files.
 //!
-//! Other processes append to known files, and create new ones. A page that is not in the index is looked for in the
-//! folder ([`PageIndex::look_around`]) before it is fetched, which reads the times of the folders and the ends of the
-//! tables.
+//! Other processes append to known files, and create new ones. Before a page that is not in the index is fetched,
+//! [`PageIndex::look_around`] searches the folder for it: it reads the times of the folders and the ends of the tables.
 //!
 //! Invariant: an entry names a known file. Its memory is counted with that of the index of rows.
 
@@ -22,7 +21,7 @@ use crate::tiers::block::BlockRef;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
-/// What a page costs in memory: its entry, in a table that is half full after it has grown, and its key in its file.
+/// The memory of a page: its entry, in a table that is half full after it has grown, and its key in its file.
 const PAGE_BYTES: u64 = 160;
 /// A folder that changed more recently may have changed again without a new time.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -53,7 +52,7 @@ pub(super) struct PageIndex {
 }
 
 impl PageIndex {
-    /// Returns where a page is.
+    /// Returns the place of a page.
     pub(super) fn find(&self, key: &PageKey) -> Option<(Arc<PageFile>, PageSlot)> {
         let known = read(&self.known);
         let (id, slot) = known.pages.get(key)?;
@@ -80,7 +79,7 @@ impl PageIndex {
             known.files.values().filter(|file| lock(&file.next).is_some()).cloned().collect()
         };
         for file in growing {
-            // Pages that cannot be read are missing.
+            // Pages that cannot be read count as missing.
             let _ = self.read_on(cache, &file);
         }
     }

@@ -1,8 +1,8 @@
 //! Caches the bytes of remote files on the local disk, once for all threads, processes and jobs of a machine.
 //!
-//! A file is cut into pages of [`PAGE_BYTES`]. A page is found by its pinned file and its number, whichever source
-//! fetched it. Pages are kept in the folder of the rows, under the same quota and the same rule of eviction
-//! ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
+//! A file is cut into pages of [`PAGE_BYTES`]. A page is found by its pinned file and its number; the source that
+//! fetched it does not matter. Pages are kept in the folder of the rows, under the same quota and the same rule of
+//! eviction ([`crate::quota::value`]): nanoseconds to fetch a byte × recent passes over the source.
 //!
 //! ```text
 //! request(range) ─▶ pages on disk?  ── no ─▶ in flight here?  ── no ─▶ by another process? ─ no ─▶ fetch runs of pages
@@ -13,7 +13,7 @@
 //! | module | |
 //! |---|---|
 //! | `request` | a range: which of its pages are here, which must be fetched, and the wait for them |
-//! | `fetch` | a read from the store: hands its bytes to those who wait, and to the writer |
+//! | `fetch` | a read from the store: delivers its bytes to the waiting threads, and to the writer |
 //! | `in_flight` | a page that is being fetched, and that several threads wait for |
 //! | `claim` | which process fetches a page |
 //! | `index` | which pages are in which files, of this process and of others |
@@ -21,9 +21,9 @@
 //! | `format` | the file of pages, to which pages are appended |
 //! | `checksums` | the bytes of a page, and their sums |
 //!
-//! Invariants: a read gives the bytes of the pinned file, or an error. Pages that cannot be read from disk are fetched.
-//! No request waits for a write, nor longer than [`WAIT_MAX`] for another process. Where pages would not be kept, only
-//! the requested range is fetched, without the rest of its pages.
+//! Invariants: a read returns the bytes of the pinned file, or an error. Pages that cannot be read from disk are
+//! fetched. No request waits for a write, nor longer than [`WAIT_MAX`] for another process. Where pages would not be
+//! kept, only the requested range is fetched, without the rest of its pages.
 
 mod checksums;
 mod claim;
@@ -56,7 +56,7 @@ use crate::tiers::block::queue::Queue;
 /// Bytes of a page; the last page of a file is shorter. Smaller pages cost more requests; larger ones more bytes before
 /// the first row, where rows are read in any order.
 pub const PAGE_BYTES: u64 = 1 << 20;
-/// Consecutive pages are fetched together, up to so many bytes.
+/// Consecutive pages are fetched together, up to this many bytes.
 const RUN_BYTES_MAX: u64 = 8 << 20;
 /// The most pages of a process that are in flight or wait to be written before pages are fetched only on demand.
 const AHEAD_PAGES_MAX: usize = 128;

@@ -1,8 +1,9 @@
-//! A range of a file: which of its pages are on disk, which others fetch, which must be fetched; and the wait for them.
+//! A range of a file: the pages on disk, the pages that others fetch, the pages that must be fetched, and the wait for
+//! them.
 //!
-//! A request begins all fetches that it needs, up to [`AHEAD_PAGES_MAX`] pages of the process, so that a caller that
-//! makes several requests before it waits has them fetched at once. Invariant: a caller that waits for a page holds
-//! nothing that others wait for.
+//! A request begins all fetches that it needs, up to [`AHEAD_PAGES_MAX`] pages of the process, so that several requests
+//! of a caller before its wait are fetched in parallel. Invariant: a caller that waits for a page holds nothing that
+//! others wait for.
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,7 +29,7 @@ use crate::stats::add;
 use crate::tiers::block::format::Trouble;
 use crate::tiers::disk::tier::DiskTier;
 
-/// A requested range. When it is dropped, pages in flight are kept all the same.
+/// A requested range. When it is dropped, pages in flight are still kept.
 #[derive(Debug)]
 pub struct Request {
     file: PagedFile,
@@ -38,7 +39,7 @@ pub struct Request {
 /// A part of a range.
 #[derive(Debug)]
 enum Part {
-    /// Some bytes of a page, and its fetch, if that has begun.
+    /// Some bytes of a page, and its fetch, if one has begun.
     Page { page: u64, within: Range<usize>, in_flight: Option<Arc<InFlight>> },
     /// Bytes that are not kept.
     UncachedFetch { bytes: usize, in_flight: Arc<InFlight> },
@@ -117,7 +118,7 @@ impl PagedFile {
         missing.into_iter().filter(is_missing).collect()
     }
 
-    /// Returns those of `pages` that this process is not fetching.
+    /// Returns the pages among `pages` that this process is not fetching.
     fn not_under_way(&self, pages: &[u64]) -> Vec<u64> {
         if pages.is_empty() {
             return Vec::new();
@@ -143,8 +144,8 @@ impl PagedFile {
             && self.cache().disk().is_some_and(wants)
     }
 
-    /// Begins to fetch those of `pages`, ascending, that are not in flight. Returns the fetch of each; `None` where too
-    /// many pages are in flight and the caller does not need it now (`must`).
+    /// Begins to fetch the pages among `pages`, ascending, that are not in flight. Returns the fetch of each; `None`
+    /// where too many pages are in flight and the caller does not need it now (`must`).
     fn start(&self, pages: &[u64], must: bool) -> Vec<(u64, Option<Arc<InFlight>>)> {
         let (mut held, mut new) = (Vec::with_capacity(pages.len()), Vec::new());
         {
@@ -165,8 +166,7 @@ impl PagedFile {
         held
     }
 
-    /// Returns those of the new pages that no other process fetches, and that are not on disk by now; completes the
-    /// others.
+    /// Returns the new pages that no other process fetches, and that are not on disk by now; completes the others.
     fn claim(&self, new: Vec<(u64, Arc<InFlight>)>) -> Vec<(u64, ExpectedPage)> {
         if new.is_empty() {
             return Vec::new();

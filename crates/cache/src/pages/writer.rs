@@ -69,7 +69,7 @@ fn keep(
             true
         }
         Ok(false) => false,
-        // The owner of the folder's lock does not move, or files are being deleted: a later write may succeed.
+        // Another process holds the folder's lock for too long, or files are being deleted: a later write may succeed.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
         Err(e) if e.kind() == io::ErrorKind::NotFound && disk.folder().root().exists() => false,
         Err(e) => {
@@ -130,7 +130,7 @@ fn begin(cache: &CacheState, disk: &DiskTier, state: &SourceState) -> io::Result
 /// Truncates files to their content.
 fn complete(disk: &DiskTier, files: impl IntoIterator<Item = (GrowingFile, Arc<PageFile>)>) {
     for (growing, file) in files {
-        // Where this fails, the next process that opens the folder does it.
+        // If this fails, the next process that opens the folder does it.
         if let Ok(bytes) = growing.complete() {
             disk.shrink(file.block, bytes);
         }

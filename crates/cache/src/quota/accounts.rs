@@ -1,9 +1,9 @@
-//! The accounts of a tier: the bytes of each block, the prefix that it belongs to, and the block that is evicted when
+//! The accounts of a tier: the bytes of each block, the prefix that it belongs to, and the next block to evict when
 //! another prefix needs the room. [`crate::quota::value`] decides between prefixes.
 //!
 //! Memory also holds copies of rows that peers have. The memories of all peers act as one cache, and a copy takes room
-//! there from a row that no peer has. So copies take free room, and the prefix's own rows take it back. From other
-//! prefixes, copies take room as rows of a tenth of the value do, because reading a row from a peer costs little beside
+//! there from a row that no peer has. So copies take free room, and the prefix's own rows take it back. Against other
+//! prefixes, copies count as rows of a tenth of the value, because reading a row from a peer costs little compared with
 //! computing it.
 //!
 //! Invariant: held and reserved bytes together never exceed the quota, except between [`QuotaAccounts::set_quota`] with
@@ -88,7 +88,7 @@ impl QuotaAccounts {
         self.quota.saturating_sub(self.used)
     }
 
-    /// Reserves up to `bytes` for a prefix, and evicts blocks of prefixes that are worth less. The caller must
+    /// Reserves up to `bytes` for a prefix, and evicts blocks of prefixes of lower value. The caller must
     /// [hold](QuotaAccounts::hold) the granted bytes or [give them back](QuotaAccounts::give_back). The returned
     /// victims are no longer held.
     pub(crate) fn reserve(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {

@@ -1,28 +1,29 @@
-//! The value of a prefix, and which prefix makes room for another: arithmetic, without a clock and without I/O.
+//! The value of a prefix, and the choice of the prefix that makes room for another: arithmetic, without a clock and
+//! without I/O.
 //!
-//! An epoch requests each row once, so the row that was used last is needed last: LRU over more data than fits never
+//! An epoch requests each row once, so the most recently used row is needed last: LRU over more data than fits never
 //! hits. Here all rows of a prefix have one value, which is the time that a kept byte saves:
 //!
 //! ```text
 //! value = nanoseconds to compute a byte of it × recent passes over its rows
 //! ```
 //!
-//! Within a prefix all rows are worth the same, so kept rows stay, and the rows that fit are hits. Another prefix takes
-//! room only from one of clearly lower value ([`MARGIN`]). Otherwise two jobs of about the same value would take room
-//! from each other for ever.
+//! Within a prefix all rows have the same value, so kept rows stay, and the rows that fit are hits. Another prefix
+//! takes room only from one of clearly lower value ([`MARGIN`]). Otherwise two jobs of about the same value would take
+//! room from each other for ever.
 //!
 //! *Recent* is counted in passes, not in seconds: a pass is as many requested rows, of any prefix, as the source has. A
-//! request counts half as much one pass later. So one pass over new data takes no room from rows that are as costly and
-//! in use, and the second pass begins to. A job that ended loses its room after a few passes of others. A cache that is
-//! not used forgets nothing.
+//! request counts half as much one pass later. So one pass over new data takes no room from equally costly rows in use;
+//! the second pass begins to. A job that ended loses its room after a few passes of others. An unused cache keeps all
+//! of its rows.
 
 use std::collections::HashMap;
 
 use crate::key::PrefixKey;
 
-/// How many times the value of another prefix one must have to take its room.
+/// How many times the value of another prefix a prefix must have to take its room.
 const MARGIN: f64 = 1.5;
-/// A block is stale when none of its rows was requested for so many passes over its prefix: its file has changed.
+/// A block is stale when none of its rows was requested for this many passes over its prefix: its file has changed.
 pub(crate) const STALE_PASSES: f64 = 3.0;
 /// The weight of a new measurement of the cost of a prefix.
 const NEWEST: f64 = 0.1;
@@ -48,7 +49,7 @@ struct Use {
 }
 
 impl Uses {
-    /// Notes that `rows` of a prefix were requested, of the `of` rows that its source has; for a source of pages,
+    /// Records that `rows` of a prefix were requested, of the `of` rows that its source has; for a source of pages,
     /// bytes. Returns the passes over it since the start.
     pub(crate) fn asked(&mut self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
         let passes = rows as f64 / of.max(1) as f64;
@@ -61,7 +62,7 @@ impl Uses {
         used.passes
     }
 
-    /// Notes the time that rows of a prefix took to compute, or pages of a source to fetch, and their bytes.
+    /// Records the time that rows of a prefix took to compute, or pages of a source to fetch, and their bytes.
     pub(crate) fn computed(&mut self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
         let cost = nanos as f64 / bytes.max(1) as f64;
         let size = bytes as f64 / rows.max(1) as f64;
@@ -76,7 +77,7 @@ impl Uses {
         self.prefixes.get(&prefix)?.row_bytes
     }
 
-    /// Notes the time that another process took to compute a byte of a prefix, if this process has not measured it.
+    /// Records the time that another process took to compute a byte of a prefix, if this process has not measured it.
     pub(crate) fn told(&mut self, prefix: PrefixKey, nanos_per_byte: f64) {
         self.prefixes.entry(prefix).or_default().nanos_per_byte.get_or_insert(nanos_per_byte);
     }
@@ -108,8 +109,7 @@ fn decay(passes: f64) -> f64 {
     (-passes).exp2()
 }
 
-/// Returns the prefix of the holders that gives room to one of value `wanting`, if any does: the one of the least
-/// value.
+/// Returns the holder that must give room to a prefix of value `wanting`, if there is one: the one of the least value.
 pub(crate) fn gives_room(wanting: f64, holders: impl IntoIterator<Item = (PrefixKey, f64)>) -> Option<PrefixKey> {
     let least = holders.into_iter().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
     least.filter(|(_, value)| wanting > value * MARGIN).map(|(prefix, _)| prefix)

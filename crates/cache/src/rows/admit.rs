@@ -1,4 +1,4 @@
-//! Decides where computed rows are kept, and where rows that were read from a tier are kept.
+//! Decides where computed rows, and rows that were read from a tier, are kept.
 //!
 //! Rows are copied once, because the columns of the caller may be a slice of far larger buffers, or lie in shared
 //! memory, and their next owner writes to them. Rows that only go to the disk are found in memory until they are
@@ -18,10 +18,10 @@ use crate::tiers::TierId;
 use crate::tiers::block::writer::{Message, Rows};
 use crate::tiers::tier::{BlockSink, Promotion, Tier};
 
-/// What a segment costs in memory besides its rows.
+/// The memory of a segment besides its rows.
 const SEGMENT_BYTES: u64 = 1024;
 
-/// Rows that are kept, for the index to add.
+/// Kept rows, for the index to add.
 pub(crate) struct Admitted {
     pub(crate) segment: Arc<Segment>,
     /// The bytes that it takes of the quota of memory; 0 when it only waits to be written.
@@ -30,7 +30,7 @@ pub(crate) struct Admitted {
     wanted_by: Vec<TierId>,
 }
 
-/// Copies those of `rows` (their numbers, and their places in `table`) that are kept.
+/// Copies the rows among `rows` (their numbers, and their places in `table`) that are kept.
 pub(crate) fn admit(
     cache: &CacheState,
     state: &Arc<PrefixState>,
@@ -46,7 +46,7 @@ pub(crate) fn admit(
         cache.tiers().sinks().partition(|sink| sink.wants_rows(cache, state, wanted, cost));
     let granted = cache.memory().reserve(cache, state, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
-    // Keeping a part in memory while all wait to be written would hold two copies.
+    // Keeping a part in memory while all rows wait to be written would hold two copies.
     let passes = !wanting.is_empty();
     let fit = if passes && fit < rows.len() { 0 } else { fit };
     let bytes = if fit == 0 { 0 } else { needed(table, &rows[..fit]) };
@@ -89,14 +89,14 @@ pub(crate) fn promote(
     };
     if reserved {
         let id = hold(cache, state, table, &rows, bytes, promotion == Promotion::AsCopies);
-        // Peers read rows on the disk from there, and copies where they are.
+        // Peers read rows on the disk from the disk, and copies from their owners.
         if promotion == Promotion::AsOwn {
             write(&state.index).export_segments([id]);
         }
     }
 }
 
-/// Keeps rows that peers gave, as copies.
+/// Keeps rows that peers sent, as copies.
 pub(crate) fn keep_copies(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)]) {
     let bytes = needed(table, rows);
     if !rows.is_empty() && whole(cache, cache.memory().reserve_copy(cache, state, bytes), bytes) {
@@ -119,7 +119,7 @@ fn hold(
     id
 }
 
-/// Says whether all bytes were granted; gives them back if not.
+/// Says whether all bytes were granted; returns them if not.
 fn whole(cache: &CacheState, granted: u64, wanted: u64) -> bool {
     if granted < wanted {
         cache.memory().give_back(granted);
@@ -142,13 +142,13 @@ pub(crate) fn room(cache: &CacheState, state: &PrefixState, rows: usize) -> usiz
 /// Sends the numbers of rows that a filter removed to the tiers below, or to the snapshots for peers.
 pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
-    // Without a disk, from which peers read them.
+    // Without a disk, from which peers would read them.
     if cache.disk().is_none() && cache.memory().is_used() && cache.exports_watch().is_some() {
         write(&state.index).exports.add_filtered_out(numbers);
     }
     for sink in cache.tiers().sinks().filter(|sink| sink.wants_rows(cache, state, bytes, None)) {
         let rows = Rows::FilteredOut(numbers.to_vec());
-        // Numbers that are not written are found out again after a restart.
+        // Numbers that are not written are computed again after a restart.
         let _ = sink.queue().push(Message { state: state.clone(), rows, bytes }, bytes);
     }
 }

@@ -1,7 +1,7 @@
-//! Rows that one caller computes for all, and the rows that it waits for because other callers compute them.
+//! Rows that one caller computes for all, and rows for which it waits because other callers compute them.
 //!
-//! A claim gives out its pending rows only when it is fulfilled: each caller computes its own rows before it waits, so
-//! no two callers wait for each other.
+//! A claim returns its pending rows only when it is fulfilled: each caller computes its own rows before it waits, so no
+//! two callers wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Claim {
         self.rows.iter().copied().zip(self.numbers.iter().copied())
     }
 
-    /// Releases rows that peers have given.
+    /// Releases rows that peers sent.
     pub(crate) fn release(&mut self, rows: &HashSet<u32>) {
         let (gone, kept): (Vec<_>, Vec<_>) = self.numbered_rows().partition(|(row, _)| rows.contains(row));
         (self.rows, self.numbers) = kept.into_iter().unzip();
@@ -86,7 +86,7 @@ impl Claim {
     pub(crate) fn join(&mut self, row: u32, number: Number, in_flight: &Arc<InFlight>) {
         in_flight.join();
         let joined = &mut self.pending.joined;
-        // Rows of one claim mostly follow each other.
+        // Consecutive rows are mostly of one claim.
         let at = joined.iter().rposition(|known| Arc::ptr_eq(known, in_flight)).unwrap_or_else(|| {
             joined.push(in_flight.clone());
             joined.len() - 1
@@ -99,7 +99,7 @@ impl Claim {
         &self.rows
     }
 
-    /// Hands the computed rows to the cache and to the callers that wait for them, whether the cache keeps them or not.
+    /// Delivers the computed rows to the cache and to the waiting callers, even if the cache does not keep them.
     /// Returns the rows to wait for.
     pub fn fulfil(mut self, computed: &Computed<'_>) -> Pending {
         let none = Pending { prefix: self.prefix.clone(), rows: Vec::new(), joined: Vec::new(), until: None };
@@ -147,7 +147,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Returns those of `rows` that the claim has and that can be kept: their numbers and their places in `rows`.
+    /// Returns the rows among `rows` that the claim has and that can be kept: their numbers and their places in `rows`.
     fn numbered(&self, rows: &[u32]) -> Vec<(Number, u32)> {
         let number = |(place, row): (u32, &u32)| {
             let at = self.rows.binary_search(row).ok()?;
@@ -156,7 +156,7 @@ impl Claim {
         (0..).zip(rows).filter_map(number).collect()
     }
 
-    /// Returns those of `rows` that no other claim has taken over: that claim keeps the others.
+    /// Returns the rows among `rows` that no other claim has taken over: that claim keeps the others.
     fn still_ours(&self, rows: &[(Number, u32)]) -> Vec<(Number, u32)> {
         let index = read(&self.prefix.state.index);
         let ours = |n: &Number| index.in_flight.get(n).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight));
@@ -181,12 +181,12 @@ impl Drop for Claim {
         if !self.rows.is_empty() {
             self.leave(&mut write(&self.prefix.state.index).in_flight);
         }
-        // Also where peers gave all of its rows: a caller that waits looks them up again.
+        // Also if peers sent all of its rows: a waiting caller looks them up again.
         self.in_flight.complete(Outcome::default());
     }
 }
 
-/// Copies rows for the callers that wait, because the next owner of the columns may write to them.
+/// Copies rows for the waiting callers, because the next owner of the columns may write to them.
 fn hand_over(state: &PrefixState, table: &Table, rows: &[(Number, u32)], filtered_out: Vec<Number>) -> Outcome {
     let table = Some(copy(state, table, rows, &Memory::default()));
     let rows: HashMap<Number, u32> = (0..).zip(rows).map(|(i, (number, _))| (*number, i)).collect();
@@ -197,7 +197,7 @@ fn hand_over(state: &PrefixState, table: &Table, rows: &[(Number, u32)], filtere
 #[derive(Debug)]
 pub struct Pending {
     prefix: Arc<Prefix>,
-    /// Of each row: its place in the request, its number, and the place of its claim in `joined`.
+    /// For each row: its place in the request, its number, and the place of its claim in `joined`.
     rows: Vec<(u32, Number, usize)>,
     joined: Vec<Arc<InFlight>>,
     until: Option<Instant>,
@@ -214,8 +214,8 @@ impl Pending {
         self.rows.iter().map(|(row, _, _)| *row).collect()
     }
 
-    /// Waits for the rows, `limit` in all from the first wait of a request on. The caller must compute the rows that
-    /// were given up by then or are late.
+    /// Waits for the rows, at most `limit` in all from the first wait of a request. The caller must compute rows that
+    /// were abandoned or are late.
     pub fn wait(self, limit: Duration, memory: &Memory) -> Look {
         let until = self.until.unwrap_or_else(|| deadline(limit));
         let outcomes: Vec<_> = self.joined.iter().map(|in_flight| in_flight.wait(until)).collect();

@@ -1,5 +1,5 @@
-//! The rows of one lookup, wherever they came from. Their columns are put together when all are there, so that each row
-//! is copied once.
+//! The rows of one lookup, from any place. Their columns are joined when all rows are there, so that each row is copied
+//! once.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Found {
 #[derive(Debug, Clone)]
 struct FoundTable {
     table: Table,
-    /// It has no other owner: it may be given away as it is.
+    /// Has no other owner, so that it may be returned without a copy.
     own: bool,
 }
 
@@ -78,7 +78,7 @@ impl Found {
     /// owner of the columns may write to them.
     ///
     /// # Errors
-    /// Exhausted when a column would pass 2^31 numbers; Data when rows are not what the schema says.
+    /// Exhausted when a column would pass 2^31 numbers; Data when rows do not match the schema.
     pub fn columns(&mut self, memory: &Memory) -> Result<Vec<ArrayRef>> {
         self.sort();
         let places: Vec<Place> = self.rows.iter().map(|(_, place)| *place).collect();

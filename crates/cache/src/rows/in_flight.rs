@@ -1,10 +1,10 @@
 //! Single flight: one caller computes rows, and the others wait for them.
 //!
 //! Invariants: an [`InFlight`] is completed exactly once, when its claim is fulfilled or dropped, so no caller waits
-//! for rows that are no longer computed. A caller of this process that waits holds no claim, so no two callers wait for
+//! for rows that nobody computes any more. A waiting caller of this process holds no claim, so no two callers wait for
 //! each other.
 //!
-//! A peer that asks for the rows waits once they are [committed](InFlight::commit), because from then on their claim
+//! A peer that requests the rows waits once they are [committed](InFlight::commit), because from then on their claim
 //! waits for no process. Before that, only peers of a higher rank wait. So no two processes wait for each other.
 
 use std::collections::{HashMap, HashSet};
@@ -16,10 +16,10 @@ use crate::lock::{lock, wait_for};
 use crate::rows::index::Number;
 use crate::rows::table::Table;
 
-/// The result of rows that were in flight.
+/// The result of rows in flight.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Outcome {
-    /// The rows, whether they are kept or not.
+    /// The rows, even if they are not kept.
     pub(crate) table: Option<Table>,
     pub(crate) rows: HashMap<Number, u32>,
     pub(crate) filtered_out: HashSet<Number>,
@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
 pub(crate) struct InFlight {
     /// A caller or a peer waits, so the rows must be handed over.
     waited: AtomicBool,
-    /// Peers were asked already: the rows are being computed here.
+    /// Peers have answered: the rows are being computed here.
     committed: AtomicBool,
     /// Another claim took over some of the rows, because this one was late.
     overtaken: AtomicBool,
@@ -39,13 +39,13 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Notes that a caller will wait. Call it while the index is locked.
+    /// Records that a caller will wait. Call it while the index is locked.
     pub(crate) fn join(&self) {
         self.waited.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that a peer asks for some of the rows. `peer_first` says whether the peer goes first where neither has
-    /// committed. Returns whether the peer waits. Call it while the index is locked.
+    /// Records that a peer requests some of the rows. `peer_first`: the peer goes first where neither has committed.
+    /// Returns whether the peer waits. Call it while the index is locked.
     pub(crate) fn is_asked(&self, peer_first: bool) -> bool {
         let waits = self.committed.load(Ordering::Acquire) || !peer_first;
         if waits {
@@ -54,7 +54,7 @@ impl InFlight {
         waits
     }
 
-    /// Notes that the rows are computed from now on, without waiting for any process.
+    /// Records that the rows are computed from now on, without waiting for any process.
     pub(crate) fn commit(&self) {
         self.committed.store(true, Ordering::Release);
     }
@@ -64,7 +64,7 @@ impl InFlight {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// Notes that another claim has taken rows over.
+    /// Records that another claim has taken rows over.
     pub(crate) fn overtake(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl InFlight {
         self.overtaken.load(Ordering::Relaxed)
     }
 
-    /// Hands the outcome to all who wait.
+    /// Delivers the outcome to all waiting callers.
     pub(crate) fn complete(&self, outcome: Outcome) {
         *lock(&self.outcome) = Some(outcome.into());
         self.changed.notify_all();

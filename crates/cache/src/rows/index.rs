@@ -1,7 +1,7 @@
 //! Where each row of one prefix is: in memory, on disk, at peers, in the store, in flight, or filtered out.
 //!
-//! A row is found by its number: the number of its file, which is given when the file is first seen, and the row in
-//! that file. Invariants: an entry names only blocks that the index has. A row is in at most one [`InFlight`].
+//! A row is found by its number: the number of its file, assigned when the file is first seen, and the row in that
+//! file. Invariants: an entry names only blocks that the index has. A row is in at most one [`InFlight`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,10 +18,10 @@ use crate::tiers::TierId;
 use crate::tiers::block::Block;
 use crate::tiers::peers::exports::export_index::ExportIndex;
 
-/// What a row costs in memory besides its bytes: its entry (40 bytes, in a hash table that is half full after it has
-/// grown) and its number in its block.
+/// The memory of a row besides its bytes: its entry (40 bytes, in a hash table that is half full after it has grown)
+/// and its number in its block.
 pub(crate) const ROW_BYTES: u64 = 96;
-/// What a file costs in memory.
+/// The memory of a file.
 pub(crate) const FILE_BYTES: u64 = 64;
 
 /// A row of a prefix in this process: the number of its file, and the row, as in [`SampleId`].
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// Where a row is.
+/// The place of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowLocation {
     Memory(BlockSlot),
@@ -99,7 +99,7 @@ pub(crate) struct Index {
     below: [u64; TierId::ALL.len()],
 }
 
-/// Finds the numbers of rows, quickly where consecutive rows are of one file.
+/// Finds the numbers of rows; fast for consecutive rows of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Numbering(Option<(FileKey, u32)>);
 
@@ -208,8 +208,7 @@ impl Index {
         id
     }
 
-    /// Adds a block, by the number that the accounts of the tier give it. Rows that are in the tier already keep their
-    /// place.
+    /// Adds a block, by its number in the accounts of the tier. Rows that are in the tier already keep their place.
     pub(crate) fn add_block(&mut self, tier: TierId, id: u32, block: Arc<Block>) {
         for (row, &number) in block.numbers.iter().enumerate() {
             let slot = &mut self.entry(number).below[tier as usize];
@@ -222,7 +221,7 @@ impl Index {
         self.blocks[tier as usize].insert(id, block);
     }
 
-    /// Notes rows that a filter removed. Returns how many of them are new.
+    /// Records rows that a filter removed. Returns how many of them are new.
     pub(crate) fn add_filtered_out(&mut self, numbers: &[Number]) -> u64 {
         let before = self.filtered_out;
         for &number in numbers {

@@ -1,8 +1,8 @@
-//! Rows of prefixes: looking them up, claiming those that are missing, and keeping those that were computed.
+//! Looks up rows of prefixes, claims the missing ones, and keeps computed rows.
 //!
 //! | module | |
 //! |---|---|
-//! | `prefix` | a lookup: the rows that are there, those that the caller computes, those that others compute |
+//! | `prefix` | a lookup: the rows that are found, that the caller computes, and that others compute |
 //! | `claim` | rows that a caller computes, and its wait for rows that others compute |
 //! | `in_flight` | rows that are being computed, and that others wait for (single flight) |
 //! | `found` | the rows of one lookup, until their columns are copied together |
@@ -11,8 +11,8 @@
 //! | `admit` | which computed rows are kept in memory, and which are sent to the tiers below |
 //! | `tier_read` | reads the rows of one lookup from a tier below memory, and checks their sums |
 //!
-//! All this is the same for every tier, so it lies outside of the trait (`tiers::tier`): a row is in flight or claimed
-//! before any tier has it, and which rows memory keeps depends on what the tiers below want.
+//! All this is the same for every tier, so it is not part of the trait (`tiers::tier`): a row is in flight or claimed
+//! before any tier has it, and the choice of the rows that memory keeps depends on the tiers below.
 
 pub(crate) mod admit;
 pub(crate) mod claim;

@@ -1,5 +1,5 @@
-//! Looks up rows of a prefix: those that are there, those that the caller must compute, and those that other callers
-//! are computing.
+//! Looks up rows of a prefix: the rows that are found, the rows that the caller must compute, and the rows that other
+//! callers are computing.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -35,13 +35,13 @@ pub struct Prefix {
 pub struct Look {
     /// Rows that were found.
     pub found: Found,
-    /// The rows that the caller must compute; with them, those that other callers compute now.
+    /// The rows that the caller must compute, and the rows that other callers compute now.
     pub claim: Claim,
     /// Rows that are missing and for which there is no room, ascending. Only [`Prefix::look_within_room`] leaves rows.
     pub left: Vec<u32>,
 }
 
-/// What happens to missing rows for which there is no room.
+/// The handling of missing rows for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beyond {
     /// The caller must compute them, like those that will be kept.
@@ -111,7 +111,7 @@ impl Prefix {
         numbers
     }
 
-    /// Adds to `found` those of `rows` that are there, and claims the others.
+    /// Adds the rows that can be found to `found`, and claims the others.
     pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
         let mut answer = Answer::new(found, asking.passes);
         let missing = self.find(&mut answer, rows, asking.memory);
@@ -123,7 +123,7 @@ impl Prefix {
         Look { found: answer.found, claim, left }
     }
 
-    /// Reads rows from memory and the tiers; returns those that are missing, ascending.
+    /// Reads rows from memory and the tiers; returns the missing rows, ascending.
     fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut filtered_out, mut missing) = (0, Vec::new(), Vec::new());
         let mut below = TierId::ALL.map(TierRead::new);
@@ -152,7 +152,7 @@ impl Prefix {
             let index = read(&self.state.index);
             for (row, number) in unread {
                 match index.location(number) {
-                    // A tier that is further away has it, too.
+                    // A farther tier has it, too.
                     RowLocation::InTier(next, slot)
                         if next > tier && below[next as usize].want(row, number, slot, &index) => {}
                     _ => missing.push((row, number)),
@@ -163,8 +163,8 @@ impl Prefix {
         missing
     }
 
-    /// Claims up to `room` rows, joins the claims of rows in flight, and leaves the rest. Rows that were kept since the
-    /// lookup are found.
+    /// Claims up to `room` rows, joins the claims of rows in flight, and leaves the rest. Rows that other callers kept
+    /// since the lookup are found.
     fn claim(
         self: &Arc<Self>,
         answer: &mut Answer,
@@ -185,7 +185,7 @@ impl Prefix {
                 _ if number == NO_NUMBER && asking.beyond == Beyond::Leave => left.push(row),
                 _ if number == NO_NUMBER => claim.add(row, number),
                 _ => match index.in_flight.get(&number) {
-                    // The same row twice in one request: it is computed twice, and kept once.
+                    // The same row is requested twice: it is computed twice, and kept once.
                     Some(in_flight) if Arc::ptr_eq(in_flight, claim.in_flight()) => claim.add(row, NO_NUMBER),
                     Some(in_flight) if !asking.overdue => claim.join(row, number, in_flight),
                     _ if claim.rows().len() >= room => left.push(row),
@@ -198,7 +198,7 @@ impl Prefix {
             }
         }
         drop(index);
-        // Where the claim is late, no peer is asked any more: these rows are computed here.
+        // If the claim is late, no peer is queried any more: these rows are computed here.
         for tier in self.cache.tiers().below() {
             if !asking.overdue && !claim.rows().is_empty() {
                 tier.ask(self, answer, &mut claim, asking.memory);
@@ -221,13 +221,13 @@ pub(crate) struct Asking<'a> {
     pub(crate) passes: f64,
     pub(crate) memory: &'a Memory,
     pub(crate) beyond: Beyond,
-    /// Until when the caller waits for others, once it has begun to wait.
+    /// The end of the caller's wait for others, once it has begun to wait.
     pub(crate) until: Option<Instant>,
-    /// The claims that were waited for are late: their rows are claimed all the same.
+    /// The awaited claims are late: their rows are claimed anyway.
     pub(crate) overdue: bool,
 }
 
-/// The rows of a lookup that were found until now.
+/// The rows of a lookup that were found so far.
 pub(crate) struct Answer {
     pub(crate) found: Found,
     /// The table of each segment that rows were found in.

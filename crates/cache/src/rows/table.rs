@@ -1,14 +1,14 @@
-//! Rows as plain buffers, in which rows of every kind are copied, summed, written and read.
+//! Rows as plain buffers, in which rows of all kinds are copied, summed, written and read.
 //!
 //! | kind | parts |
 //! |---|---|
 //! | `Scalar`, `Tensor` of known shape | the numbers, as many bytes for each row |
 //! | `Bytes`, `Utf8` | the bytes |
 //! | other `Tensor` | the numbers; the shape, `int32` for each dimension |
-//! | nullable | these, and a byte for each row: whether it is there |
+//! | nullable | these, and a byte for each row: whether it has a value |
 //!
-//! Invariants: a part of a [`Table`] has as many rows as the table. Taking columns apart copies no numbers, and putting
-//! them together gives the same bits.
+//! Invariants: a part of a [`Table`] has as many rows as the table. Splitting columns into parts copies no numbers, and
+//! joining the parts restores the same bits.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Table {
         Self { parts: parts.into(), rows }
     }
 
-    /// Takes columns apart into the parts of rows.
+    /// Splits columns into the parts of rows.
     ///
     /// # Errors
     /// Internal when they are not `rows` rows of the schema.
@@ -136,8 +136,7 @@ impl Table {
     }
 
     /// Returns the sum of a row: xxh3 (Collet), of its key and then of each part, seeded by the sum so far and by the
-    /// length of the part. So a row with the bytes of another row, or in the place of another row, does not have its
-    /// sum.
+    /// length of the part. So a row with another row's bytes, or in another row's place, has a wrong sum.
     pub(crate) fn sum(&self, key: &RowKey, row: usize) -> u64 {
         let mut header = [0; 24];
         header[..16].copy_from_slice(&key.file.0);
@@ -148,7 +147,7 @@ impl Table {
         })
     }
 
-    /// Copies rows of several tables of one schema into a new one, which shares nothing with them.
+    /// Copies rows of several tables of one schema into a new table, which shares no memory with them.
     pub(crate) fn gather(shapes: &[Shape], tables: &[&Table], places: &[Place], memory: &Memory) -> Self {
         let part = |(i, shape): (usize, &Shape)| {
             let from: Vec<&Part> = tables.iter().map(|table| &table.parts[i]).collect();
@@ -160,7 +159,7 @@ impl Table {
         Self { parts: shapes.iter().enumerate().map(part).collect(), rows: places.len() }
     }
 
-    /// Puts the columns together. Shares the rows.
+    /// Joins the parts to columns, which share their memory.
     ///
     /// # Errors
     /// Exhausted when a column would pass 2^31 numbers; Data when the rows do not match the schema.

@@ -1,5 +1,5 @@
-//! Adds the rows of blocks to the index of their prefix, and forgets them: for blocks on disk, at peers and in the
-//! store alike.
+//! Adds the rows of blocks to the index of their prefix, and removes them, for blocks on disk, at peers and in the
+//! store.
 //!
 //! Invariant: the memory of the index is counted before it is used, and no longer counted when it is freed.
 
@@ -17,9 +17,9 @@ use crate::tiers::block::format::{BlockHeader, Layout, Trouble};
 use crate::tiers::block::name::Name;
 use crate::tiers::block::{Block, BlockRef};
 
-/// What a block costs in memory besides its rows.
+/// The memory of a block besides its rows.
 const BLOCK_BYTES: u64 = 1024;
-/// What a row of a block costs in memory for its sum, and for each offset of a part of variable length.
+/// The memory of a row of a block for its sum, and for each offset of a part of variable length.
 const WORD_BYTES: u64 = 8;
 
 /// A block whose header was read.
@@ -89,7 +89,7 @@ impl CacheState {
         self.index_block(tier, state, &mut write(&state.index), id, block);
     }
 
-    /// Adds the rows of a block to the index, if there is memory for that.
+    /// Adds the rows of a block to the index, if there is memory.
     fn index_block(&self, tier: TierId, state: &PrefixState, index: &mut Index, id: u32, block: Block) {
         if index.block(tier, id).is_some() {
             return;
@@ -100,7 +100,7 @@ impl CacheState {
         if block.numbers.contains(&NO_NUMBER) || !self.memory().count_index(index_bytes) {
             return add(&state.counters.unindexed, block.numbers.len());
         }
-        // The index has numbers in place of keys.
+        // The index stores numbers instead of keys.
         let layout = Layout { keys: Vec::new(), ..block.layout };
         index.add_block(tier, id, Arc::new(Block { layout, index_bytes, ..block }));
     }

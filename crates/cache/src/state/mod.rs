@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `blocks` | adds the rows of blocks to the index of their prefix, and forgets them |
 //!
-//! Lock order: `beginning`, and the lock under which the disk opens a prefix, before all others; the accounts of memory,
-//! then `uses`; `prefixes`, then an index; the accounts of the disk, then `uses`; the search for pages, then the
-//! accounts of the disk. Apart from these, an index is locked alone, never with that of another prefix. While a store
-//! is asked, no lock is held but one of its maintenance thread.
+//! Lock order: `beginning`, and the lock under which the disk opens a prefix, before all others; the accounts of
+//! memory, then `uses`; `prefixes`, then an index; the accounts of the disk, then `uses`; the search for pages, then
+//! the accounts of the disk. Apart from these, an index is locked alone, never with the index of another prefix. During
+//! a request to a store, no lock is held except one of its maintenance thread.
 
 pub(crate) mod blocks;
 
@@ -63,7 +63,7 @@ pub(crate) struct CacheState {
     /// Held while a use of a prefix begins, so that the prefix does not count as unused meanwhile.
     beginning: Mutex<()>,
     pages: PageCacheState,
-    /// Measures the age of snapshots for peers, once there may be peers.
+    /// Measures the age of snapshots for peers, once peers are possible.
     exports_watch: OnceLock<Arc<dyn Stopwatch>>,
     /// Of two processes that want to compute the same rows, the one with the lower rank goes first.
     rank: u64,
@@ -113,7 +113,7 @@ impl CacheState {
         let _ = self.exports_watch.set(watch);
     }
 
-    /// Returns what measures the age of snapshots for peers; `None` where there are no peers.
+    /// Returns the stopwatch for the age of snapshots for peers; `None` without peers.
     pub(crate) fn exports_watch(&self) -> Option<&dyn Stopwatch> {
         self.exports_watch.get().map(|watch| &**watch)
     }
@@ -209,7 +209,7 @@ impl CacheState {
         prefixes.values().filter(|state| lock(&state.users).strong_count() > 0).map(|state| state.key).collect()
     }
 
-    /// Frees the index of tiers of prefixes that are not in use. It is read again when they are.
+    /// Frees the index of tiers of prefixes that are not in use. It is read again when they are used.
     fn leave_unused(&self) {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
         for state in prefixes.iter().filter(|state| lock(&state.users).strong_count() == 0) {
@@ -231,7 +231,7 @@ impl CacheState {
         });
     }
 
-    /// Notes that rows, or bytes, were requested, of `of` in all. Returns the passes over the prefix.
+    /// Records that rows, or bytes, were requested, of `of` in all. Returns the passes over the prefix.
     pub(crate) fn asked(&self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
         lock(&self.uses).asked(prefix, rows, of)
     }
@@ -241,7 +241,7 @@ impl CacheState {
         lock(&self.uses).passes(prefix)
     }
 
-    /// Notes what rows cost to compute, or pages to fetch.
+    /// Records the cost of rows to compute, or pages to fetch.
     pub(crate) fn computed(&self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
         lock(&self.uses).computed(prefix, nanos, rows, bytes);
     }

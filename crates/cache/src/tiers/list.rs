@@ -1,4 +1,4 @@
-//! The tiers of a process. This is the one place that puts them together.
+//! The tiers of a process. Only this module combines them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::tiers::tier::{BlockSink, BlockTier, Tier};
 #[derive(Debug)]
 pub(crate) struct Tiers {
     memory: MemoryTier,
-    /// By [`TierId`], the nearest first. Peers are added while the cache is open.
+    /// By [`TierId`], the nearest first. Peers can be added while the cache is open.
     below: [OnceLock<Arc<dyn BlockTier>>; TierId::ALL.len()],
     /// The tier of the local disk, whose folder also has pages of files and the locks of prefixes in use.
     disk: Option<Arc<DiskTier>>,

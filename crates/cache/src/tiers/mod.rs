@@ -2,12 +2,12 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `tier` | [`Tier`](tier::Tier) and [`BlockTier`](tier::BlockTier): what the cache needs of a tier |
-//! | `list` | [`Tiers`](list::Tiers): the tiers of a process, in order; here they are put together |
-//! | `memory` | rows in memory: how it is divided between rows, copies of peers' rows, and the index |
+//! | `tier` | [`Tier`](tier::Tier) and [`BlockTier`](tier::BlockTier): the interface of a tier |
+//! | `list` | [`Tiers`](list::Tiers): the tiers of a process, in order |
+//! | `memory` | rows in memory, and the division of memory between rows, copies of peers' rows, and the index |
 //! | `block` | common to all tiers below memory: the bytes of a block, reading its rows, and the thread that writes blocks |
 //! | `disk` | the local disk: blocks in a folder |
-//! | `peers` | the blocks of other workers, and rows that they are asked for before these are computed |
+//! | `peers` | the blocks of other workers, and requests for rows before they are computed |
 //! | `remote` | common to peers and the store: listing and reading blocks that lie elsewhere |
 //! | `store` | a store that machines share |
 

@@ -1,16 +1,16 @@
-//! What the cache needs of a tier.
+//! The interface of a tier.
 //!
 //! [`Tier`] is common to memory and the tiers below it. [`BlockTier`] is a tier below memory, which keeps rows in
 //! blocks: it makes its blocks known to the index, and reads them. [`BlockSink`] is a tier that this process writes
 //! blocks to.
 //!
-//! These parts are the same for all tiers, and so lie outside of the traits: finding a row (`rows::index`), claims and
+//! These parts are the same for all tiers, and so are not part of the traits: finding a row (`rows::index`), claims and
 //! single flight (`rows::claim`, `rows::in_flight`), the check of a row's sum (`rows::tier_read`), the choice of the
 //! rows that memory keeps (`rows::admit`), quotas and values (`quota`), and gathering rows into blocks
 //! (`block::writer`).
 //!
 //! Rules for an implementation: no job fails because of a tier, so no method returns an error to a job. A job waits for
-//! a tier only within a bound that has a name. A block that cannot be read is a miss.
+//! a tier only within a named bound. A block that cannot be read is a miss.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,12 +52,12 @@ pub(crate) trait Tier: Send + Sync + fmt::Debug {
     fn add_prefix_stats(&self, index: &Index, stats: &mut PrefixStats);
 }
 
-/// A tier below memory. The index knows its blocks by their numbers, which the tier gives them.
+/// A tier below memory. The index identifies its blocks by numbers that the tier assigns.
 pub(crate) trait BlockTier: Tier {
     /// Returns its place in the order of tiers.
     fn id(&self) -> TierId;
 
-    /// Says whether its blocks are on this machine. Rows of another place may be late.
+    /// Says whether its blocks are on this machine. Rows from another machine may be late.
     fn is_local(&self) -> bool {
         false
     }
@@ -71,11 +71,11 @@ pub(crate) trait BlockTier: Tier {
     /// Forgets a prefix that is no longer used, whose blocks have left the index.
     fn leave_prefix(&self, _prefix: PrefixKey) {}
 
-    /// Notes that rows of a prefix are computed. The tier may look for blocks that others wrote meanwhile.
+    /// Records that rows of a prefix are computed. The tier may look for blocks that others wrote meanwhile.
     fn missed(&self, _state: &Arc<PrefixState>) {}
 
-    /// Asks for the rows of a claim, whether or not a block with them is known. Rows that are given are found, and no
-    /// longer claimed.
+    /// Requests the rows of a claim, even if no block with them is known. Rows that are sent are found, and no longer
+    /// claimed.
     fn ask(&self, _prefix: &Prefix, _answer: &mut Answer, _claim: &mut Claim, _memory: &Memory) {}
 
     /// Decides whether the wanted rows are read now. Counts them if not, and counts trials of a slow tier.
@@ -93,7 +93,7 @@ pub(crate) trait BlockTier: Tier {
         each: &mut dyn FnMut(Result<&dyn ReadAt, Trouble>),
     );
 
-    /// Notes that a block could not be read. A broken block is removed.
+    /// Records that a block could not be read. A broken block is removed.
     fn give_up(&self, state: &Arc<PrefixState>, id: u32, block: &Block, trouble: &Trouble);
 
     /// Returns the tier as one that blocks are written to, if this process writes there.
@@ -101,7 +101,7 @@ pub(crate) trait BlockTier: Tier {
         None
     }
 
-    /// Returns its room, and what a read from it takes. `own` is the room of this process.
+    /// Returns its room, and the cost of a read from it. `own` is the room of this process.
     fn elsewhere(&self, _own: u64) -> Elsewhere {
         Elsewhere::default()
     }
@@ -118,7 +118,7 @@ pub(crate) trait BlockSink: BlockTier {
     /// Returns the queue of rows that wait to be written.
     fn queue(&self) -> &Queue<Message>;
 
-    /// Returns the bytes of rows that make a block.
+    /// Returns the bytes of rows of a block.
     fn block_bytes(&self) -> u64;
 
     /// Says whether nothing is written now.
@@ -134,7 +134,7 @@ pub(crate) trait BlockSink: BlockTier {
 /// A thread of a tier: its name, and its work.
 pub(crate) type TierThread = (&'static str, Box<dyn FnOnce(&CacheState) + Send>);
 
-/// Rows that are wanted of one block.
+/// The wanted rows of one block.
 #[derive(Debug)]
 pub(crate) struct WantedBlock {
     /// The number of the block.

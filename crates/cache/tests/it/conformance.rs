@@ -1,5 +1,4 @@
-//! What every tier must do, whether memory, the disk, peers or the store: [`check_tier`] puts each through the same
-//! questions.
+//! The rules of every tier, memory, disk, peers or store: [`check_tier`] runs the same checks on each.
 //!
 //! A new tier adds a function that makes a [`Rig`] of it, and one test that calls [`check_tier`].
 
@@ -13,13 +12,13 @@ use crate::common::*;
 use forebay_cache::{Cache, Counts, Disk, Options, Prefix, PrefixStats, SharedStore, Stats};
 
 const ROWS: u64 = 300;
-/// The writer computes so many rows at once.
+/// The writer computes this many rows at once.
 const MORSEL: usize = 50;
 /// Room for all rows.
 const LARGE: u64 = 1 << 30;
 /// Room for some of the rows, with the parts of a block that are not rows.
 const SMALL: u64 = 40 << 10;
-/// No failure of a tier may hold up a lookup longer: the bounds of a read and of opening a prefix are 5 s each.
+/// The longest delay of a lookup by any failure of a tier: the bounds of a read and of opening a prefix are 5 s each.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Returns the bytes that a tier keeps, and the most that it may.
@@ -29,12 +28,12 @@ type Room = Box<dyn Fn(&Stats) -> (u64, u64)>;
 struct Rig {
     /// The process that offers rows.
     writer: Arc<Cache>,
-    /// Makes a process that finds in this tier what was offered, and nothing elsewhere. Memory is found by its own
-    /// process alone.
+    /// Makes a process that finds the offered rows in this tier, and nowhere else. Only its own process finds rows in
+    /// memory.
     reader: Box<dyn Fn() -> Arc<Cache>>,
-    /// Flips bits of what the tier has stored; `None` where a test cannot reach it.
+    /// Flips bits of the stored bytes; `None` where a test cannot reach them.
     damage: Option<Box<dyn Fn()>>,
-    /// Lets the place of the tier fail from now on, in each of its ways; none where it has no place of its own.
+    /// Makes the place of the tier fail from now on, in each of its ways; empty where it has no place of its own.
     failures: Vec<Box<dyn Fn()>>,
     /// Rows that a process found in the tier.
     hits: fn(&Counts) -> u64,
@@ -72,7 +71,7 @@ impl Rig {
     }
 }
 
-/// Puts a tier through everything that is asked of each. `make` makes a new one with room for about so many bytes.
+/// Runs all checks on a tier. `make` makes a new one with room for about the given bytes.
 fn check_tier(make: impl Fn(u64) -> Rig) {
     offered_rows_are_found(&make(LARGE));
     an_absent_row_is_absent(&make(LARGE));
@@ -84,7 +83,7 @@ fn check_tier(make: impl Fn(u64) -> Rig) {
     }
 }
 
-/// The bytes are compared by `ask`.
+/// `ask` compares the bytes.
 fn offered_rows_are_found(rig: &Rig) {
     rig.offer();
     let reader = (rig.reader)();
@@ -148,7 +147,7 @@ fn damage_is_a_miss(rig: &Rig) {
     let known_before = (rig.reader)();
     let of_known = prefix(&known_before);
     damage();
-    // Also where the headers of blocks were read before. The rows are checked.
+    // Also if the headers of blocks were read before the damage. `ask` checks the rows.
     assert!(!ask(&of_known, &all()).is_empty(), "damaged rows are computed");
     assert!(!ask(&prefix(&(rig.reader)()), &all()).is_empty(), "damaged rows are computed");
 }

@@ -1,4 +1,4 @@
-//! The folder on disk: kept over restarts, shared by processes, damaged, full, and left by processes that were killed.
+//! The folder on disk: kept across restarts, shared by processes, damaged, full, and left behind by killed processes.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +54,7 @@ fn rows_that_no_other_can_follow_are_written_at_once() {
     let cache = open(0, Some((folder.path(), 1 << 30)));
     ask(&prefix(&cache, 1), &all()[1..]);
     ask(&prefix(&cache, 1), &[0]);
-    // Far sooner than rows that wait for others.
+    // Much earlier than rows that wait for others.
     let until = Instant::now() + Duration::from_secs(8);
     let filtered = all().into_iter().filter(|row| is_without(*row)).count() as u64;
     while cache.stats().prefixes[0].disk_rows < ROWS - filtered {
@@ -82,7 +82,7 @@ fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
     }
     assert!(b.stats().prefixes[0].disk_rows > 0);
     assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "nobody took what is in use");
-    // A process that ends leaves its blocks to be evicted by others.
+    // When a process ends, others may evict its blocks.
     drop((of_a, a));
     let of_a = folder.path().join(prefix_key(1).to_string());
     unlocked(|| {
@@ -92,7 +92,8 @@ fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
     });
 }
 
-/// Waits until what follows from a lock that was given back is so. A process that another test starts has it, too, until it runs its program.
+/// Waits for an effect of a released lock. A process that another test starts inherits the lock until it runs its
+/// program.
 fn unlocked(mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
     while !is_so() {
@@ -137,7 +138,7 @@ fn broken_blocks_are_computed_again_and_removed_and_those_of_another_version_sta
             blocks(folder.path()).iter().for_each(|(path, _)| std::fs::remove_file(path).expect("removed"));
         }
     }
-    // Its format is the only text that is "1".
+    // The only text "1" is its format.
     let mut other = good.clone();
     let text = [1, 0, 0, 0, b'1', 0, 0, 0];
     let places: Vec<usize> = (0..other.len() - 8).filter(|&at| other[at..at + 8] == text).collect();
@@ -193,7 +194,7 @@ fn rows_that_two_wrote_are_counted_once_and_blocks_stay_large() {
     let folder = folder();
     let caches = [0, 1].map(|_| open(0, Some((folder.path(), 1 << 30))));
     let prefixes = caches.each_ref().map(|cache| prefix(cache, 1));
-    // Side by side: neither knows what the other writes.
+    // In parallel: neither knows the other's writes.
     let all = all();
     let (first, rest) = all.split_at(200);
     prefixes.iter().for_each(|prefix| assert_eq!(ask(prefix, first), first));
@@ -208,7 +209,7 @@ fn rows_that_two_wrote_are_counted_once_and_blocks_stay_large() {
     rest.chunks(5).for_each(|rows| assert_eq!(ask(&prefix, rows), rows));
     assert!(cache.flush(LIMIT));
     let more = blocks(folder.path()).len() - before;
-    // One of rows and one of what filters removed, and again when its ten seconds are over on a machine that is busy.
+    // One block of rows and one of filtered-out rows, and again when the ten seconds pass on a busy machine.
     assert!(more <= 6, "{more} blocks for {} rows", rest.len());
 }
 
@@ -217,13 +218,13 @@ fn where_its_disk_is_not_there_any_more_nothing_is_put_in_its_place() {
     let (disk, system) = (folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"));
     let device = |path: &Path| std::fs::metadata(path).expect("there").dev();
     if device(disk.path()) == device(system.path()) {
-        // Without one mounted `ground`'s own tests are what there is.
+        // Without a second file system, `mount_guard`'s own tests cover this.
         let is_known = std::env::var_os("FOREBAY_TEST_ONE_DISK").is_some() || !cfg!(target_os = "linux");
         assert!(is_known, "/dev/shm and target/ are one file system: FOREBAY_TEST_ONE_DISK=1 leaves this test out");
         return;
     }
     let parent = folder();
-    // A mount point, as far as one is made without a mount: what it names is on one disk or on another.
+    // A stand-in for a mount point, without a mount: a link to a folder on one disk or on another.
     let mounted = |at: &Path| {
         let _ = std::fs::remove_file(parent.path().join("mnt"));
         std::os::unix::fs::symlink(at, parent.path().join("mnt")).expect("linked");
@@ -239,7 +240,7 @@ fn where_its_disk_is_not_there_any_more_nothing_is_put_in_its_place() {
         assert!(stopped().is_some_and(|why| why.contains("is gone: another disk")), "{:?}", stopped());
         assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 0, "{below}");
     }
-    // It is mounted again, under another number.
+    // It is mounted again, with another device number.
     let cache = written(&parent.path().join("mnt/cache"));
     assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 1, "whoever is told to writes there");
     mounted(disk.path());
@@ -258,7 +259,7 @@ fn a_folder_that_was_removed_is_made_again_and_one_without_a_place_is_said_to_be
     assert!(cache.flush(LIMIT));
     let stopped = || cache.stats().disk.expect("a disk").stopped;
     assert!(stopped().is_none() && !blocks(&root).is_empty(), "{:?}", stopped());
-    // As when its disk is not there any more.
+    // As when its disk is gone.
     std::fs::remove_dir_all(&root).expect("removed");
     std::fs::rename(parent.path(), parent.path().with_extension("away")).expect("renamed");
     ask(&prefix(&cache, 3), &all());

@@ -1,4 +1,5 @@
-//! Threads that ask for the same rows: one thread computes each row, and a thread that gives up or is late blocks no other.
+//! Threads that request the same rows: one thread computes each row, and a thread that gives up or is late blocks no
+//! other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -18,13 +19,13 @@ fn each_row_is_computed_once_however_many_ask() {
         let prefix = cache.prefix(prefix_key(1), &schema(), ROWS, "test");
         let counts: Vec<AtomicUsize> = (0..ROWS).map(|_| AtomicUsize::new(0)).collect();
         let all: Vec<u64> = (0..ROWS).collect();
-        // All threads ask before one computes: rows are handed over without memory, too.
+        // All threads look up before one computes: rows are passed on even without memory.
         let (asked, ready) = (std::sync::Barrier::new(8), Memory::default());
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
                 let (prefix, counts, all, asked, ready) = (&prefix, &counts, &all, &asked, &ready);
                 scope.spawn(move || {
-                    // Each begins elsewhere.
+                    // Each begins at another row.
                     let rows: Vec<u64> = all.iter().map(|row| (row + 61 * thread) % ROWS).collect();
                     let keys: Vec<RowKey> = rows.iter().map(|&row| key(row)).collect();
                     let look = prefix.look(&keys[..100], ready);
@@ -87,13 +88,13 @@ fn what_is_given_up_or_late_is_taken_over() {
     assert_eq!(first.claim.rows(), [0, 1]);
     let second = prefix.look(&keys, &memory).claim.fulfil(&none);
     assert_eq!(second.rows(), [0, 1]);
-    // Its computer failed at one row and gives the other.
+    // The thread that computes fails at one row and returns the other.
     let one = columns(&[0]);
     first.claim.fulfil(&Computed { rows: &[0], columns: &one, filtered_out: &[], nanos: 1 });
     let mut late = second.wait(LIMIT, &memory);
     assert_eq!((late.found.rows(), late.claim.rows()), (vec![0], &[1][..]));
 
-    // Now that one is late.
+    // Now this one is late.
     let third = prefix.look(&keys, &memory);
     let mut taken = third.claim.fulfil(&none).wait(Duration::ZERO, &memory);
     assert_eq!((taken.found.rows(), taken.claim.rows()), (vec![], &[1][..]));

@@ -1,4 +1,4 @@
-//! The tests of crate `cache` from outside, in one binary, which is linked once.
+//! The integration tests of crate `cache`, in one binary, which is linked once.
 
 mod common;
 mod conformance;

@@ -1,4 +1,4 @@
-//! Any sequence of lookups, results, crashes and damage: never a wrong row, and never more than the quotas.
+//! Any sequence of lookups, results, crashes and damage yields no wrong row, and stays within the quotas.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Ask and answer.
+    /// Look up and compute.
     Ask {
         prefix: u8,
         rows: Vec<u64>,
     },
-    /// Ask, and give up; or fulfil only rows whose number is a multiple of `of`.
+    /// Look up, and give up; or fulfil only rows whose number is a multiple of `of`.
     Half {
         prefix: u8,
         rows: Vec<u64>,
         of: Option<u64>,
     },
     Flush,
-    /// End, in order or not, and open again; with how much memory.
+    /// Close, cleanly or not, and open again; with this memory.
     Reopen {
         memory: u64,
     },
@@ -76,7 +76,7 @@ fn half(prefix: &Arc<Prefix>, rows: &[u64], of: Option<u64>) {
 fn check_quotas(cache: &Cache, folder: &std::path::Path) {
     let stats = cache.stats();
     assert!(stats.memory.bytes - stats.index_bytes <= stats.memory.quota, "{stats:?}");
-    // A block that was found to be damaged is none, and its file goes soon.
+    // A block that was found damaged does not count, and its file is deleted soon.
     let bytes = || blocks(folder).iter().map(|(_, bytes)| bytes).sum::<u64>();
     let end = std::time::Instant::now() + LIMIT;
     while bytes() > DISK {
@@ -106,7 +106,7 @@ fn run(steps: Vec<Step>) {
             }
             Step::Flip { block: n, at, bit } => {
                 let Some(path) = block(n) else { continue };
-                // The writer may have thrown it out meanwhile.
+                // The writer may have evicted it meanwhile.
                 let Ok(mut bytes) = std::fs::read(&path) else { continue };
                 let at = at % bytes.len().max(1);
                 bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << bit);

@@ -1,4 +1,5 @@
-//! Pages of remote files: reads return the bytes of the store, fetched once, whatever is kept, damaged, shared or full.
+//! Pages of remote files: reads return the bytes of the store, fetched once, with pages that are kept, damaged, shared,
+//! or do not fit.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,9 +22,9 @@ const SIZES: [u64; 5] = [10, 100_000, PAGE_BYTES, 3 * PAGE_BYTES + 17, 20 * PAGE
 #[derive(Default)]
 struct Store {
     sent: AtomicU64,
-    /// What is said of reads instead of their bytes, the next first.
+    /// The faults of the next reads, in order.
     faults: Mutex<Vec<Fault>>,
-    /// Reads that are held back until they are let go.
+    /// Reads that are held back until the test releases them.
     held: Mutex<Option<Vec<Held>>>,
 }
 
@@ -105,7 +106,7 @@ fn check_all(source: &Arc<PageCache>, store: &Arc<Store>) {
     (0..SIZES.len()).for_each(|n| check(source, store, n, 0..SIZES[n]));
 }
 
-/// Ranges here and there, the same always.
+/// Scattered ranges, deterministic.
 fn ranges(seed: u64, count: usize) -> Vec<(usize, Range<u64>)> {
     let mut state = seed;
     let mut next = |below: u64| {
@@ -143,7 +144,7 @@ fn threads_of_several_processes_read_what_the_store_has_and_fetch_each_byte_once
                 let source = source(cache);
                 start.wait();
                 for chunk in ranges(thread as u64, 120).chunks(8) {
-                    // Several are asked for before the first is waited for.
+                    // Several are requested before the first is awaited.
                     let asked: Vec<(usize, Range<u64>, Request)> = chunk
                         .iter()
                         .map(|(n, r)| (*n, r.clone(), file(&source, store, *n).request(r.clone())))
@@ -351,7 +352,7 @@ fn rows_and_bytes_share_one_quota_by_what_they_are_worth() {
     }
     let taken = || pages(folder.path()).iter().map(|path| path.metadata().expect("there").len()).sum::<u64>();
     assert!(taken() > 24 << 20, "{}", taken());
-    // Costly rows that are used over and over; the files are no longer read.
+    // Costly rows that are used repeatedly; the files are no longer read.
     let schema = Arc::new(
         forebay_data::Schema::new(vec![forebay_data::Field::new("x", forebay_data::Kind::Bytes)]).expect("valid"),
     );

@@ -1,4 +1,5 @@
-//! Peers: rows that one process has just computed, or computes now, and does not list yet, are given to others that ask.
+//! Peers: rows that one process has just computed, or computes now, and does not list yet, are sent to others that
+//! request them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
@@ -9,7 +10,7 @@ use arrow_array::LargeBinaryArray;
 use forebay_cache::Computed;
 use forebay_data::{Field, Kind, Memory, Schema};
 
-/// Two that ask each other for what they do not show yet.
+/// Two processes that request unlisted rows from each other.
 fn neighbours(memory: u64) -> [Process; 2] {
     let [one, other] = [0, 1].map(|_| Process::in_memory(memory));
     let one = one.meets(&other);
@@ -68,7 +69,7 @@ fn what_a_peer_computes_now_is_waited_for() {
         claim.fulfil(&given);
         assert_eq!(waits.join().expect("no panic"), [0; 0]);
     });
-    // A claim that is given up blocks no peer for ever.
+    // An abandoned claim does not block a peer for ever.
     let more: Vec<_> = (ROWS..ROWS + 20).filter(|&row| !is_without(row)).collect();
     let keys: Vec<_> = more.iter().map(|&row| key(row)).collect();
     let claim = prefixes[0].look(&keys, &Memory::default()).claim;
@@ -108,7 +109,7 @@ fn rows_that_a_peer_gave_and_that_are_damaged_are_computed() {
         other.others.exports.lock().expect("not poisoned").extend(first.cache.exports());
         other.others.gives.store(true, Relaxed);
         other.others.damages.store(true, Relaxed);
-        // One byte, in each block another.
+        // One byte, another one in each block.
         other.others.reads.store(n * 1013, Relaxed);
         let shown = other.cache.prefix(prefix_key(1), &schema(), ROWS, "test of peers");
         refused += usize::from(!ask(&shown, &kept()[..40]).is_empty());
@@ -127,7 +128,8 @@ fn what_questions_take_is_no_part_of_what_reads_take_and_who_asks_in_vain_asks_s
     assert!((200 / 32..200 / 8).contains(&asked()), "{}", asked());
     let [peers, _] = second.cache.elsewhere(1);
     assert_eq!((peers.request_nanos, peers.byte_nanos), (None, None), "nothing was read");
-    // Now there is something to be given, for a tenth of what it takes to compute: that is found out, and then always asked for.
+    // Now there are rows to receive, at a tenth of their cost: the policy finds this out, and then always requests
+    // them.
     ask(&prefixes[0], rest);
     let computed: usize = rest.iter().map(|&row| ask(&prefixes[1], &[row]).len()).sum();
     assert!(computed <= 32 && second.counts().peer_hits as usize == rest.len() - computed, "{computed}");
@@ -136,7 +138,7 @@ fn what_questions_take_is_no_part_of_what_reads_take_and_who_asks_in_vain_asks_s
 #[test]
 fn whoever_does_not_answer_says_nothing_of_what_a_question_takes() {
     let [_first, second] = neighbours(1 << 20);
-    // As long as it was waited for them.
+    // The whole wait.
     second.others.is_deaf.store(true, Relaxed);
     second.others.takes.store(u64::MAX, Relaxed);
     let prefix = second.prefix();

@@ -1,5 +1,5 @@
-//! Peers: rows that one process exports from its disk or its memory are read by others before they ask a store or compute,
-//! whatever happens to the rows meanwhile.
+//! Peers: rows that one process exports from its disk or its memory are read by others before they use a store or
+//! compute, and rows may leave meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn what_is_computed_while_one_runs_is_found_and_only_the_rest_computed() {
     let mut rows = kept().into_iter().skip(1);
     while second.cache.stats().prefixes[0].peer_rows == 0 {
         assert!(std::time::Instant::now() < end, "peers are asked again");
-        // What is computed here is here: another row each time.
+        // Computed rows are in memory afterwards, so this takes another row each time.
         ask(&prefix, &[rows.next().expect("rows are left")]);
     }
     let rest: Vec<u64> = rows.collect();
@@ -190,7 +190,7 @@ fn rows_that_leave_a_peers_memory_are_computed_and_the_others_found_again() {
     let prefix = second.prefix();
     let known = second.cache.stats().prefixes[0].peer_rows;
     assert!(known > 50 && known < kept().len() as u64, "what fits: {known}");
-    // Another prefix, asked for again and again, takes room from it.
+    // Another prefix, requested repeatedly, takes room from it.
     let other = first.cache.prefix(prefix_key(2), &schema(), ROWS, "another");
     let left = || first.cache.stats().prefixes[0].memory_rows;
     while left() > known / 2 {
@@ -231,7 +231,7 @@ fn copies_of_what_peers_have_make_room_for_what_nobody_has() {
         assert_eq!(ask(&prefix, half), [0; 0]);
         (second, prefix)
     };
-    // There is room for a half, and what finds the other.
+    // There is room for a half, and for the index of the other.
     let room = with_copies(1 << 20).0.cache.stats().memory.bytes + 4000;
     let (second, prefix) = with_copies(room);
     assert_eq!(second.cache.stats().prefixes[0].memory_rows, half.len() as u64);

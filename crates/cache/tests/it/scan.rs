@@ -21,7 +21,7 @@ fn wide_rows(rows: &[u64]) -> ArrayRef {
     forebay_data::column_of(&kind, values, rows.len()).expect("fits")
 }
 
-/// One epoch in an order of its own, in morsels; returns how many rows were found.
+/// Reads one epoch in its own order, in morsels; returns how many rows were found.
 fn epoch(prefix: &Arc<Prefix>, rows: u64, morsel: usize, order: u64, nanos: u64) -> u64 {
     let memory = Memory::default();
     let mut all: Vec<u64> = (0..rows).collect();
@@ -49,7 +49,7 @@ fn prefix(cache: &Cache, n: u8, rows: u64) -> Arc<Prefix> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 12, ..ProptestConfig::default() })]
 
-    /// Less a morsel for what is cut off, and less what finds rows.
+    /// Less one block or morsel, which is kept whole or not at all, and less the index.
     #[test]
     fn every_scan_hits_what_fits(rows in 200..1200u64, share in 5..100u64, morsel in 1..64usize, disk: bool) {
         let per_row = 800 + 96 + if disk { 40 } else { 1024 / morsel as u64 + 1 };
@@ -62,7 +62,7 @@ proptest! {
         for order in 1..4 {
             let hits = epoch(&prefix, rows, morsel, order, 1000);
             prop_assert!(cache.flush(LIMIT));
-            // A block of the disk is a sixteenth of it, with a head of its own.
+            // A block of the disk is a sixteenth of the quota, with its own header.
             let block = if disk { bytes / 16 / 800 + 8 + 16 * 6 } else { morsel as u64 };
             let fits = (bytes / per_row).saturating_sub(block);
             prop_assert!(hits >= fits, "{} of {} in epoch {}", hits, fits, order);
@@ -73,14 +73,14 @@ proptest! {
 #[test]
 fn another_pipeline_takes_the_room_when_it_is_worth_more_and_not_before() {
     let rows = 400;
-    // With room for what finds the files of both.
+    // With room for the file tables of both.
     let cache = open(rows / 2 * 900 + 256, None);
     let (old, new) = (prefix(&cache, 1, rows), prefix(&cache, 2, rows));
     (0..4).for_each(|n| _ = epoch(&old, rows, 16, n, 1000));
     let kept = |n: usize| cache.stats().prefixes[n].memory_rows;
     let full = kept(0);
     assert!(full > 150);
-    // Once over other data, and in turns with it, at the same cost: nothing moves.
+    // One pass over other data, and then alternating passes, at the same cost: no rows move.
     epoch(&new, rows, 16, 7, 1000);
     assert_eq!((kept(0), kept(1)), (full, 0));
     (0..4).for_each(|n| {
@@ -88,10 +88,10 @@ fn another_pipeline_takes_the_room_when_it_is_worth_more_and_not_before() {
         epoch(&new, rows, 16, n, 1000);
     });
     assert!(kept(0) + kept(1) + 16 >= full, "full, whoever has it");
-    // When the old one has ended, the new one has all of it.
+    // When the old one has ended, the new one gets all of the room.
     (0..4).for_each(|n| _ = epoch(&new, rows, 16, n, 1000));
     assert!(kept(0) == 0 && kept(1) + 16 >= full, "{} {}", kept(0), kept(1));
-    // What is ten times as dear gets it within its first pass.
+    // Rows of ten times the cost get it within their first pass.
     epoch(&old, rows, 16, 1, 100_000);
     assert!(kept(0) > 0, "{} {}", kept(0), kept(1));
 }

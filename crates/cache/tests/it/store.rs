@@ -1,4 +1,5 @@
-//! The store that machines share: its blocks are found by others; it is damaged, away, full, read-only, or changed while it is read.
+//! The store that machines share: others find its blocks; it is damaged, away, full, read-only, or changes while it is
+//! read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +10,7 @@ use crate::common::*;
 use forebay_cache::{Cache, CacheLocation, Counts, Disk, Options, Prefix, SharedStore, StoreStats};
 
 const ROWS: u64 = 300;
-/// Longer than any pause, and than a prefix is left unlooked at.
+/// Longer than any pause, and than the interval of listings.
 const LONG: Duration = Duration::from_secs(400);
 
 /// A process: its cache, and its clock.
@@ -26,7 +27,7 @@ impl Process {
         Self { cache, hand }
     }
 
-    /// A process that has the store alone.
+    /// A process that has only the store.
     fn bare(pail: &Arc<Pail>) -> Self {
         Self::new(pail, 0, None, 1 << 30)
     }
@@ -60,7 +61,7 @@ fn stored() -> Arc<Pail> {
     pail
 }
 
-/// Waits for what another thread does.
+/// Waits for the work of another thread.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + LIMIT;
     while !is_so() {
@@ -159,7 +160,7 @@ fn damage(way: usize, bytes: &mut Vec<u8>) {
         1 => bytes.truncate(bytes.len() / 2),
         2 => bytes.clear(),
         3 => bytes.fill(0),
-        // In the middle are rows.
+        // The middle has rows.
         _ => {
             let at = bytes.len() / 3;
             bytes[at..at + 200].iter_mut().for_each(|byte| *byte ^= 1);
@@ -227,11 +228,11 @@ fn a_store_that_is_away_is_left_alone_and_found_again() {
     let pail = stored();
     let second = Process::bare(&pail);
     let prefix = second.prefix(1);
-    // What was computed is in memory until it is stored, so others are asked for each time.
+    // Computed rows are in memory until they are stored, so this requests others each time.
     let mut rows = all().into_iter().filter(|&row| !is_without(row));
     for fault in [Fault::Away, Fault::Late] {
         pail.fail(Some(fault));
-        // A list that it gave before may come late, and count for it.
+        // A listing that succeeded before may be counted late.
         until("it is left alone", || {
             let row = rows.next().expect("there are rows");
             assert_eq!(ask(&prefix, &[row]), [row]);
@@ -287,13 +288,13 @@ fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
     let second = Process::bare(&pail);
     let prefix = second.prefix(1);
     assert_eq!(ask(&prefix, &all()[..50]), [0; 0]);
-    // The clock goes on while it reads: as slow as a store on the moon. The rows take a microsecond each.
+    // The clock advances while it reads, like for a very distant store. The rows take a microsecond each.
     let slow = Arc::new(Slow { pail: pail.clone(), hand: second.hand.clone() });
     let store = SharedStore { store: slow, bytes: 1 << 30, watch: Arc::new(second.hand.clone()) };
     let far = Cache::open(&Options { memory: 0, disk: None, store: Some(store) }).expect("opens");
     let prefix = far.prefix(prefix_key(1), &schema(), ROWS, "");
-    // A few reads tell what a read takes. Rows that were computed are in memory until a thread stores them, so the number of
-    // asks that reach the store varies.
+    // A few reads measure the cost. Computed rows are in memory until a thread stores them, so the number of lookups
+    // that reach the store varies.
     until("most rows that reach the store are computed", || {
         ask(&prefix, &all());
         let counts = far.stats().prefixes[0].counts;
@@ -344,7 +345,7 @@ fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
     let process = || Process::new(&pail, 0, None, quota);
     let of_first = |name: &String| name.contains(&prefix_key(1).to_string());
 
-    // The first prefix was used a moment ago: the second has what is left.
+    // The first prefix was used a moment ago: the second gets the remaining room.
     let second = process();
     let prefix = second.prefix(2);
     pail.until("it is said that it is used", |now| now.keys().any(|name| name == &format!("1/{}/used", prefix_key(2))));
@@ -376,7 +377,7 @@ fn a_full_store_drops_what_nobody_uses_and_takes_nothing_from_those_who_do() {
 #[test]
 fn blocks_of_another_version_are_left_alone() {
     let pail = stored();
-    // Its format is the only text that is "1".
+    // The only text "1" is its format.
     pail.damage(|bytes| {
         let text = [1, 0, 0, 0, b'1', 0, 0, 0];
         let places: Vec<usize> = (0..bytes.len() - 8).filter(|&at| bytes[at..at + 8] == text).collect();

@@ -1,5 +1,5 @@
-//! The system's allocator, which counts the bytes that are held: for tests that bound the memory of what they run. Such
-//! a test counts all memory of its process, so it has a process of its own, and includes this file by its path.
+//! The system's allocator with a count of the held bytes: for tests that bound the memory of an operation. Such a test
+//! counts all memory of its process, so it has a process of its own, and includes this file by its path.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,23 +14,23 @@ fn count(layout: Layout) {
     LARGEST.fetch_max(held, Relaxed);
 }
 
-// SAFETY: all is passed on to the system's allocator unchanged, and counting neither allocates nor panics.
+// SAFETY: every call is passed to the system's allocator unchanged, and counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `work`. Returns its result, and the most bytes that were held at once meanwhile beyond those before.
+/// Runs `work`. Returns its result, and the most bytes that it held at one time beyond those before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Relaxed);
     LARGEST.store(before, Relaxed);

@@ -230,7 +230,8 @@ pub(crate) struct Worker {
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
     pub(crate) slots: usize,
     /// Memory for data, such as 4GiB, without the memory for cached rows [default: half of the machine's or container's]
-    // Not `memory`: arguments of one command are told apart by the names of their fields, and the cache has one of that name.
+    // Not `memory`: clap distinguishes arguments of one command by the names of their fields, and the cache has one of
+    // that name.
     #[arg(long = "memory", env = "FOREBAY_MEMORY", value_name = "SIZE", value_parser = super::settings::bytes)]
     pub(crate) data_memory: Option<u64>,
     /// Send copies to consumers on this machine, too, and do not lend them memory

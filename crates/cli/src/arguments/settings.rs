@@ -146,7 +146,7 @@ pub(crate) struct Access {
     /// File with the bearer token [default: the token in FOREBAY_TOKEN]
     #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    // Of the environment alone: other users see command lines.
+    // Only from the environment, because other users see command lines.
     #[arg(long, env = "FOREBAY_TOKEN", hide = true, hide_env_values = true)]
     token: Option<String>,
 }

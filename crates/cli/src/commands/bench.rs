@@ -1,4 +1,4 @@
-//! `forebay bench`: what this machine does, as a table for people or as JSON with all that is needed to read it.
+//! `forebay bench`: measures this machine, and prints a table or JSON with all details.
 
 #![expect(clippy::disallowed_methods, reason = "the command polls for Ctrl-C while it measures")]
 
@@ -13,7 +13,7 @@ use crate::host::{BenchSizes, Figure, Host};
 use crate::machine::Machine;
 use crate::{Progress, output};
 
-/// Who runs beside us, where it is installed: the columns of the table.
+/// The rivals, measured if they are installed: the columns of the table.
 const RIVALS: [&str; 2] = ["tensorflow", "torch"];
 
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ struct Report {
     forebay: &'static str,
     command: String,
     machine: Machine,
-    /// `null` is not installed.
+    /// `null` if it is not installed.
     versions: BTreeMap<String, Option<String>>,
     figures: Vec<Figure>,
     notes: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Bench, host: &dyn Host) -> Result<()> {
         images: arguments.images,
         records: arguments.records,
     };
-    // Granting first: processes that the rest leaves behind for a moment would slow it down.
+    // Granting first: processes that the other measurements leave for a moment would slow it down.
     let grants = grants(arguments.splits, &folder.path().join("dispatcher"))?;
     let benched = host.bench(&sizes, folder.path())?;
     let report = Report {
@@ -91,7 +91,7 @@ fn print(report: &Report) -> Result<()> {
     report.notes.iter().try_for_each(|note| output::line(note))
 }
 
-/// Three digits that mean something, and thousands apart.
+/// Returns a number with three significant digits, and thousands separated.
 fn number(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");

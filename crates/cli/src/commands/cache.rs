@@ -1,5 +1,5 @@
-//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows and of bytes of remote files, or a store of rows, whether or not a
-//! service uses it.
+//! `forebay cache ls|stats|verify|evict|warm`: works on a folder of rows and of bytes of remote files, or on a store of
+//! rows, also while a service uses it.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::arguments::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 use crate::host::{Host, WarmOptions, Warmed};
 use crate::output;
 
-/// Digits of a prefix that people are shown.
+/// Displayed digits of a prefix.
 const DIGITS: usize = 12;
 
 /// The rows of one computation, or the pages of one source's files.
@@ -24,30 +24,30 @@ struct Prefix<'a> {
     /// `rows` or `source`.
     kind: &'static str,
     prefix: String,
-    /// What it is; empty where no block could be read.
+    /// A description; empty if no block could be read.
     what: &'a str,
     rows: u64,
-    /// Rows of which is known that a filter removes them.
+    /// Rows that a filter is known to remove.
     filtered: u64,
     /// Pages of remote files.
     pages: u64,
     bytes: u64,
     blocks: u64,
     unreadable_blocks: u64,
-    /// Blocks of another version of Forebay, which are left alone.
+    /// Blocks of another version of Forebay, which stay as they are.
     other_version_blocks: u64,
-    /// Whether a process uses it now; `null` where that cannot be found out.
+    /// Whether a process uses it now; `null` if that is unknown.
     in_use: Option<bool>,
 }
 
 #[derive(Default, Serialize)]
 struct Stats {
     prefixes: usize,
-    /// Of prefixes and sources, those that a process uses now.
+    /// The number of prefixes and sources that a process uses now.
     in_use: usize,
     rows: u64,
     filtered: u64,
-    /// Sources of remote files, and the pages of these.
+    /// Sources of remote files, and their pages.
     sources: usize,
     pages: u64,
     bytes: u64,
@@ -68,7 +68,7 @@ struct Verified {
 struct Bad {
     block: String,
     why: String,
-    /// Whether it is not what was written; else it only cannot be read here.
+    /// Whether the content is corrupt; otherwise it only cannot be read here.
     broken: bool,
 }
 
@@ -78,9 +78,9 @@ struct WarmedFiles {
     bytes: u64,
     /// Bytes that came from the store.
     fetched: u64,
-    /// Bytes that were there.
+    /// Bytes that were cached already.
     found: u64,
-    /// Pages that were fetched, and for which there was no room.
+    /// Pages that were fetched, but not cached for lack of room.
     pages_not_kept: u64,
 }
 
@@ -130,14 +130,14 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     )
 }
 
-/// Opens it; jobs do without a place that cannot be used, but here there would be nothing to keep things in.
+/// Opens the cache; fails if a place cannot be used. Jobs run without such a place, but this command needs it.
 fn usable(cache: &CacheConfig) -> Result<Arc<Cache>> {
     let told = RefCell::new(None);
     let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
     told.into_inner().map_or(Ok(opened), Err)
 }
 
-/// Brings remote files here.
+/// Fetches remote files into the cache.
 fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
     let opened = usable(cache)?;
     let progress = Progress::new("fetching", "MiB");
@@ -204,7 +204,7 @@ fn used(of: &PrefixListing) -> &'static str {
     }
 }
 
-/// What it is, and what of it cannot be used.
+/// Returns a description, and the unusable parts.
 fn what(of: &PrefixListing) -> String {
     let blocks = |n: u64, which: &str| (n > 0).then(|| format!("{n} {which}"));
     let not_used = [blocks(of.others, "of another version"), blocks(of.unreadable, "unreadable")];

@@ -1,4 +1,4 @@
-//! `forebay demo`: a training run through the death of a worker, as a table for people or as JSON.
+//! `forebay demo`: a training run in which a worker dies, as a table or as JSON.
 
 use forebay_core::{Error, ErrorKind, Result};
 

@@ -27,7 +27,7 @@ pub(crate) fn run(mut arguments: Dispatcher) -> Result<(), Failure> {
 }
 
 /// # Errors
-/// Invalid, where options do not go together.
+/// Invalid if options are incompatible.
 fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
     let lease = Duration::from_millis(arguments.lease_ms);
     let heartbeat = arguments.heartbeat_ms.map_or(lease / 5, Duration::from_millis);
@@ -62,7 +62,7 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
     })
 }
 
-/// A worker has to be heard of before it is taken for lost, also where one of its messages is late.
+/// A worker must send a message before it counts as lost, even if one of its messages is late.
 fn check(heartbeat: Duration, lease: Duration) -> Result<()> {
     if heartbeat * 2 <= lease {
         return Ok(());

@@ -13,39 +13,39 @@ use crate::output;
 
 #[derive(Serialize)]
 struct Job<'a> {
-    /// Empty where there are no tokens.
+    /// Empty if there are no tokens.
     tenant: &'a str,
     name: &'a str,
     state: &'a str,
     dataset: &'a str,
     seed: u64,
-    /// `null` is without end.
+    /// `null` if it is endless.
     epochs: Option<u64>,
     consumers: Vec<Consumer>,
-    /// Splits that were given to a second worker because the first was late.
+    /// Splits under speculative execution because the first worker was late.
     raced: u64,
-    /// How many workers are wanted for it; `null` while nothing is decided.
+    /// The wanted number of workers; `null` while there is no decision.
     workers: Option<u32>,
-    /// Jobs of a higher one go before it.
+    /// Jobs of a higher priority go first.
     priority: u32,
-    /// Threads of its readers' own local workers.
+    /// Threads of its consumers' local workers.
     local_threads: u32,
-    /// Which ops its readers run, and what travels so; empty where there is nothing to choose.
+    /// The ops that its consumers run, and the bytes of a row on the network; empty if there is no choice.
     cut: &'a str,
-    /// The last decisions on that, the oldest first.
+    /// The last decisions on the workers, the oldest first.
     decisions: Vec<Decision<'a>>,
-    /// What workers keep of it.
+    /// The cache of each worker for it.
     caching: Vec<Caching<'a>>,
-    /// What workers computed for it, by kind, and what that costs.
+    /// The work of workers for it, by kind, and its cost.
     worked: Vec<WorkerCost<'a>>,
-    /// What its ops cost, in the order in which they run; of `jobs show` alone.
+    /// The costs of its ops, in the order in which they run; only in `jobs show`.
     ops: Vec<Op<'a>>,
 }
 
 #[derive(Serialize)]
 struct Caching<'a> {
     worker: &'a str,
-    /// What is kept, why, the figures, and what was found.
+    /// The cached op, the reason, the figures, and the hits.
     cache: Value,
 }
 
@@ -55,9 +55,9 @@ struct Decision<'a> {
     before: u32,
     workers: u32,
     reason: &'a str,
-    /// Which ops readers run since, as of a job.
+    /// The ops that consumers run since, as for a job.
     cut: &'a str,
-    /// The rule, and the figures that it was applied to.
+    /// The rule, and its input figures.
     figures: Value,
 }
 
@@ -65,10 +65,10 @@ struct Decision<'a> {
 struct WorkerCost<'a> {
     kind: &'a str,
     spot: bool,
-    /// Of workers.
+    /// Worker-seconds.
     seconds: f64,
     cost: f64,
-    /// The job's part of what they were there for and did nothing.
+    /// The job's part of the workers' idle time.
     idle_seconds: f64,
     idle_cost: f64,
 }
@@ -79,7 +79,7 @@ struct Consumer {
     attached: bool,
     epoch: u64,
     split: u64,
-    /// `null` is without end.
+    /// `null` if it is endless.
     splits: Option<u64>,
     leased: u32,
     skipped: u64,
@@ -140,7 +140,7 @@ fn of(job: &JobStatus) -> Job<'_> {
     }
 }
 
-/// How far a consumer is, as people say it.
+/// Returns the progress of a consumer as text.
 fn progress(consumer: &Consumer) -> String {
     let splits = consumer.splits.map_or_else(String::new, |n| format!("/{n}"));
     format!("epoch {} split {}{splits}", consumer.epoch, consumer.split)
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &Jobs) -> Result<()> {
     }
 }
 
-/// How a job is ended: its name, whose it is, and what is looked at meanwhile.
+/// A call that ends a job: its name, its tenant, and the `poll` of the wait.
 type Ends = fn(&Service, &str, Option<&str>, &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
 fn end(arguments: &EndJob, done: &str, ends: Ends) -> Result<()> {
@@ -206,7 +206,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let row = |(i, d): (usize, &Decision<'_>)| {
             let before = i.checked_sub(1).and_then(|before| job.decisions.get(before));
-            // Said once for as long as it stays.
+            // Printed once while it stays the same.
             let is_said = d.cut.is_empty() || before.is_some_and(|before| before.cut == d.cut);
             let why = if is_said { d.reason.to_owned() } else { format!("{}; {}", d.reason, d.cut) };
             [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), why]
@@ -230,7 +230,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
     Ok(())
 }
 
-/// Says what a worker keeps of a job, rows and bytes, and why, or what came of it.
+/// Describes the rows and bytes that a worker caches for a job, and the reason or the result.
 fn kept(of: &Caching<'_>) -> Vec<[String; 3]> {
     let worker = of.worker.get(..8).unwrap_or(of.worker);
     let text = |value: &Value| value.as_str().unwrap_or("nothing").to_owned();
@@ -259,7 +259,7 @@ fn list(arguments: &List) -> Result<()> {
         let epochs = job.epochs.map_or("endless".to_owned(), |n| n.to_string());
         let skipped = job.consumers.iter().map(|c| c.skipped).sum::<u64>().to_string();
         let consumers = format!("{attached}/{}", job.consumers.len());
-        // Whoever sees one tenant's jobs need not be told whose they are.
+        // A tenant sees only its own jobs and needs no column for the tenant.
         let of_several = jobs.iter().any(|j| j.tenant != job.tenant);
         let name = if of_several { format!("{}/{}", job.tenant, job.name) } else { job.name.to_owned() };
         let workers = job.workers.map_or_else(String::new, |n| n.to_string());

@@ -7,7 +7,7 @@ use crate::arguments::{Ledger, LedgerAction};
 use crate::output;
 
 pub(crate) fn run(arguments: &Ledger) -> Result<()> {
-    // A ledger that is written anew, and the copies that are looked at, have the keys of jobs.
+    // A rewritten ledger, and the copies for inspection, contain the keys of jobs.
     keep_private();
     match arguments.action {
         LedgerAction::Check => {

@@ -1,4 +1,4 @@
-//! One command a file.
+//! One file for each command.
 
 pub(crate) mod bench;
 pub(crate) mod cache;
@@ -29,10 +29,10 @@ use tempfile::TempDir;
 use crate::Progress;
 use crate::arguments::List;
 
-/// How often what takes long is looked at.
+/// How often a long wait checks for its end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ctrl-C ends a command that only asks, so nothing has to be looked at while it waits.
+/// Ctrl-C ends a command that only sends requests, so its wait has nothing to check.
 fn go_on() -> Result<()> {
     Ok(())
 }
@@ -45,7 +45,7 @@ fn connect(list: &List) -> Result<Service> {
     Service::connect(dispatcher, deadline, &mut go_on)
 }
 
-/// Makes a folder that is removed when it is dropped, in `dir` or where temporary files go.
+/// Creates a folder that is removed when it is dropped, in `dir` or in the folder for temporary files.
 fn scratch(prefix: &str, dir: Option<&Path>) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix);

@@ -1,15 +1,16 @@
-//! What each op of a job costs, as `forebay jobs show` tells it: which one is slow, and where bytes become more.
+//! The cost of each op of a job, as `forebay jobs show` prints it: shows slow ops, and ops whose output is larger than
+//! their input.
 
 use forebay_client::OpStatus;
 use serde::Serialize;
 
 use crate::output;
 
-/// As in `--json`, which `forebay sim --profile` reads.
+/// The JSON form, which `forebay sim --profile` reads.
 #[derive(Serialize)]
 pub(super) struct Op<'a> {
     op: &'a str,
-    /// `null` where it is not known.
+    /// `null` if it is not known.
     line: Option<&'a str>,
     /// "workers", "local" or "reader".
     at: &'a str,
@@ -19,9 +20,9 @@ pub(super) struct Op<'a> {
     seconds: f64,
     bytes_in: u64,
     bytes_out: u64,
-    /// Microseconds of a thread for a row that goes in, lately.
+    /// Recent microseconds of a thread for an input row.
     row_us: f64,
-    /// Whether this is what jobs with the same pipeline showed earlier.
+    /// Whether the figures are from earlier jobs with the same pipeline.
     earlier: bool,
 }
 
@@ -46,7 +47,7 @@ impl<'a> Op<'a> {
         self.earlier
     }
 
-    /// What its rows take at what one takes lately.
+    /// Returns the time of its rows at the recent cost of one.
     fn weight(&self) -> f64 {
         self.row_us * self.rows_in as f64
     }

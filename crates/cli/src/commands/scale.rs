@@ -10,7 +10,7 @@ use crate::output;
 
 #[derive(Serialize)]
 struct Scale<'a> {
-    /// `null` while it is not known: what there is should stay.
+    /// `null` while it is not known: then keep the present workers.
     wanted: Option<u32>,
     workers: u32,
     max_workers: u32,
@@ -22,14 +22,14 @@ struct Scale<'a> {
 struct Kind<'a> {
     kind: &'a str,
     spot: bool,
-    /// What one costs for an hour.
+    /// The price of one for an hour.
     price: f64,
-    /// Of one.
+    /// The threads of one.
     threads: u32,
     wanted: Option<u32>,
     workers: u32,
     max: u32,
-    /// How fast one thread is, beside those of other kinds.
+    /// The speed of one thread, relative to those of other kinds.
     pace: f64,
     reason: &'a str,
 }

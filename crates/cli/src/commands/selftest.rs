@@ -1,4 +1,4 @@
-//! `forebay selftest`: what is promised, proven on the machine that it runs on, as a table for people or as JSON.
+//! `forebay selftest`: checks the promises on the machine that it runs on, and prints a table or JSON.
 
 use std::collections::BTreeMap;
 

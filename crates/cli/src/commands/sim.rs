@@ -1,4 +1,4 @@
-//! `forebay sim`: what jobs would take and cost, policy by policy, beside the best fixed number of workers.
+//! `forebay sim`: the simulated time and cost of jobs under each policy, beside the best fixed number of workers.
 
 mod input;
 mod kinds;
@@ -29,11 +29,11 @@ struct Report {
     policies: Vec<Row>,
 }
 
-/// What came of a policy. Times are in seconds.
+/// The results of a policy. Times are in seconds.
 #[derive(Serialize)]
 struct Row {
     policy: String,
-    /// Until the last job ended.
+    /// The end of the last job.
     time_s: f64,
     price: f64,
     /// Relative to the best fixed number of workers.
@@ -45,9 +45,9 @@ struct Row {
     waited: f64,
     worker_hours: f64,
     lost: u64,
-    /// (seconds, workers): how many were paid from when on.
+    /// (seconds, workers): the number of paid workers from this time on.
     workers: Vec<(f64, u32)>,
-    /// The same by kinds, where there are any.
+    /// The same by kind, if there are any.
     kinds: Vec<KindOutcome>,
     jobs: Vec<JobOutcome>,
 }
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
             plot::lines(&plot::series(&outcomes)).iter().try_for_each(|line| output::line(line))?;
         }
     }
-    // Last: what was found out is not lost with a file that cannot be written.
+    // Last, so that a file that cannot be written loses no results.
     let Some(path) = &arguments.svg else { return Ok(()) };
     let written = std::fs::write(path, svg::draw(&plot::series(&outcomes)));
     written.map_err(|e| Error::from(e).with("file", path.display()).hint("name a file that can be written: --svg FILE"))
@@ -130,7 +130,7 @@ fn policies(arguments: &Sim) -> Vec<Policy> {
     std::iter::once(Policy::default()).chain(fixed).collect()
 }
 
-/// Simulates each of several kinds as if there were no other. One with which jobs do not end is left out.
+/// Simulates each of several kinds as the only one. A kind with which jobs do not end is left out.
 fn alone(scenario: &Scenario, policy: &Policy) -> Vec<Outcome> {
     let kinds = scenario.kinds.iter().filter(|_| scenario.kinds.len() > 1);
     let one = |kind: &Kind| {
@@ -143,7 +143,7 @@ fn alone(scenario: &Scenario, policy: &Policy) -> Vec<Outcome> {
     kinds.filter_map(one).collect()
 }
 
-/// `is_placed`: whether a job has more to decide on than a number of workers.
+/// `is_placed`: whether a job has more to decide than a number of workers.
 fn print(report: &Report, is_placed: bool) -> Result<()> {
     let cells = |row: &Row, name: String| {
         [
@@ -190,14 +190,15 @@ fn of_job(row: &Row, job: &JobOutcome) -> [String; 7] {
     ]
 }
 
-/// The same, with where it computes: threads at the trainer (for Pecan, its workers there), and ops that run on the workers.
+/// The same, with the place of computation: threads at the trainer (for Pecan, its workers there), and ops that run on
+/// the workers.
 fn of_placed(row: &Row, job: &JobOutcome) -> [String; 9] {
     let [policy, name, time, workers, changes, settled, waited] = of_job(row, job);
     let at = job.changes.last().map_or(Placement { workers: 0, local: 0, cut: 0 }, |change| change.to);
     [policy, name, time, workers, at.local.to_string(), at.cut.to_string(), changes, settled, waited]
 }
 
-/// Hours, minutes and seconds.
+/// Formats a time as hours, minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     format!("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)

@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::host::Host;
 use crate::output;
 
-/// What was started.
+/// The started processes.
 #[derive(serde::Serialize)]
 struct Started {
     service: String,
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<(), Failure> {
 }
 
 /// # Errors
-/// Invalid, where options do not go together.
+/// Invalid if options are incompatible.
 fn options(arguments: Up, host: &dyn Host) -> Result<UpOptions> {
     let workers = match (arguments.workers.unwrap_or(WorkerCount::Fixed(1)), arguments.max_workers) {
         (WorkerCount::Auto, max) => Workers::Auto { max: max.unwrap_or(0) as usize },

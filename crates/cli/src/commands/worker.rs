@@ -10,7 +10,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
     let is_child = arguments.process.exit_with_parent || arguments.local.is_some();
     init_logs(if is_child { "warn" } else { "info" }).map_err(Failure::Usage)?;
     let credentials = arguments.access.credentials()?;
-    // What a local worker shows the dispatcher are its reader's certificates, which are no server's.
+    // A local worker presents its consumer's certificates to the dispatcher, which are not for a server.
     let tls = match arguments.local {
         None => TlsFiles { client_ca: arguments.tls_client_ca, ..arguments.access.tls() },
         Some(_) => TlsFiles::default(),

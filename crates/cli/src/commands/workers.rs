@@ -15,20 +15,20 @@ struct Worker<'a> {
     state: &'a str,
     threads: u32,
     leases: u32,
-    /// `null` from here to `rows_shared` where the worker computes for other tenants, too.
+    /// `null` from here to `rows_shared` if the worker computes for other tenants, too.
     splits_done: Option<u64>,
     rows_done: Option<u64>,
     rows_shared: Option<u64>,
     silent_ms: u64,
-    /// Whether it computes for one reader alone, on that one's machine.
+    /// Whether it computes for one consumer alone, on that consumer's machine.
     local: bool,
-    /// What kind of machine it is on; `fleet` where it does not say.
+    /// The kind of its machine; `fleet` if it reports none.
     kind: &'a str,
-    /// What that costs for an hour; 0 where it does not say.
+    /// The price of the machine for an hour; 0 if it reports none.
     price: f64,
-    /// Whether it may be taken back at any time.
+    /// Whether it may be preempted.
     spot: bool,
-    /// Why its cache folder is not written to; empty where it is, or there is none.
+    /// Why it writes nothing to its cache folder; empty if it writes, or has none.
     disk_off: &'a str,
 }
 

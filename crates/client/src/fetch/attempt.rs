@@ -1,4 +1,4 @@
-//! One assignment while it is fetched: what follows after its stream of chunks ended. No I/O.
+//! One assignment while it is fetched: the action after its stream of chunks ended. No I/O.
 
 use forebay_core::{Error, ErrorKind};
 use forebay_proto::Unreachable;
@@ -13,11 +13,11 @@ pub(crate) enum FetchError {
     Split(Error),
     /// The worker or the connection failed: another worker may succeed.
     Worker(Error),
-    /// The assignment is not wanted any more.
+    /// The assignment is no longer wanted.
     Unwanted,
 }
 
-/// What the fetcher does next.
+/// The next action of the fetcher.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextAction {
     Stop,
@@ -61,12 +61,17 @@ impl FetchAttempt {
             return NextAction::Reopen;
         }
         let Assignment { split, token, address, .. } = &self.assignment;
-        tracing::info!(worker = address, ?split, error = error.message(), "asking for another worker");
+        tracing::info!(
+            worker = address,
+            ?split,
+            error = error.message(),
+            "a worker did not send a split; requesting another worker"
+        );
         if !state.buffer.stop_fetch(&self.assignment) {
             return NextAction::Stop;
         }
         let unavailable = |address| Error::unavailable(format!("the worker at {address} does not hold the split"));
-        // The user may see this error, if no further attempt follows. A ticket means nothing to the user.
+        // The user may see this error, if no further attempt follows. A ticket is of no use to the user.
         let error = if error.get("ticket").is_some() { unavailable(address) } else { error.clone() };
         let (epoch, ordinal, error) = (split.epoch, split.ordinal, error.to_json());
         state.outgoing.unreachable.push(Unreachable { epoch, ordinal, token: *token, error });

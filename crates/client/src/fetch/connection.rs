@@ -56,7 +56,7 @@ impl Connection {
         Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, TimedSocket::new(socket)) })
     }
 
-    /// Says whether the worker has neither closed the connection nor sent anything since the last frame.
+    /// Returns whether the worker has neither closed the connection nor sent anything since the last frame.
     pub(crate) fn is_alive(&self) -> bool {
         self.socket.get_ref().socket.is_quiet()
     }

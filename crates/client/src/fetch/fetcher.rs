@@ -1,7 +1,7 @@
 //! Streams one split from one worker into the reorder buffer, chunk by chunk.
 //!
-//! A broken stream is opened once more at the chunk where it broke. A worker that is gone, or that does not hold the
-//! split any more, is reported to the dispatcher; the next worker continues at that chunk. The reorder buffer keeps the
+//! A broken stream is opened once more at the chunk where it broke. The fetcher reports to the dispatcher a worker that
+//! is gone, or that no longer holds the split; the next worker continues at that chunk. The reorder buffer keeps the
 //! error of a failed split until the stream reaches it.
 
 use std::sync::Arc;
@@ -148,12 +148,12 @@ impl Fetcher {
         }
     }
 
-    /// Waits until an assignment is not wanted any more: its split was consumed, or another worker holds it.
+    /// Waits until an assignment is no longer wanted: its split was consumed, or another worker holds it.
     async fn unwanted(&self, assignment: &Assignment) {
         self.wait_until(|state| state.room_for(assignment).is_none()).await;
     }
 
-    /// Waits until a split may receive more chunks, or is not wanted any more.
+    /// Waits until a split may receive more chunks, or is no longer wanted.
     async fn wait_for_room(&self, assignment: &Assignment) {
         self.wait_until(|state| state.room_for(assignment) != Some(false)).await;
     }

@@ -32,7 +32,7 @@ impl Loans {
         StreamLoans { loans: self.clone(), stream: self.streams.fetch_add(1, Relaxed), last: 0 }
     }
 
-    /// Sends a message to the worker. A closed channel is no error: a dead worker needs nothing back.
+    /// Sends a message to the worker. A closed channel is no error: a dead worker needs no returns.
     fn send(&self, message: Return) {
         let _ = self.returns.send(message);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fetcher         Fetcher: streams one split from one worker into the reorder buffer
-//! attempt         FetchAttempt: what follows after a stream of chunks ended, without I/O
+//! attempt         FetchAttempt: the action after a stream of chunks ended, without I/O
 //! workers         Workers: known workers, and their idle connections
 //! connection      Connection: requests to a worker, frames from it
 //! decode          frames to chunks

@@ -1,5 +1,5 @@
-//! Runs the row ops that a worker left to this process. Each chunk says how many row ops the worker ran, so this
-//! process keeps no placement boundary of a split: two chunks of one split may have different boundaries. No I/O.
+//! Runs the row ops that a worker left to this process. Each chunk has the number of row ops that the worker ran, so
+//! this process keeps no placement boundary of a split: two chunks of one split may have different boundaries. No I/O.
 
 use std::sync::Arc;
 

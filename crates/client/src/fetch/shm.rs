@@ -35,7 +35,7 @@ pub(crate) struct ShmConnection {
 }
 
 impl ShmConnection {
-    /// Asks a worker for its shared memory; `None` if it lends none, or runs on another host.
+    /// Requests a worker's shared memory; `None` if it lends none, or runs on another host.
     ///
     /// # Errors
     /// Unavailable if the worker does not answer.
@@ -79,7 +79,7 @@ impl ShmConnection {
         &self.read_only
     }
 
-    /// Says whether this process knows that the worker has ended.
+    /// Returns whether this process knows that the worker has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }

@@ -109,7 +109,7 @@ impl Workers {
 }
 
 impl Peer {
-    /// Says whether the worker's process is known to have ended. Another process may listen at its address.
+    /// Returns whether the worker's process is known to have ended. Another process may listen at its address.
     fn is_gone(&self) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.is_gone())
     }

@@ -47,7 +47,11 @@ impl SessionDriver {
                 Ok(None) => return,
                 Err(error) => return shared.fail(error),
             };
-            tracing::warn!(dispatcher = self.dispatcher.address, error = message, "no session; trying again");
+            tracing::warn!(
+                dispatcher = self.dispatcher.address,
+                error = message,
+                "no session with the dispatcher; trying again"
+            );
             // The fetches go on meanwhile.
             let until = tokio::time::sleep(pause);
             tokio::pin!(until);

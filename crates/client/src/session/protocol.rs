@@ -1,10 +1,10 @@
-//! The consumer's side of the session with the dispatcher: which messages it sends, how it handles events. No
+//! The consumer's side of the session with the dispatcher: the messages that it sends, and its reaction to events. No
 //! I/O, no clock.
 //!
 //! `driver` runs it over gRPC, the simulation over a network that fails. A session begins at the first split that is
-//! not complete here, so a restarted dispatcher learns what it may have forgotten. It repeats the last acknowledgement,
-//! as only that ends a job. A broken session is opened again for as long as the stream lives; an error that a retry
-//! cannot cure (the job was cancelled, the consumer was taken, another version) ends the stream.
+//! not complete here, so a restarted dispatcher gets the positions that it may have lost. It repeats the last
+//! acknowledgement, as only that ends a job. A broken session is opened again for as long as the stream lives; an error
+//! that a retry cannot cure (the job was cancelled, the consumer was taken, another version) ends the stream.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The same if there are several dispatchers: another one may lead by now.
 const SILENCE_MAX_OF_SEVERAL: Duration = Duration::from_secs(3);
-/// A dispatcher that has not noticed the end of an earlier session says that the consumer is taken. A new stream
-/// retries for so long, in case the other was just closed; a resumed one, in case the host or the network of the
-/// other failed.
+/// A dispatcher that has not noticed the end of an earlier session answers that the consumer is taken. A new stream
+/// retries for so long, in case the other was just closed; a resumed one, in case the host or the network of the other
+/// failed.
 const TAKEN_MAX: Duration = Duration::from_secs(1);
 const TAKEN_RESUMED_MAX: Duration = Duration::from_secs(6);
 /// The stream ends after the dispatcher has refused so many sessions with nothing consumed in between.
@@ -102,7 +102,7 @@ impl ConsumerProtocol {
         })
     }
 
-    /// Takes the first event of a session.
+    /// Accepts the first event of a session.
     ///
     /// # Errors
     /// Internal if it is not Attached.
@@ -110,7 +110,7 @@ impl ConsumerProtocol {
         if !matches!(first, Some(Event::Attached(_))) {
             return Err(Error::internal("the dispatcher's first event is not Attached"));
         }
-        // The dispatcher knows this consumer now: its next session resumes.
+        // The dispatcher has this consumer now: its next session resumes.
         self.resume = true;
         self.lost = Vec::new();
         self.last_event = now;
@@ -118,7 +118,7 @@ impl ConsumerProtocol {
         Ok(())
     }
 
-    /// Takes a later event; returns an assignment to fetch.
+    /// Accepts a later event; returns an assignment to fetch.
     pub(crate) fn take_event(
         &mut self,
         now: Ticks,
@@ -173,7 +173,7 @@ impl ConsumerProtocol {
         Ok(Message::Heartbeat(ConsumerHeartbeat { spare, ops: op_costs, ..state.meter.take_heartbeat(now, ahead) }))
     }
 
-    /// A session ended, or could not begin. Returns the pause before the next one; `None` if the stream is finished.
+    /// Ends a session, or an attempt at one. Returns the pause before the next one; `None` if the stream is finished.
     ///
     /// # Errors
     /// The error that ends the stream.

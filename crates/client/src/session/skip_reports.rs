@@ -40,7 +40,7 @@ impl SkipReports {
         (!samples.is_empty()).then_some(LostMessage { number: self.sent, samples })
     }
 
-    /// The samples up to `number` are durable.
+    /// Notes that the samples up to `number` are durable.
     pub(crate) fn recorded(&mut self, number: u64) {
         while self.recorded < number && self.waiting.pop_front().is_some() {
             self.recorded += 1;
@@ -48,7 +48,7 @@ impl SkipReports {
         self.sent = self.sent.max(self.recorded);
     }
 
-    /// Says whether the samples up to `number` are durable.
+    /// Returns whether the samples up to `number` are durable.
     pub(crate) fn is_recorded(&self, number: u64) -> bool {
         self.recorded >= number
     }

@@ -1,4 +1,4 @@
-//! Whether the delivery that a consumer waits for can still come. This process can tell if it started the
+//! Checks whether the delivery that a consumer waits for can still come. This process can tell if it started the
 //! service itself.
 //!
 //! The check runs only while nothing arrives, and at most once in [`CHECK_EVERY`]: it may call the dispatcher.
@@ -10,7 +10,7 @@ use forebay_core::{Result, Ticks};
 
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns an error that says why no delivery can come any more. It gets the `poll` of the waiting caller.
+/// Returns an error with the reason why no delivery can come any more. It gets the `poll` of the waiting caller.
 type Check = dyn Fn(&mut dyn FnMut() -> Result<()>) -> Result<()> + Send + Sync;
 
 /// A check of the service's life. The default finds every service alive.

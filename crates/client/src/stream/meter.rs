@@ -1,4 +1,4 @@
-//! How a consumer spent its time since the last heartbeat: waiting for the service, or not.
+//! Measures a consumer's time since the last heartbeat: waiting for the service, or not.
 //!
 //! The other time is the trainer's step and the work of this process for a batch; more workers shorten neither. Pure:
 //! time is an argument. Invariants: every millisecond is counted once; one wait may span several heartbeats.
@@ -29,7 +29,7 @@ impl Meter {
         Self { since: now, ..Self::default() }
     }
 
-    /// The trainer begins to wait, or stops waiting.
+    /// Notes that the trainer begins to wait, or stops waiting.
     pub(crate) fn set_waiting(&mut self, now: Ticks, is_waiting: bool) {
         let went = now - std::mem::replace(&mut self.since, now);
         *(if self.is_waiting { &mut self.waited } else { &mut self.stepped }) += went;
@@ -38,17 +38,17 @@ impl Meter {
         }
     }
 
-    /// A chunk of `rows` rows and `bytes` bytes was merged.
+    /// Counts a merged chunk of `rows` rows and `bytes` bytes.
     pub(crate) fn merge(&mut self, rows: usize, bytes: usize) {
         (self.rows, self.bytes) = (self.rows + rows as u64, self.bytes + bytes as u64);
     }
 
-    /// `bytes` of a chunk arrived over the network, which took `nanos` of CPU time.
+    /// Counts `bytes` of a chunk from the network, which took `nanos` of CPU time.
     pub(crate) fn receive(&mut self, bytes: usize, nanos: u64) {
         (self.received, self.receive_ns) = (self.received + bytes as u64, self.receive_ns + nanos);
     }
 
-    /// A batch was delivered.
+    /// Counts a delivered batch.
     pub(crate) fn deliver(&mut self) {
         self.batches += 1;
     }

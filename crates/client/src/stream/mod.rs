@@ -3,8 +3,8 @@
 //! ```text
 //! service_stream   ServiceStream: next() for the user's thread
 //! progress         ConsumerProgress: the next delivery and the next acknowledgement, without I/O
-//! reorder_buffer   ReorderBuffer: chunks by (epoch, split, index), in whatever order they arrive
-//! pending_steps    PendingSteps: merged steps that not all consumers are known to have, where epochs end together
+//! reorder_buffer   ReorderBuffer: chunks by (epoch, split, index), which arrive in any order
+//! pending_steps    PendingSteps: merged steps that not all consumers are known to have, if epochs end together
 //! step_sync        StepSync: the step counts that a consumer and the dispatcher exchange for that
 //! shared           StreamShared: the state behind one lock, and its wake-ups
 //! meter            Meter: how a consumer spends its time

@@ -1,7 +1,7 @@
-//! The merged steps of an epoch that wait for delivery, where the consumers of a job end epochs together. No
-//! I/O, no clock.
+//! The merged steps of an epoch that wait for delivery, if the consumers of a job end epochs together. No I/O, no
+//! clock.
 //!
-//! A step is one batch, or one sample where samples are not batched. It is delivered once all consumers are known to
+//! A step is one batch, or one sample if samples are not batched. It is delivered once all consumers are known to
 //! have it; which steps are delivered follows from the step counts alone. Bounds: merging runs ahead by [`STEPS_MAX`]
 //! deliveries or [`BYTES_MAX`], whichever is less, but always by [`STEPS_MIN`] deliveries, plus one chunk.
 
@@ -17,11 +17,11 @@ const STEPS_MAX: usize = 64;
 /// Bound on the bytes of their chunks.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What the consumer does next.
+/// The next action of the consumer.
 pub(crate) enum NextStep {
-    /// It delivers this; afterwards it stands at this position.
+    /// Deliver this; afterwards the consumer is at this position.
     Deliver(Box<Delivery>, Box<Position>),
-    /// It waits for the other consumers. A starved one also waits for rows: it has no step itself.
+    /// Wait for the other consumers. A starved one also waits for rows: it has no step itself.
     Wait { is_starved: bool },
     /// The epoch is over for all consumers.
     EpochEnd,
@@ -40,12 +40,12 @@ pub(crate) struct PendingSteps {
     last: Option<Delivery>,
     /// The error after the steps that wait.
     failed: Option<Error>,
-    /// Whether the log says that steps were dropped.
+    /// Whether the log has reported that steps were dropped.
     has_logged_drop: bool,
 }
 
 impl PendingSteps {
-    /// Begins at a position. The steps that it says were given out are not given out again.
+    /// Begins at a position. Steps that the position counts as given out are not given out again.
     pub(crate) fn new(ending: Ending, consumers: u32, from: &Position) -> Self {
         Self {
             ending,
@@ -73,14 +73,14 @@ impl PendingSteps {
         self.given
     }
 
-    /// Says whether to merge more.
+    /// Returns whether to merge more.
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.waiting.len();
         let has_room = waiting < STEPS_MIN || (waiting < STEPS_MAX && self.bytes < BYTES_MAX);
         has_room && !self.is_done()
     }
 
-    /// Says whether this consumer gets no more steps of this epoch.
+    /// Returns whether this consumer gets no more steps of this epoch.
     pub(crate) fn is_done(&self) -> bool {
         self.count.ended || self.failed.is_some()
     }
@@ -102,17 +102,17 @@ impl PendingSteps {
         }
     }
 
-    /// This consumer has no more steps in the epoch.
+    /// Notes that this consumer has no more steps in the epoch.
     pub(crate) fn end(&mut self) {
         self.count.ended = true;
     }
 
-    /// An error follows the steps that wait.
+    /// Sets the error that follows the steps that wait.
     pub(crate) fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
     }
 
-    /// Returns what to do next, given the steps that all consumers are known to have.
+    /// Returns the next action, given the steps that all consumers are known to have.
     ///
     /// # Errors
     /// The error of [`PendingSteps::fail`], after all steps before it; Invalid if some consumers have no step and the
@@ -185,7 +185,9 @@ impl PendingSteps {
         }
         let least = if self.count.ended { "" } else { "at least " };
         let given = self.given;
-        tracing::info!("all consumers end the epoch after {given} steps: {least}{left} of this one's are left out");
+        tracing::info!(
+            "all consumers end the epoch after {given} steps: {least}{left} steps of this consumer are dropped"
+        );
     }
 }
 

@@ -1,7 +1,7 @@
-//! One consumer's progress in its job: what it delivers next, and what it acknowledges. No I/O, no clock, no waiting.
+//! One consumer's progress in its job: its next delivery, and its acknowledgements. No I/O, no clock, no waiting.
 //!
 //! `service_stream` drives it on the user's thread, the simulation on its own. A split is acknowledged once its rows
-//! were delivered and the user asked for more. If no delivery is ready before more chunks arrive, all splits that are
+//! were delivered and the user requested more. If no delivery is ready before more chunks arrive, all splits that are
 //! merged are acknowledged: one batch may need rows of more splits than the window has. The end of an epoch follows
 //! from the plan.
 
@@ -14,16 +14,16 @@ use forebay_plan::{Count, Ending, Floor};
 use crate::stream::pending_steps::{NextStep, PendingSteps};
 use crate::stream::reorder_buffer::{Head, SplitKey};
 
-/// What the stream does next.
+/// The next action of the stream.
 pub(crate) enum Next {
-    /// It delivers this to the user.
+    /// Deliver this to the user.
     Delivery(Box<Delivery>),
-    /// It takes the next item from the reorder buffer ([`ConsumerProgress::merge`]).
+    /// Take the next item from the reorder buffer ([`ConsumerProgress::merge`]).
     Head,
-    /// It waits until all consumers are known to have another step. A starved consumer has none itself, so it also
-    /// needs the next item of the reorder buffer.
+    /// Wait until all consumers are known to have another step. A starved consumer has none itself, so it also needs
+    /// the next item of the reorder buffer.
     WaitForOthers { is_starved: bool },
-    /// It moves to the next epoch, which begins at `at`. `ended` names the epoch before if its rest is not needed.
+    /// Move to the next epoch, which begins at `at`. `ended` names the epoch before if its rest is not needed.
     EpochEnd { ended: Option<u64>, at: SplitKey },
     /// The last epoch is over.
     Finished,
@@ -31,7 +31,7 @@ pub(crate) enum Next {
 
 pub(crate) struct ConsumerProgress {
     merge: Merge,
-    /// The merged steps that were not delivered, where all consumers of the job end epochs together.
+    /// The merged steps that were not delivered, if all consumers of the job end epochs together.
     pending: Option<PendingSteps>,
     /// Splits of an epoch; `None` if an epoch has no end.
     splits: Option<u64>,
@@ -39,13 +39,13 @@ pub(crate) struct ConsumerProgress {
     end_epoch: Option<u64>,
     /// The first split that is not merged entirely.
     at: SplitKey,
-    /// Ordinals behind `at` of splits that are merged entirely, where splits come in any order.
+    /// Ordinals behind `at` of splits that are merged entirely, if splits come in any order.
     merged_behind: BTreeSet<u64>,
     /// The last split that was merged entirely, and its number of chunks: a position after these is past the split.
     last_merged: Option<(SplitKey, u64)>,
     /// All splits before this one are acknowledged.
     acked: SplitKey,
-    /// The position after the last delivery, until the user asks for more.
+    /// The position after the last delivery, until the user requests more.
     delivered: Option<Position>,
 }
 
@@ -75,7 +75,7 @@ impl ConsumerProgress {
         self
     }
 
-    /// Where epochs end together, ends the epoch's count if this consumer has no more splits in it. To be called before
+    /// If epochs end together, ends the epoch's count if this consumer has no more splits in it. To be called before
     /// [`ConsumerProgress::step_counts`].
     pub(crate) fn find_end(&mut self) {
         let is_at_end = self.is_at_end() && !self.is_over();
@@ -87,18 +87,18 @@ impl ConsumerProgress {
         std::iter::from_fn(|| self.merge.pop()).for_each(|delivery| pending.push(delivery));
     }
 
-    /// Returns the epoch, the count of merged steps, and the number of delivered steps, where epochs end together.
+    /// Returns the epoch, the count of merged steps, and the number of delivered steps, if epochs end together.
     pub(crate) fn step_counts(&self) -> Option<(u64, Count, u64)> {
         let pending = self.pending.as_ref().filter(|_| !self.is_over())?;
         Some((self.at.epoch, pending.count(), pending.given()))
     }
 
-    /// Returns the current epoch, where epochs end together.
+    /// Returns the current epoch, if epochs end together.
     pub(crate) fn shared_epoch(&self) -> Option<u64> {
         self.pending.as_ref().map(|_| self.at.epoch)
     }
 
-    /// Says whether to merge the next item of the reorder buffer before anything else, where epochs end together.
+    /// Returns whether to merge the next item of the reorder buffer before anything else, if epochs end together.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.as_ref().is_some_and(PendingSteps::has_room) && !self.is_at_end() && !self.is_over()
     }
@@ -115,26 +115,27 @@ impl ConsumerProgress {
         self.at
     }
 
-    /// The user asks for more, so it has consumed the last delivery. Returns the acknowledgement to send.
+    /// Notes that the user requests more, so it has consumed the last delivery. Returns the acknowledgement to send.
     pub(crate) fn consume(&mut self) -> Option<SplitKey> {
         let position = self.delivered.take()?;
         self.acknowledge(self.first_needed(&position))
     }
 
-    /// No delivery is ready before more chunks arrive. Returns the acknowledgement to send.
+    /// Acknowledges all merged splits when no delivery is ready before more chunks arrive. Returns the acknowledgement
+    /// to send.
     pub(crate) fn acknowledge_merged(&mut self) -> Option<SplitKey> {
         // Every split before this one is merged entirely.
         self.acknowledge(self.at)
     }
 
-    /// Everything was delivered. Returns the last acknowledgement, even if it was sent before: only this message tells
-    /// the dispatcher that the job is over.
+    /// Returns the last acknowledgement, even if it was sent before: only this message tells the dispatcher that the
+    /// job is over.
     pub(crate) fn finish(&mut self) -> SplitKey {
         self.acked = self.at;
         self.at
     }
 
-    /// Returns what the stream does next. Where epochs end together, `floor` is the number of steps of this epoch that
+    /// Returns the next action of the stream. If epochs end together, `floor` is the number of steps of this epoch that
     /// all consumers are known to have.
     ///
     /// # Errors
@@ -148,7 +149,7 @@ impl ConsumerProgress {
             return Ok(Next::Delivery(Box::new(delivery)));
         }
         if self.splits == Some(0) {
-            // Every epoch is empty, however many there are.
+            // Every epoch is empty, for any number of epochs.
             self.at = SplitKey { epoch: self.end_epoch.unwrap_or(self.at.epoch), ordinal: 0 };
             return Ok(Next::Finished);
         }
@@ -211,7 +212,7 @@ impl ConsumerProgress {
             Head::Chunk { ordinal, index, chunk } if self.merge.wants(ordinal, index) => {
                 self.merge.push(ordinal, index, chunk)
             }
-            // A state that was saved out of order says that this chunk was delivered.
+            // According to a state that was saved out of order, this chunk was delivered.
             Head::Chunk { .. } => Ok(()),
             Head::SplitEnd { ordinal, chunks } => {
                 self.merge.end_split(ordinal, chunks);
@@ -233,7 +234,7 @@ impl ConsumerProgress {
     }
 
     /// Returns the first split that a position still needs, or that has not ended: a worker drops an acknowledged
-    /// split, and could not tell its end any more.
+    /// split, and could not report its end any more.
     fn first_needed(&self, position: &Position) -> SplitKey {
         let split = SplitKey { epoch: position.epoch, ordinal: position.split }.min(self.at);
         match self.last_merged {

@@ -1,9 +1,9 @@
-//! The reorder buffer: chunks by (epoch, split, index), in whatever order they arrive. Pure: no clock, no I/O.
+//! The reorder buffer: chunks by (epoch, split, index), which may arrive in any order. Pure: no clock, no I/O.
 //!
 //! A split is fetched from one worker, or from two under speculative execution; then the first copy of each chunk
-//! counts. Invariants: each chunk is taken once, however many workers send it; the chunks of a split are given out in
-//! order, and so are the splits, unless the consumer takes them in any order; a split that was complete under one token
-//! is not fetched again under another.
+//! counts. Invariants: each chunk is taken once, even if several workers send it; the chunks of a split are given out
+//! in order, and so are the splits, unless the consumer takes them in any order; a split that was complete under one
+//! token is not fetched again under another.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +49,7 @@ struct PendingSplit {
 }
 
 impl PendingSplit {
-    /// Returns the source of an assignment; `None` if the assignment is not wanted any more.
+    /// Returns the source of an assignment; `None` if the assignment is no longer wanted.
     fn source(&mut self, assignment: &Assignment) -> Option<&mut Source> {
         self.sources.iter_mut().find(|s| s.token == assignment.token)
     }
@@ -99,7 +99,7 @@ impl ReorderBuffer {
         Self { bytes_max, ..self }
     }
 
-    /// Gives out the chunks of any split of the head's epoch as they arrive.
+    /// Makes `pop` return the chunks of any split of the head's epoch as they arrive.
     pub(crate) fn in_any_order(self) -> Self {
         Self { ordered: false, ..self }
     }
@@ -108,9 +108,9 @@ impl ReorderBuffer {
         self.head
     }
 
-    /// A worker holds the lease `token` of a split. The lease `other_token`, if not 0, stays valid beside it; all
-    /// others are void. Returns what to fetch; `None` if the split is complete here, or if a fetch under this
-    /// token is running.
+    /// Notes that a worker holds the lease `token` of a split. The lease `other_token`, if not 0, stays valid beside
+    /// it; all others are void. Returns the assignment to fetch; `None` if the split is complete here, or if a fetch
+    /// under this token is running.
     pub(crate) fn assign(&mut self, key: SplitKey, token: u64, other_token: u64, address: &str) -> Option<Assignment> {
         if key < self.head {
             return None;
@@ -130,7 +130,7 @@ impl ReorderBuffer {
     }
 
     /// Returns the assignment to continue with after a stream broke: it begins at the next chunk that the split needs,
-    /// which another worker may have advanced. `None` if the assignment is not wanted any more.
+    /// which another worker may have advanced. `None` if the assignment is no longer wanted.
     pub(crate) fn resume(&mut self, assignment: &Assignment) -> Option<Assignment> {
         let split = self.splits.get_mut(&assignment.split)?;
         let next = split.next;
@@ -138,14 +138,14 @@ impl ReorderBuffer {
         Some(Assignment { from_chunk: next, ..assignment.clone() })
     }
 
-    /// Says whether an assignment is still wanted.
+    /// Returns whether an assignment is still wanted.
     pub(crate) fn is_wanted(&self, assignment: &Assignment) -> bool {
         let split = self.splits.get(&assignment.split);
         split.is_some_and(|split| split.sources.iter().any(|s| s.token == assignment.token))
     }
 
-    /// Takes a chunk; drops it if another worker sent the same one before. Returns whether the assignment is
-    /// still wanted.
+    /// Accepts a chunk; drops it if another worker sent the same one before. Returns whether the assignment is still
+    /// wanted.
     ///
     /// # Errors
     /// Data if the chunk is not the next one of this assignment.
@@ -176,7 +176,7 @@ impl ReorderBuffer {
         }
     }
 
-    /// The fetch of an assignment failed. Returns whether to report that to the dispatcher.
+    /// Notes that the fetch of an assignment failed. Returns whether to report that to the dispatcher.
     pub(crate) fn stop_fetch(&mut self, assignment: &Assignment) -> bool {
         match self.splits.get_mut(&assignment.split).and_then(|split| split.source(assignment)) {
             Some(source) => {
@@ -223,12 +223,12 @@ impl ReorderBuffer {
         self.bytes -= dropped.values().flat_map(|s| &s.chunks).map(|(_, bytes)| bytes).sum::<usize>();
     }
 
-    /// Says whether a split may receive more chunks. The head split always may.
+    /// Returns whether a split may receive more chunks. The head split always may.
     pub(crate) fn has_room(&self, key: SplitKey) -> bool {
         key <= self.head || self.bytes < self.bytes_max
     }
 
-    /// Says whether a fetch of the head split is running; in any order, of any split.
+    /// Returns whether a fetch of the head split is running; in any order, of any split.
     pub(crate) fn is_head_coming(&self) -> bool {
         let is_fetched = |split: &PendingSplit| split.sources.iter().any(|s| s.fetching);
         match self.ordered {
@@ -344,7 +344,7 @@ mod tests {
         buffer.end_split(&fast, Ok(()));
         assert!(!buffer.is_wanted(&slow) && buffer.check().is_ok());
         assert_eq!(drain(&mut buffer), "0/0 0/1 0/2 end ");
-        // The dispatcher voids one of two leases: its fetch is not wanted any more.
+        // The dispatcher voids one of two leases: its fetch is no longer wanted.
         let first = buffer.assign(at(1), 3, 0, "a").expect("a fetch");
         let second = buffer.assign(at(1), 4, 3, "b").expect("a fetch");
         assert_eq!(buffer.assign(at(1), 3, 0, "a"), None);

@@ -1,7 +1,7 @@
 //! One consumer of a job: the same deliveries, in the same order, as a stream in this process.
 //!
 //! `next` runs on the user's thread: it takes chunks from the reorder buffer, merges them, and returns the next
-//! delivery. `progress` decides which delivery is next, and what is acknowledged.
+//! delivery. `progress` decides the next delivery and the acknowledgements.
 
 #![expect(clippy::disallowed_methods, reason = "a stream that ends waits for the dispatcher, within a bound")]
 
@@ -29,7 +29,7 @@ use crate::stream::reorder_buffer::{Head, ReorderBuffer, SplitKey};
 use crate::stream::shared::{SessionState, StreamShared, StreamState};
 use crate::stream::step_sync::StepSync;
 
-/// Chunks that are merged ahead for each delivery, where consumers end epochs together.
+/// Chunks that are merged ahead for each delivery, if consumers end epochs together.
 const AHEAD_MAX: usize = 2;
 
 /// An iterator over the deliveries of one consumer of a job. Dropping it closes its connections at once.
@@ -173,8 +173,8 @@ impl ServiceStream {
         error.map_or(Ok(None), Err)
     }
 
-    /// Returns the position after the last epoch, where consumers end epochs together: a resumed stream would otherwise
-    /// have to ask the others where the last epoch ended. `None` for other jobs.
+    /// Returns the position after the last epoch, if consumers end epochs together: a resumed stream would otherwise
+    /// need the others to find the end of the last epoch. `None` for other jobs.
     pub fn end_position(&self) -> Option<Position> {
         self.progress.shared_epoch().map(|epoch| Position { epoch, ..Position::default() })
     }
@@ -237,7 +237,7 @@ impl ServiceStream {
         merged
     }
 
-    /// Where consumers end epochs together, sends this one's step count if that is due. Returns the floor of all.
+    /// If consumers end epochs together, sends this one's step count if that is due. Returns the floor of all.
     fn sync_steps(&mut self) -> Floor {
         self.progress.find_end();
         let Some((epoch, count, given)) = self.progress.step_counts() else { return Floor::default() };
@@ -297,8 +297,8 @@ impl ServiceStream {
         }
     }
 
-    /// Checks the consumers for which this one waits. There is no bound on the wait for a running consumer, however
-    /// slow; for one that is not running it is `rank_timeout`. Returns when the first of these was missing.
+    /// Checks the consumers for which this one waits. The wait for a running consumer has no bound; the wait for one
+    /// that is not running ends after `rank_timeout`. Returns when the first of these was missing.
     fn check_others(&self, state: &StreamState, since: Option<Ticks>) -> Result<Option<Ticks>> {
         let missing = state.steps.as_ref().map_or(&[][..], StepSync::missing);
         let [first, ..] = missing else { return Ok(None) };
@@ -311,7 +311,8 @@ impl ServiceStream {
         }
     }
 
-    /// Warns the user once that no worker computes the next batch. The stream goes on waiting: workers may be starting.
+    /// Warns the user once that no worker computes the next batch. The stream continues to wait: workers may be
+    /// starting.
     fn warn_of_waiting(&mut self) {
         let Some(warn) = self.warn.take() else { return };
         let (job, address, seconds) = (&self.job, &self.address, self.patience.as_secs_f64());
@@ -432,7 +433,7 @@ fn check_apart(ending: Ending) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(
-        "ordered=False, and consumers that end epochs together: how many batches each gets is not known beforehand",
+        "ordered=False cannot be used when consumers end epochs together: how many batches each gets is not known in advance",
     )
     .hint("with even=False each consumer ends by itself"))
 }
@@ -457,7 +458,7 @@ fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> E
              of batches"
         ))
         .hint(
-            "start all consumers, those that had begun from saved states of the same step; rank_timeout= sets how long \
+            "start all consumers; resumed ones must load saved states of the same step; rank_timeout= sets how long \
              the others wait, and with even=False each consumer ends by itself",
         ),
     };

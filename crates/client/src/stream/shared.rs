@@ -37,7 +37,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SessionState {
     Open,
-    /// There is no session since then.
+    /// There has been no session since this time.
     Broken(Ticks),
     /// The dispatcher has received the last message.
     Finished,
@@ -52,12 +52,12 @@ pub(crate) struct StreamState {
     pub(crate) skip_reports: SkipReports,
     /// The number of the skipped sample that must be durable before the stream goes on.
     durable_before_next: u64,
-    /// The step counts of this consumer and of all, where consumers end epochs together.
+    /// The step counts of this consumer and of all, if consumers end epochs together.
     pub(crate) steps: Option<StepSync>,
     pub(crate) session: SessionState,
     /// The error that ends the stream.
     pub(crate) fatal: Option<Error>,
-    /// How the consumer spends its time.
+    /// The meter of the consumer's time.
     pub(crate) meter: Meter,
     /// The slot of the consumer's local worker.
     pub(crate) local_worker: Arc<LocalWorkerSlot>,
@@ -91,23 +91,23 @@ impl StreamState {
         head
     }
 
-    /// Says whether the floor of all consumers differs from `floor`: they have more steps, or the epoch is over.
+    /// Returns whether the floor of all consumers differs from `floor`: they have more steps, or the epoch is over.
     pub(crate) fn has_floor_moved(&self, floor: Option<Floor>) -> bool {
         floor.is_some_and(|floor| self.steps.as_ref().is_some_and(|steps| steps.floor() != floor))
     }
 
-    /// Says whether a fetch may receive another chunk now; `None` if its split is not wanted any more. The head split
-    /// always has room, so the splits behind it always get their turn.
+    /// Returns whether a fetch may receive another chunk now; `None` if its split is no longer wanted. The head
+    /// split always has room, so the splits behind it always get their turn.
     pub(crate) fn room_for(&self, assignment: &Assignment) -> Option<bool> {
         self.buffer.is_wanted(assignment).then(|| self.buffer.has_room(assignment.split))
     }
 
-    /// Says whether there was no session for `deadline` and no fetch is on its way that could go on without one.
+    /// Returns whether there was no session for `deadline` and no fetch is on its way that could go on without one.
     pub(crate) fn is_stranded(&self, now: Ticks, deadline: Duration) -> bool {
         !self.buffer.is_head_coming() && self.is_dispatcher_lost(now, deadline)
     }
 
-    /// Says whether there was no session for `deadline`.
+    /// Returns whether there was no session for `deadline`.
     pub(crate) fn is_dispatcher_lost(&self, now: Ticks, deadline: Duration) -> bool {
         match self.session {
             SessionState::Broken(since) => now - since >= deadline,
@@ -122,7 +122,7 @@ impl StreamState {
         }
     }
 
-    /// Says whether the stream may go on. A skipped sample that might not fail again must be durable before anything
+    /// Returns whether the stream may go on. A skipped sample that might not fail again must be durable before anything
     /// after it is delivered.
     pub(crate) fn are_skips_durable(&self) -> bool {
         self.skip_reports.is_recorded(self.durable_before_next)
@@ -135,7 +135,7 @@ impl StreamState {
     }
 
     /// Begins a session. The dispatcher may not have received the last messages of the session before, so they are sent
-    /// again. Not so the Unreachable messages: the new session assigns its splits anew.
+    /// again. The Unreachable messages are not: the new session assigns their splits anew.
     pub(crate) fn begin_session(&mut self) {
         let (ack, finish) = self.last_sent;
         self.outgoing.ack = self.outgoing.ack.or(ack);
@@ -152,7 +152,7 @@ impl StreamState {
     }
 }
 
-/// The shared state, and the wake-ups of those that wait for a change.
+/// The shared state, and the wake-ups for a change.
 pub(crate) struct StreamShared {
     clock: SystemClock,
     state: Mutex<StreamState>,

@@ -1,4 +1,4 @@
-//! The step counts that a consumer exchanges with the dispatcher, where the consumers of a job end epochs together. No
+//! The step counts that a consumer exchanges with the dispatcher, if the consumers of a job end epochs together. No
 //! I/O; time is an argument.
 //!
 //! The consumer sends the count of steps that it has merged, and receives the floor: the count that all consumers have.
@@ -70,7 +70,7 @@ impl StepSync {
         self.missing.clear();
     }
 
-    /// Takes a floor from the dispatcher.
+    /// Accepts a floor from the dispatcher.
     pub(crate) fn raise_floor(&mut self, floor: FloorMessage) {
         if floor.epoch == self.epoch {
             self.is_unanswered = false;
@@ -90,7 +90,7 @@ impl StepSync {
         &self.missing
     }
 
-    /// Says whether a count is to be sent now.
+    /// Returns whether to send a count now.
     pub(crate) fn is_due(&self, now: Ticks) -> bool {
         let Some(sent) = self.sent else { return true };
         if self.floor.over {

@@ -147,7 +147,7 @@ impl Cluster {
 }
 
 pub const SEED: Seed = Seed(17);
-/// Stands for a pickle.
+/// A stand-in for a pickle.
 pub const BLOB: &[u8] = b"a pickle";
 
 pub fn range(rows: i64, ops: Vec<Op>) -> Graph {

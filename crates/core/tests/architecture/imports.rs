@@ -1,8 +1,8 @@
 //! The graph of imports between the files of one crate, and its circles.
 //!
-//! An edge leads from a file to the file that defines what it names by a path from `crate::`, `super::` or `self::`, or
-//! by a `use` of one of its child modules. Re-exports are followed. A file that only declares and re-exports its
-//! children is no node. Comments, tests and the scopes of visibilities are left out.
+//! An edge leads from a file to the file that defines a name which the first uses by a path from `crate::`, `super::`
+//! or `self::`, or by a `use` of one of its child modules. Re-exports are followed. A file that only declares and
+//! re-exports its children is no node. Comments, tests and the scopes of visibilities are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,9 +17,9 @@ type Module = Vec<String>;
 /// One file.
 struct File {
     path: PathBuf,
-    /// The paths that it names, from the root of the crate.
+    /// The paths that it uses, from the root of the crate.
     named: Vec<Module>,
-    /// What it re-exports or imports, by name. The name `*` stands for all of a module.
+    /// Its re-exports and imports, by name. The name `*` stands for all of a module.
     imports: Vec<(String, Module)>,
     only_declares: bool,
 }
@@ -103,7 +103,7 @@ fn file(path: PathBuf, module: &Module, text: &str) -> File {
     File { path, named, imports, only_declares: only_declares(text) }
 }
 
-/// Says whether a file has no item besides `mod` and `use`.
+/// Returns whether a file has no item besides `mod` and `use`.
 fn only_declares(text: &str) -> bool {
     let mut rest = text;
     loop {
@@ -145,7 +145,7 @@ fn path<'a>(text: &'a str, prefix: &Module, found: &mut Vec<(Module, Option<Stri
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '*').unwrap_or(rest.len());
         let (segment, after) = rest.split_at(end.max(usize::from(rest.starts_with('*'))));
         if segment.is_empty() {
-            // Nothing that a path has: the caller goes on behind it.
+            // The text is no path: the caller goes on behind this character.
             return rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
         }
         if segment != "self" || path.is_empty() {
@@ -174,7 +174,7 @@ fn absolute(module: &Module, path: &[String]) -> Option<Module> {
     }
 }
 
-/// Finds the modules that define what a path names.
+/// Finds the modules that define the name of a path.
 fn define(files: &BTreeMap<Module, File>, path: &[String], depth: usize, found: &mut BTreeSet<Module>) {
     let Some(length) = (0..=path.len()).rev().find(|length| files.contains_key(&path[..*length])) else { return };
     let (module, names) = path.split_at(length);

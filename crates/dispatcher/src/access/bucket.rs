@@ -2,7 +2,7 @@
 
 use forebay_core::Ticks;
 
-/// What one call costs; each millisecond adds the number of calls per second.
+/// The price of one call; each millisecond adds the number of calls per second.
 const CALL: u64 = 1000;
 
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The file of tokens: who may call the dispatcher, as what, and how much of it each tenant may have.
+//! The file of tokens: who may call the dispatcher, with which role, and the quota of each tenant.
 //!
 //! ```json
 //! {
@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! Invariant: no token is in it, only what SHA-256 makes of one; it can be shown to those who may not call.
+//! Invariant: the file has only the SHA-256 hash of each token, so its readers cannot call the dispatcher with it.
 
 #![expect(clippy::disallowed_methods, reason = "the name of a temporary file")]
 
@@ -26,19 +26,19 @@ use crate::tenant::{Quota, check_name};
 
 /// Random bytes of a token: beyond guessing.
 const TOKEN_BYTES: usize = 32;
-/// What tokens begin with, so that scanners for leaked secrets find them.
+/// The prefix of tokens, by which scanners for leaked secrets find them.
 const TOKEN_BEGINS: &str = "fbt_";
 const DIGEST_BYTES: usize = 32;
 
-/// What the holder of a token may do.
+/// The permissions of a token's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Open, read, list and cancel the jobs of its tenant.
     Client,
-    /// Compute: for its tenant, or for all where it has none.
+    /// Compute: for its tenant, or for all tenants if it has none.
     Worker,
-    /// Everything that the others may; list and cancel the jobs of every tenant.
+    /// Do all that the others may; list and cancel the jobs of every tenant.
     Admin,
 }
 
@@ -111,7 +111,7 @@ impl TokenFile {
 
     fn parse(text: &str) -> Result<Self> {
         let file: Self =
-            serde_json::from_str(text).map_err(|e| Error::invalid(format!("this is no file of tokens: {e}")))?;
+            serde_json::from_str(text).map_err(|e| Error::invalid(format!("this is no token file: {e}")))?;
         for (tenant, quota) in &file.tenants {
             check_name(tenant)?;
             let at = |e: Error| e.with("tenant", tenant);
@@ -162,7 +162,7 @@ impl TokenFile {
 impl Entry {
     fn check(&self) -> Result<()> {
         match (self.role, self.tenant.as_str()) {
-            (Role::Client, "") => Err(Error::invalid("a client's token is of a tenant").hint("give --tenant")),
+            (Role::Client, "") => Err(Error::invalid("a client's token must name a tenant").hint("give --tenant")),
             (_, "") => Ok(()),
             (_, tenant) => check_name(tenant),
         }

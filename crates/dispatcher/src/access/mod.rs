@@ -49,7 +49,7 @@ impl Principal {
         Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
     }
 
-    /// Checks that the caller may do what this role may.
+    /// Checks that the caller has the permissions of this role.
     ///
     /// # Errors
     /// PermissionDenied.
@@ -57,7 +57,8 @@ impl Principal {
         if self.role == role || self.is_admin() {
             return Ok(());
         }
-        let message = format!("this takes the token of a {}, and this one is of a {}", name(role), name(self.role));
+        let message =
+            format!("this call requires the token of a {}, and this is the token of a {}", name(role), name(self.role));
         Err(Error::new(ErrorKind::PermissionDenied, message).hint("make another with `forebay token new --role`"))
     }
 
@@ -121,7 +122,7 @@ impl Access {
         Ok(Self { tokens: path.map(tokens).transpose()?, clock })
     }
 
-    /// Says whether callers need a token.
+    /// Returns whether callers need a token.
     pub(crate) fn asks(&self) -> bool {
         self.tokens.is_some()
     }
@@ -144,8 +145,11 @@ impl Access {
                     .hint("set FOREBAY_TOKEN or FOREBAY_TOKEN_FILE, or give token=; `forebay token new` makes one"))
             }
             Some(token) => tokens.find(&Digest::of(token)).ok_or_else(|| {
-                Error::new(ErrorKind::PermissionDenied, "the dispatcher does not know this token, or not any more")
-                    .hint("ask for a new one: `forebay token new --tokens FILE` makes it")
+                Error::new(
+                    ErrorKind::PermissionDenied,
+                    "the dispatcher does not know this token; it may have been revoked",
+                )
+                .hint("ask for a new one: `forebay token new --tokens FILE` makes it")
             }),
         };
         let found = found.inspect_err(|_| {
@@ -163,7 +167,7 @@ impl Access {
             tokio::time::sleep(LOOK).await;
             let refused = tokens.refused.load(Relaxed);
             if refused > told {
-                tracing::warn!(refused = refused - told, "calls without a token that is known");
+                tracing::warn!(refused = refused - told, "calls without a valid token were refused");
                 told = refused;
             }
             let now = stamp(&tokens.path);
@@ -173,11 +177,11 @@ impl Access {
             seen = now;
             match TokenFile::read(&tokens.path) {
                 Ok(file) => {
-                    tracing::info!(tokens = file.tokens.len(), "the file of tokens has changed and was taken up");
+                    tracing::info!(tokens = file.tokens.len(), "the token file has changed and was read again");
                     tokens.take_up(file);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the file of tokens was not taken up; those from before stay good")
+                    tracing::error!(%error, "the token file has changed and cannot be used; the earlier tokens stay valid")
                 }
             }
         }
@@ -243,7 +247,7 @@ impl Interceptor for Guard {
     }
 }
 
-/// Returns the caller, if it may do what this role may.
+/// Returns the caller, if it has the permissions of this role.
 ///
 /// # Errors
 /// PermissionDenied.
@@ -251,7 +255,7 @@ pub(crate) fn caller<T>(request: &Request<T>, role: Role) -> Result<Arc<Principa
     caller_of(request, &[role])
 }
 
-/// Returns the caller, if it may do what one of these roles may.
+/// Returns the caller, if it has the permissions of one of these roles.
 ///
 /// # Errors
 /// PermissionDenied, as for the first role.

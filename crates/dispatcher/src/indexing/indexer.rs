@@ -19,8 +19,8 @@ pub struct Indexed {
 
 /// Lists and pins a source. Blocking.
 pub trait Indexer: Send + Sync + 'static {
-    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total)
-    /// often, and return its error.
+    /// Indexes an allowed source; when `counted`, finds every row. MUST call `progress` (done, total) often, and return
+    /// its error.
     ///
     /// # Errors
     /// Reasons why the source cannot be read, naming the file; the error of `progress`.

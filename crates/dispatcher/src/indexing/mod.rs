@@ -143,7 +143,7 @@ impl Drop for Wait {
 
 fn silent(silence: Duration) -> Error {
     let message = format!("the source was silent for {} s while it was indexed", silence.as_secs());
-    Error::unavailable(message).hint("look whether its files can be read on the dispatcher's machine")
+    Error::unavailable(message).hint("check that its files can be read on the dispatcher's machine")
 }
 
 /// Names where a source is read: the host of a url, or the first folders of a path.

@@ -76,7 +76,7 @@ pub struct IndexingFigures {
 }
 
 impl Places {
-    /// Asks for a place, which [`Places::begins`] gives.
+    /// Requests a place, which [`Places::begins`] assigns.
     ///
     /// # Errors
     /// Exhausted when too many wait, or too many threads are detached.
@@ -85,7 +85,7 @@ impl Places {
         let detached = self.detached.values().filter(|of| *of == tenant).count();
         let waiting = self.waiting.values().filter(|of| of.tenant == *tenant).count();
         if detached >= DETACHED_TENANT_MAX || self.detached.len() >= DETACHED_ALL_MAX {
-            let message = format!("{} earlier readings of sources have not returned", self.detached.len());
+            let message = format!("{} threads that index sources hang", self.detached.len());
             return Err(Error::new(ErrorKind::Exhausted, message)
                 .hint("they wait for a file system that does not answer: mend that, or restart the dispatcher"));
         }
@@ -98,8 +98,8 @@ impl Places {
         Ok(self.next)
     }
 
-    /// Gives places to waiting indexings: first of the tenant, then of the lane with the fewest. Says whether `id` may
-    /// run.
+    /// Assigns places to waiting indexings: first of the tenant, then of the lane with the fewest. Returns whether `id`
+    /// may run.
     pub(super) fn begins(&mut self, now: Ticks, id: Id) -> bool {
         while let Some(next) = self.next_to_begin(now) {
             let Some(lane) = self.waiting.remove(&next) else { break };
@@ -175,8 +175,8 @@ mod tests {
         places.ask(lane).expect("there is room to wait")
     }
 
-    /// The main property: whatever others never return, an indexing at a host of its own begins at once if its tenant
-    /// has room; without room it begins as soon as one of the tenant's indexings ends.
+    /// The main property: an indexing at a host of its own begins at once if its tenant has room, even if all others
+    /// hang; without room it begins as soon as one of the tenant's indexings ends.
     #[test]
     fn a_dead_host_or_another_tenant_delays_nobody() {
         let mut places = Places::default();

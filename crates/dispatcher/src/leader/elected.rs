@@ -37,7 +37,7 @@ impl Elected {
     /// Waits, leads, and waits again, until `shutdown`.
     ///
     /// # Errors
-    /// Version or Data when the ledger cannot be read; what the disk says; Internal when its writer died.
+    /// Version or Data when the ledger cannot be read; those of the disk; Internal when its writer died.
     pub(crate) async fn run(self, leadership: &Leadership, shutdown: CancellationToken) -> Result<()> {
         loop {
             let term = tokio::select! {
@@ -49,8 +49,10 @@ impl Elected {
             self.candidate.resign(&term).await;
             match led {
                 Ok(Ended::Stopped) => return Ok(()),
-                Ok(Ended::Deposed) => tracing::warn!("leads no more"),
-                Err(error) if error.kind() == ErrorKind::Unavailable => tracing::warn!(%error, "cannot lead"),
+                Ok(Ended::Deposed) => tracing::warn!("this dispatcher no longer leads"),
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "this dispatcher cannot lead")
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -64,7 +66,12 @@ impl Elected {
         let committer = Committer::elected(ledger, term.clone());
         let (actor, leading) = self.recovery.begin(&read, committer, blobs, term.clone())?;
         leadership.lead(leading);
-        tracing::info!(term = term.revision(), jobs = read.jobs.len(), leases = read.grants.len(), "leads");
+        tracing::info!(
+            term = term.revision(),
+            jobs = read.jobs.len(),
+            leases = read.grants.len(),
+            "this dispatcher leads"
+        );
         actor.run(shutdown.clone()).await
     }
 

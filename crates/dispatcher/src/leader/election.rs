@@ -1,7 +1,7 @@
-//! Elects one of several dispatchers: the leader is the one that made the leader's key in etcd, as long as the key's
-//! lease lasts.
+//! Elects one of several dispatchers: the leader is the dispatcher that made the leader's key in etcd, as long as the
+//! key's lease lasts.
 //!
-//! The key holds the leader's address, which the other dispatchers tell their callers. Time is counted by this
+//! The key holds the leader's address, which the other dispatchers return to their callers. Time is counted by this
 //! process's own monotonic clock (see `term`). A leader that stops in order revokes its lease, and another one leads at
 //! once. A leader that is killed is followed when its lease is over. A leader that gave up by itself revokes its old
 //! lease when it reaches etcd again.
@@ -21,7 +21,7 @@ use crate::store::{Etcd, KeyValue, Keys, made_at, put, request};
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// How often the lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_millis(400);
-/// How often a waiting dispatcher looks who leads. Each look is a read and costs etcd no write.
+/// How often a waiting dispatcher reads who leads. A read causes no write in etcd.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 
 /// The value of the leader's key.
@@ -43,8 +43,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// `lease` is how long it leads without a renewal, in whole seconds (see [`LEASE`]); `address` is where others
-    /// reach it.
+    /// `lease` is how long it leads without a renewal, in whole seconds (see [`LEASE`]); `address` is its address for
+    /// others.
     pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys, clock: Arc<dyn Clock>, lease: Duration, address: String) -> Self {
         let process = uuid::Uuid::new_v4().simple().to_string();
         Self { etcd, keys, clock, lease, leader: Leader { address, process } }
@@ -63,7 +63,7 @@ impl Candidate {
                 Err(error) => {
                     see(None);
                     if !std::mem::replace(&mut silent, true) {
-                        tracing::warn!(%error, "nobody can be elected");
+                        tracing::warn!(%error, "no leader can be elected");
                     }
                 }
             }
@@ -131,7 +131,7 @@ impl Candidate {
     pub(crate) async fn resign(&self, term: &Term) {
         term.end();
         if let Err(error) = self.etcd.revoke_lease(term.lease()).await {
-            tracing::debug!(%error, "the leader's lease ends by itself");
+            tracing::debug!(%error, "the leader's lease was not revoked; it expires");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Leading {
 
 enum Role {
     Leader(Arc<Leading>),
-    /// Whom it follows, if that is known.
+    /// The leader's address, if that is known.
     Follower(Option<String>),
 }
 

@@ -47,7 +47,7 @@ impl Term {
         self.lease
     }
 
-    /// Whether this process leads, now.
+    /// Returns whether this process leads, now.
     pub(crate) fn holds(&self) -> bool {
         !self.over.is_cancelled() && self.clock.now().0 < self.until.load(Ordering::Acquire)
     }
@@ -59,7 +59,7 @@ impl Term {
         }
     }
 
-    /// Ends the term, whatever the clock says.
+    /// Ends the term before its time.
     pub(crate) fn end(&self) {
         self.over.cancel();
     }
@@ -96,7 +96,7 @@ mod tests {
         let term = Term::new(clock.clone(), 7, 8, Ticks(1000), Duration::from_secs(2));
         at(2799);
         assert!(term.holds());
-        // Counted from when it was asked for, not from when it was answered.
+        // Counted from the request, not from the answer.
         term.renew(Ticks(2000), Duration::from_secs(2));
         at(3799);
         assert!(term.holds());

@@ -57,7 +57,7 @@ async fn run(
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
-            // The consumer is told the reason when it reconnects.
+            // The consumer gets the reason when it reconnects.
             () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };

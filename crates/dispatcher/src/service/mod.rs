@@ -1,6 +1,6 @@
-//! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
+//! The gRPC service: checks messages from outside, and passes them to the actor, the opener and the blob store.
 //!
-//! Invariant: each call first finds out who calls, and acts for that tenant.
+//! Invariant: each call first identifies its caller, and acts for the caller's tenant.
 
 mod blobs;
 pub(crate) mod consume;
@@ -219,6 +219,6 @@ fn refuse(error: Error) -> Status {
 /// Waits for the first message of a session.
 async fn first<T>(inbound: &mut Streaming<T>) -> Result<T, Status> {
     let message = tokio::time::timeout(FIRST_MESSAGE_MAX, inbound.message()).await;
-    let late = || refuse(Error::invalid("a session begins with a message, and none came"));
+    let late = || refuse(Error::invalid("the first message of a session did not arrive"));
     message.map_err(|_| late())??.ok_or_else(late)
 }

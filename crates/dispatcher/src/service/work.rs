@@ -70,7 +70,7 @@ async fn run(
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
-            // The worker is told the reason when it reconnects.
+            // The worker gets the reason when it reconnects.
             () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };

@@ -1,5 +1,5 @@
-//! Counters for metrics: what happened since this process leads. They only rise; nothing is decided on them, and they
-//! are not persisted.
+//! Counters of events for metrics, since this process leads. They only rise; no decision depends on them, and they are
+//! not persisted.
 
 /// How often each event happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Counts {
     pub bytes_delivered: u64,
     /// Samples that consumers left out, as far as they are recorded.
     pub samples_skipped: u64,
-    /// Jobs that were removed because they were over or abandoned, or because a client asked for it.
+    /// Jobs that were removed because they were over or abandoned, or at a client's request.
     pub jobs_forgotten: u64,
     /// Workers that fell silent, or whose connection broke while they were not leaving.
     pub workers_lost: u64,

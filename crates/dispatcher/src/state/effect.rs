@@ -1,4 +1,4 @@
-//! The effects of the state: what the dispatcher must write and send, in this order.
+//! The effects of the state: the writes and messages of the dispatcher, in this order.
 
 use forebay_core::Error;
 use forebay_proto::{consumer_event, worker_event};
@@ -7,7 +7,7 @@ use super::input::SessionId;
 use super::leases::durable::Durable;
 use crate::records::Update;
 
-/// What the dispatcher must do.
+/// An action of the dispatcher.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     /// Make the update durable before any later effect is seen. Only `leases` can make one: see [`Durable`].

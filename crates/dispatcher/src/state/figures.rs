@@ -1,4 +1,4 @@
-//! The state in figures, for metrics. Labels come from fixed sets, whatever jobs, consumers and workers there are.
+//! The state in figures, for metrics. Labels come from fixed sets, for any jobs, consumers and workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The inputs of the state: what sessions tell the dispatcher, and the clock.
+//! The inputs of the state: the messages of sessions, and the clock.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) struct Arrival {
     pub(crate) worker_type: WorkerType,
 }
 
-/// What the dispatcher is told.
+/// An input of the dispatcher.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Attach(Attachment),

@@ -1,4 +1,4 @@
-//! What people see of the state, put together from its machines, and the checks of its invariants.
+//! The state for display, put together from its machines, and the checks of its invariants.
 
 use forebay_core::{Result, Ticks};
 use forebay_proto::{JobStatus, WorkerStatus};
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Checks SP-6, once everything is written: the ledger holds this state. A frontier at the start may be unwritten,
-    /// and tokens that nobody was told of may be used again.
+    /// and tokens that were sent to no process may be used again.
     ///
     /// # Errors
     /// Internal, with both.

@@ -1,4 +1,4 @@
-//! Bounds of what others report, which several parts of the state share.
+//! Bounds of reported figures, which several parts of the state share.
 
 /// The most milliseconds, microseconds or rows that a process may report between two heartbeats. A larger number is
 /// nonsense, and sums of such numbers would overflow.

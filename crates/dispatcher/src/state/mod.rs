@@ -1,6 +1,6 @@
 //! All decisions of the dispatcher, without I/O and without a clock: inputs and the time come in, effects come out.
 //!
-//! [`State`] is four machines. Each keeps its fields to itself. None can change another one, or knows the state:
+//! [`State`] is four machines. Each keeps its fields to itself. None can change another one, or refers to the state:
 //!
 //! ```text
 //!       inputs: attach, acknowledge, hello, want, heartbeats, tick      requests: create, cancel, forget, list
@@ -24,22 +24,22 @@
 //!   messages              (profiles)
 //! ```
 //!
-//! - `leases`: all that is durable, but dataset profiles. Jobs and tenants belong to it: the ledger removes a job's
+//! - `leases`: all that is durable, except dataset profiles. Jobs and tenants belong to it: the ledger removes a job's
 //!   leases with the job, a job's record holds where its epochs ended, and a tenant's quota decides which worker gets a
 //!   split. Only this machine can make an [`Effect::Persist`]: the constructor of its content is private to the folder.
-//! - `load`: what workers and consumers report, summed up per job and per dataset. It decides nothing.
-//! - `scaling`: what the policy decided on each job. The router tells leases a job's placement boundary when it moves.
-//! - `fleet`: the types of workers, what jobs cost, which workers ask each other for cached rows.
+//! - `load`: the reports of workers and consumers, summed up per job and per dataset. It decides nothing.
+//! - `scaling`: the policy's decisions on each job. The router sets a job's placement boundary in leases when it moves.
+//! - `fleet`: the types of workers, the cost of jobs, the workers that request cached rows from each other.
 //!
-//! Above the machines, and known to none of them:
-//! - `router`: the state itself. It gives each input to a machine, and tells the others what leases noticed.
+//! Above the machines, and used by none of them:
+//! - `router`: the state itself. It passes each input to a machine, and the notices of leases to the others.
 //! - `reports`: heartbeats; `policy`: runs the policies; `tick`: the clock.
-//! - `inspect`, `figures`: what people and metrics see.
+//! - `inspect`, `figures`: views for display and metrics.
 //!
 //! Beside them, as plain data: `input`, `effect`, `counts`, `limits`. The other machines see `leases::views` of leases,
 //! and nothing else.
 //!
-//! Effects are ordered: nobody may see what follows an [`Effect::Persist`] before that update is durable.
+//! Effects are ordered: no process may see an effect behind an [`Effect::Persist`] before that update is durable.
 //!
 //! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after
 //! every step of the property tests and of the simulation:
@@ -49,10 +49,11 @@
 //! SP-3 no split before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a consumer that reaches it has room, splits are granted;
-//! SP-6 replaying the persisted updates gives the same jobs, frontiers, leases (without backup leases), skipped samples
+//! SP-6 replaying the persisted updates yields the same jobs, frontiers, leases (without backup leases), skipped
+//! samples
 //!      and dataset profiles;
-//! SP-7 a skipped sample is durable before the consumer is told that it is recorded, and each worker that gets the
-//!      split later is told of it;
+//! SP-7 a skipped sample is durable before the dispatcher confirms it to the consumer, and each worker that gets the
+//!      split later is sent it;
 //! SP-8 a silent worker is noticed when its lease ends;
 //! SP-9 a worker that serves one tenant holds nothing of another tenant's, and a local worker nothing of another
 //!      consumer's;

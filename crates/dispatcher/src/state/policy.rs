@@ -50,7 +50,7 @@ impl State {
     }
 
     /// Returns the portion of the workers that each job can count on. If each job counted all of them, none would ever
-    /// find that it has what it wanted.
+    /// find that it has as many as it wanted.
     fn portions(&self, read: &[JobView<'_>], mixes: &TenantMixes) -> Vec<Portion> {
         if read.len() < 2 {
             return vec![Portion::ALL; read.len()];
@@ -66,8 +66,8 @@ impl State {
         portions(all.workers, &read.iter().map(claim).collect::<Vec<_>>())
     }
 
-    /// Makes the first decision on a job when it is opened or first read. A job that nobody returns to after a restart
-    /// wants no workers.
+    /// Makes the first decision on a job when it is opened or first read. A job to which no consumer returns after a
+    /// restart wants no workers.
     pub(in crate::state) fn warm_start(&mut self, now: Ticks, id: u64) {
         let Some(placement) = self.scaling.undecided(id) else { return };
         let Some(job) = self.leases.job_view(id) else { return };
@@ -99,8 +99,8 @@ impl State {
         }
     }
 
-    /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns how many
-    /// row ops workers are told to run.
+    /// Sets the boundary of a job as its policy might, and decides nothing else: for the simulation. Returns the number
+    /// of row ops for workers.
     pub(crate) fn set_boundary(&mut self, now: Ticks, tenant: &str, name: &str, number: u32) -> Option<u32> {
         let id = self.leases.number(tenant, name)?;
         let workers = self.scaling.wanted(id).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What workers and consumers report in heartbeats, and which machines take it.
+//! Reports of workers and consumers in heartbeats, and the machines that accept them.
 
 use forebay_core::Ticks;
 use forebay_proto::{
@@ -13,7 +13,7 @@ use super::router::State;
 use crate::records::At;
 
 impl State {
-    /// Takes a worker's heartbeat. What a local worker reports that its consumer did not start is ignored.
+    /// Accepts a worker's heartbeat. Ignores a local worker that its consumer did not start.
     pub(in crate::state) fn worker_heartbeat(
         &mut self,
         now: Ticks,
@@ -32,7 +32,7 @@ impl State {
         self.leases.worker_heartbeat(now, session, said, answer, out);
     }
 
-    /// Takes what a worker reports on jobs. A report on another tenant's job is ignored.
+    /// Accepts a worker's reports on jobs. Ignores a report on another tenant's job.
     fn take_reports(&mut self, now: Ticks, session: SessionId, said: &WorkerHeartbeat) {
         let Some(worker) = self.leases.worker_of(session) else { return };
         for &Spent { job, compute_us, rows } in &said.spent {
@@ -44,7 +44,7 @@ impl State {
             }
         }
         for sent in &said.sent {
-            // What a local worker sends stays within its host.
+            // Bytes that a local worker sends stay within its host.
             if matches!(self.leases.reported(&worker, sent.job), Some((_, Reporter::Fleet))) {
                 self.load.send(sent);
             }
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Takes a consumer's heartbeat, and answers it.
+    /// Accepts a consumer's heartbeat, and answers it.
     pub(in crate::state) fn consumer_heartbeat(
         &mut self,
         now: Ticks,

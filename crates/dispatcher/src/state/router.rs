@@ -1,4 +1,4 @@
-//! The state: four machines, and which of them each input goes to.
+//! The state: four machines, and the machine for each input.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl State {
         self.leases.set_retention(retention);
     }
 
-    /// Lets workers ask each other for a key that is derived from this secret, a different one for each tenant.
+    /// Makes workers require a key from each other that is derived from this secret, a different one for each tenant.
     pub(crate) fn set_secret(&mut self, secret: [u8; 16]) {
         self.fleet.set_secret(secret);
     }
@@ -74,7 +74,7 @@ impl State {
         self.leases.pass_job_numbers(by);
     }
 
-    /// Takes one input. Grants nothing: see [`State::schedule`].
+    /// Accepts one input. Grants nothing: see [`State::schedule`].
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
         if !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. } | Input::Steps { .. }) {
             self.leases.note_change();
@@ -140,7 +140,7 @@ impl State {
         Ok(record)
     }
 
-    /// Cancels a job for good.
+    /// Cancels a job permanently.
     ///
     /// # Errors
     /// NotFound when there is no job of that name; Closed when it was cancelled before.
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// A worker comes, and is told of its peers.
+    /// A worker comes, and is sent its peers.
     fn hello(&mut self, now: Ticks, arrival: Arrival, out: &mut Vec<Effect>) {
         let Arrival { session, .. } = arrival;
         self.leases.hello(now, &arrival, out);
@@ -190,7 +190,7 @@ impl State {
         out.extend(reply.map(|reply| Effect::Worker(session, worker_event::Event::Heartbeat(reply))));
     }
 
-    /// Tells the other machines what leases noticed, and has profiles written.
+    /// Passes the notices of leases to the other machines, and writes profiles.
     fn route(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         for notice in self.leases.take_notices() {
             match notice {
@@ -217,7 +217,7 @@ impl State {
         self.write_changes(out);
     }
 
-    /// Has the ledger hold what changed of dataset profiles. Nobody waits for it.
+    /// Writes changed dataset profiles to the ledger. No message waits for it.
     fn write_changes(&mut self, out: &mut Vec<Effect>) {
         let update = |change| match change {
             ProfileChange::Written(record) => Update::Profile(record),

@@ -1,4 +1,4 @@
-//! What time alone causes, machine by machine.
+//! Effects of time alone, machine by machine.
 
 use forebay_core::Ticks;
 use forebay_policy::scaling::window;

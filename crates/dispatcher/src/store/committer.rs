@@ -133,7 +133,7 @@ async fn replicate(
             match ledger.commit(&batch).await {
                 Ok(()) => break,
                 Err(Refusal::Deposed(why)) => {
-                    tracing::warn!(why, "nothing more is written by this dispatcher");
+                    tracing::warn!(why, "this dispatcher has lost its term and writes nothing more");
                     return term.end();
                 }
                 Err(Refusal::Failed(error)) => {

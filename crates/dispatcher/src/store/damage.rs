@@ -59,7 +59,7 @@ fn load(dir: &Path) -> Result<Ledger> {
     LedgerStore::open(dir)?.load()
 }
 
-/// The ledger is read right, or refused with an error that helps a person.
+/// Checks that the ledger is read right, or refused with an error that helps a person.
 fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
     match loaded {
         Ok(ledger) => {

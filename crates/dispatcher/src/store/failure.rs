@@ -1,4 +1,4 @@
-//! Errors of the ledger's file, for the operator of a dispatcher: they name the file, and what to do.
+//! Errors of the ledger's file, for the operator of a dispatcher: they name the file, and the action to take.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) fn another_format(format: u64, path: &Path) -> Error {
     let what =
         format!("the dispatcher's ledger has format {format}, and this version reads {FORMAT_OLDEST} to {FORMAT}");
     Error::new(ErrorKind::Version, what).with("file", path.display()).hint(match format < FORMAT_OLDEST {
-        true => "run a version of forebay between the two once, which makes it its own format's; or use another state folder",
+        true => "run a version of forebay between the two once, which converts the ledger; or use another state folder",
         false => "run the version of forebay that wrote it, or use another state folder",
     })
 }

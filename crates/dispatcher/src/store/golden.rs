@@ -1,8 +1,8 @@
-//! Tests: what each format ever wrote is read, into the very same state.
+//! Tests: the ledgers that each format wrote are read, into exactly the same state.
 //!
-//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and the rows that it
-//! is; `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
-//! `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. What is there is never changed.
+//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and its rows;
+//! `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
+//! `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. Existing files never change.
 
 #![expect(clippy::disallowed_methods, reason = "a variable rewrites golden files")]
 
@@ -17,7 +17,7 @@ use crate::records::{Batch, Grant, Ledger, Position, Update};
 
 const PAGE: usize = 4096;
 
-/// The folders and their formats. The last is what is written today.
+/// The folders and their formats. The last is of the current format.
 const GOLDEN: [(&str, u64); 7] = [
     ("v2", 2),
     ("v2-tenants", 2),
@@ -32,7 +32,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// What the golden files of each format are made of.
+/// Returns the content of the golden files of each format.
 fn batches() -> [Batch; 2] {
     let mut more = Batch::default();
     for i in 0..40 {
@@ -88,7 +88,7 @@ fn a_ledger_of_every_format_is_read_into_the_very_state() -> Result<()> {
     Ok(())
 }
 
-/// Reading the same of a file and of rows would not show a field that both forget.
+/// Reading a file and rows as equal would not show a field that both forget.
 #[test]
 fn what_is_written_today_is_written_as_before() -> Result<()> {
     let mut ledger = Ledger::default();

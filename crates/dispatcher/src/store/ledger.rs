@@ -1,12 +1,12 @@
-//! The ledger in a file: one redb file, whose size depends on what is outstanding and not on what was ever granted.
+//! The ledger in a file: one redb file, whose size depends on outstanding work and not on the number of past grants.
 //!
 //! Tables: `meta` (the format, and the number of batches ever written) and `rows` (see `row_codec`). A commit is
 //! durable when it returns, and replaces one consistent state by the next: a crash leaves the one or the other.
 //!
 //! Invariant: a load returns the last commit, or an error. Opening verifies the file's own checksums as a whole, and
-//! then each row's. redb mends a file whose last commit was torn by going back to the commit before. It cannot tell a
-//! torn commit from one that rotted; the rollback guard can (see `rollback_guard`). Formats: keys and values are fixed
-//! within a format. A file of the previous format is read and upgraded; others are refused.
+//! then each row's. redb mends a file whose last commit was torn by going back to the commit before. It cannot
+//! distinguish a torn commit from a rotted one; the rollback guard can (see `rollback_guard`). Formats: keys and values
+//! are fixed within a format. A file of the previous format is read and upgraded; others are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl LedgerStore {
         let new = !path.exists();
         let mut guard = RollbackGuard::open(state_dir)?;
         if new {
-            // Someone who moved the ledger away wants a new one.
+            // An operator who moved the ledger away wants a new one.
             guard.saw(0)?;
         }
         let db = open_whole(&path)?;
@@ -97,7 +97,7 @@ impl LedgerStore {
             Ok(Ok(()))
         })?;
         let (file, kept) = (self.path.display(), kept.display());
-        tracing::info!(%file, %kept, "a ledger of format {FORMAT_OLDEST} has become one of format {FORMAT}");
+        tracing::info!(%file, %kept, "the ledger was converted from format {FORMAT_OLDEST} to format {FORMAT}");
         Ok(())
     }
 

@@ -48,7 +48,7 @@ pub struct LedgerReport {
 pub struct Repaired {
     /// The ledger after the repair.
     pub ledger: LedgerReport,
-    /// What was lost; empty if there was nothing to repair.
+    /// The lost rows; empty if there was nothing to repair.
     pub dropped: Vec<String>,
     /// Where the old file is; `None` if there was nothing to repair.
     pub kept: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct Repaired {
 /// Returns the contents of a ledger; `path` is its file or its state folder. The dispatcher must not run.
 ///
 /// # Errors
-/// NotFound; Conflict while a dispatcher runs; Version; Data, with what is known of the place, when the ledger is
+/// NotFound; Conflict while a dispatcher runs; Version; Data, with the place as far as known, when the ledger is
 /// corrupt.
 pub fn check_ledger(path: &Path) -> Result<LedgerReport> {
     let file = file_of(path);
@@ -74,7 +74,7 @@ pub fn dump_ledger(path: &Path) -> Result<String> {
     String::from_utf8(text).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))
 }
 
-/// Keeps what can be read of a ledger, and the old file beside. An intact ledger stays as it is.
+/// Keeps the readable rows of a ledger, and the old file beside. An intact ledger stays as it is.
 ///
 /// # Errors
 /// Those of [`check_ledger`]; Data when nothing can be read.
@@ -167,7 +167,8 @@ impl Salvaged {
         }
         let batches = rows.values().map(|(batch, _)| *batch).max().unwrap_or(0);
         let unreadable = vec![format!(
-            "the file's order: {} rows were found by their checksums; others may be missing, and leases that had ended be there",
+            "the order of the file: {} rows were found by their checksums; others may be missing, and leases that had ended may be \
+             among them",
             rows.len()
         )];
         Ok(Self { rows: rows.into_values().map(|(_, row)| row).collect(), batches, unreadable })

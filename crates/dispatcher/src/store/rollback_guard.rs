@@ -45,7 +45,7 @@ impl RollbackGuard {
         self.seen
     }
 
-    /// Checks the number of batches that a ledger has; the error says what is wrong.
+    /// Checks the number of batches in a ledger; the error describes the difference.
     pub(super) fn check(&self, batches: u64) -> Result<(), String> {
         if batches >= self.seen {
             return Ok(());

@@ -6,8 +6,8 @@
 //! value  CRC-32C of the key and of all that follows (4 bytes); the batch that wrote it (8); the row as JSON (`rows`)
 //! ```
 //!
-//! Numbers of a value are little-endian. The file's own checksums show whether it is intact. These checksums show of
-//! each row of a damaged file whether it is intact, even where only the bytes are left ([`scan`]).
+//! Numbers of a value are little-endian. The file's own checksums show whether it is intact. These checksums show which
+//! rows of a damaged file are intact, even if only its bytes are left ([`scan`]).
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ pub(super) fn decode(at: &[u8], value: &[u8]) -> Result<Row> {
     Ok(row)
 }
 
-/// Returns all rows whose bytes are still in a file, of each key the one that was written last. Removed rows may be
+/// Returns all rows whose bytes are still in a file; for each key, the row that was written last. Removed rows may be
 /// among them.
 pub(super) fn scan(bytes: &[u8]) -> BTreeMap<Vec<u8>, (u64, Row)> {
     let mut found: BTreeMap<Vec<u8>, (u64, Row)> = BTreeMap::new();
@@ -115,7 +115,7 @@ fn checksum(key: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), rest)
 }
 
-/// Names a key for people.
+/// Returns a key as text, for display.
 pub(super) fn name(key: &[u8]) -> String {
     let kind = match key.first() {
         Some(&JOB) => "job",

@@ -1,4 +1,4 @@
-//! The ledger as rows of JSON: what etcd stores, and what people read.
+//! The ledger as rows of JSON, for etcd and for display.
 //!
 //! A row is one change. A document is the rows of a batch and a last line with their number, so that a truncated
 //! document is noticed.

@@ -16,7 +16,7 @@ use super::etcd::{Etcd, Keys, made_at, put, request};
 /// The name of the file in a state folder.
 const FILE: &str = "service";
 
-/// The id of a service, not meant for people: 32 hexadecimal digits.
+/// The id of a service, not for display: 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceId(String);
 
@@ -80,8 +80,8 @@ impl ServiceId {
 
 fn unreadable() -> Error {
     Error::data("the id of this service cannot be read").hint(
-        "write the name of its folder in --blob-dir there, or remove it: the service then begins a new folder, and clients hand in again \
-         what they open jobs with",
+        "write the name of its folder in --blob-dir there, or remove it: the service then begins a new folder, and clients upload \
+         their blobs again when they open jobs",
     )
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that are over leave, and what they alone needed goes with them.
+//! Jobs that are over are removed, with the blobs that only they needed.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait")]
 
@@ -26,7 +26,7 @@ async fn names(at: &Running) -> Result<Vec<String>> {
     Ok(jobs.into_inner().jobs.into_iter().map(|job| job.name).collect())
 }
 
-/// Hands a blob in.
+/// Uploads a blob.
 async fn put(at: &Running, data: &'static [u8]) -> Result<String> {
     let id = blake3::hash(data).to_hex().to_string();
     let part = BlobPart { id: id.clone(), data: data.into() };
@@ -62,7 +62,7 @@ async fn a_job_that_is_forgotten_is_gone_for_good_with_the_blobs_that_it_alone_n
     until_gone(&blobs.join(put(&at, b"for a job that never came").await?)).await?;
     assert!(index.exists(), "the other job needs it");
     cancel(&at, "two").await?;
-    // One that was cancelled is remembered, and can be looked at.
+    // A cancelled job is kept, and can be listed.
     until_gone(&blobs.join(put(&at, b"and another").await?)).await?;
     assert!(index.exists(), "it is remembered");
     forget(&at, "two").await?;
@@ -70,7 +70,7 @@ async fn a_job_that_is_forgotten_is_gone_for_good_with_the_blobs_that_it_alone_n
     drop(at);
     let at = Running::start(dir.path(), |_| {})?;
     assert_eq!(names(&at).await?, [""; 0]);
-    // What is handed in anew is there again.
+    // A blob that is uploaded again exists again.
     assert_eq!(open(&at, request("two", 64, 1, 1)?).await?.index, one.index);
     assert!(index.exists());
     Ok(())

@@ -1,4 +1,4 @@
-//! The service over real sockets: what users and workers meet, crashes included.
+//! The service over real sockets, as users and workers use it, crashes included.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait")]
 
@@ -202,7 +202,7 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
     kept.want(3).await;
     let new = kept.lease().await?;
     assert!(new.ordinal == 4 && new.token > highest, "{new:?}");
-    // The other worker never comes back: after a lease's time its splits are given to the one that is there.
+    // The other worker never comes back: after a lease's time its splits go to the present worker.
     for old in gone {
         let lease = loop {
             kept.heartbeat().await;
@@ -236,7 +236,7 @@ async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Te
         (last, acked) = (token, (epoch, ordinal + 1));
         if granted % 64 == 63 {
             consumer.ack(acked.0, acked.1).await;
-            // The worker reads what it is told, and lives.
+            // The worker reads its events, and lives.
             worker.heartbeat().await;
             worker.leases(64).await?;
         }

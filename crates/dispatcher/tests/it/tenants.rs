@@ -1,4 +1,4 @@
-//! Tokens and tenants over real sockets: every call, as nobody, as the wrong one, and as another tenant.
+//! Tokens and tenants over real sockets: every call, without a token, with a wrong one, and as another tenant.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait")]
 
@@ -23,7 +23,7 @@ fn caller(at: &Running, token: Option<&str>) -> Result<DispatcherClient<Link>> {
     let remote = Remote { address: at.address.clone(), credentials };
     let endpoint = Endpoint::from_shared(format!("http://{}", remote.addresses()?[0]));
     let endpoint = endpoint.map_err(|e| Error::invalid(e.to_string()))?;
-    // Not asked for its version first, as `attempt` does: each call is refused by itself.
+    // Unlike `attempt`, it does not check the version first: each call is refused by itself.
     Ok(client(remote.link(endpoint.connect_lazy())))
 }
 
@@ -50,7 +50,7 @@ fn hello(secret: [u8; 16], only: Option<OneReader>) -> WorkerMessage {
     WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }
 }
 
-/// How every call of the service is answered, by its name; `None` is not refused.
+/// Returns the answer of every call of the service, by its name; `None` if it is not refused.
 async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, Option<ErrorKind>)>> {
     let id = BlobId::of(BLOB).0;
     let (get, missing) =
@@ -105,7 +105,7 @@ async fn open(to: &mut DispatcherClient<Link>, name: &str) -> Result<forebay_pro
     Err(Error::internal("no job"))
 }
 
-/// What the session of a reader of a job begins with.
+/// Begins the session of a job's consumer; returns the error of its first event.
 async fn attached(to: &mut DispatcherClient<Link>, job: u64) -> Result<()> {
     let failed = |s: tonic::Status| to_error(&s, "it");
     // The stream must not end before it was answered.
@@ -143,8 +143,8 @@ async fn workers(to: &mut DispatcherClient<Link>, count: usize) -> Result<Vec<St
     }
 }
 
-/// Under the id that every tenant is shown, a client took a worker's place while it was away; the worker was refused
-/// and ended.
+/// With the id that every tenant sees, a client took a worker's place while it was away; the worker was refused and
+/// ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knows_a_workers_id_is_not_that_worker() -> Result<()> {
     let dir = tempfile::tempdir()?;

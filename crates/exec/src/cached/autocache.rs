@@ -1,11 +1,11 @@
-//! A pipeline with `autocache()`: runs the variant that the policy chose, and now and then probes what the other
-//! variants would cost.
+//! A pipeline with `autocache()`: runs the variant that the policy chose, and from time to time measures the other
+//! variants by a probe.
 //!
 //! A probe takes rows that this thread has just computed or found, after it has emitted them. It runs each variant in
-//! turn, on one thread, and caches and looks up its rows in a cache of the probe's own. Nothing is guessed but the
-//! speed of the local disk, and that of peers and the store until something was read from them.
+//! turn, on one thread, and caches and looks up its rows in the probe's own cache. The only estimates are the speed of
+//! the local disk, and the speed of peers and the store until the first read from them.
 //!
-//! Invariants: the variant decides when a row comes, never what it is. An error of a probe reaches no user. A probe
+//! Invariants: the variant decides when a row comes, never its bits. An error of a probe reaches no user. A probe
 //! touches only rows that were computed for a split. One probe runs at a time, on a bounded number of rows (see
 //! `autocache_profile`).
 
@@ -55,7 +55,7 @@ pub(crate) struct AutoCache {
     scratch: Mutex<Scratch>,
     memory: Memory,
     rows: u64,
-    /// Passes over the rows in an epoch: several under `repeat`; `None` of an epoch without end.
+    /// Passes over the rows in an epoch: several under `repeat`; `None` for an epoch without end.
     epoch_passes: Option<f64>,
 }
 
@@ -141,7 +141,7 @@ impl AutoCache {
         self.context.watch.nanos()
     }
 
-    /// Records the time that rows took, until `now`, and the share of which epoch they complete, where it is known.
+    /// Records the time that rows took, until `now`, and, where known, the epoch and the share of it that is complete.
     pub(crate) fn record_work(&self, rows: usize, nanos: u64, now: u64, at: Option<(u64, f64)>) {
         let mut profile = lock(&self.profile);
         profile.record_work(self.consumer, rows, nanos);
@@ -160,7 +160,7 @@ impl AutoCache {
             profile.due(passes, guessed)
         };
         let Some(rows) = due.filter(|_| !sample.places.is_empty()) else { return };
-        // A per-batch function sees whole batches, here too.
+        // A per-batch function sees whole batches in a probe, too.
         let rows = sample.batch.map_or(rows, |batch| rows.next_multiple_of(batch));
         let sample = ProbeRows { places: &sample.places[..sample.places.len().min(rows)], ..*sample };
         let (seen, nanos) = self.timed(|| {
@@ -172,7 +172,7 @@ impl AutoCache {
         lock(&self.profile).decide(seen, nanos);
     }
 
-    /// Returns what is cached and why, and where lookups found rows.
+    /// Returns as JSON what is cached and why, and where lookups found rows.
     pub(crate) fn describe(&self) -> Value {
         let profile = lock(&self.profile);
         let Some(decision) = profile.decision() else {
@@ -237,7 +237,7 @@ impl AutoCache {
                     peers: trip.found + far(&peers, trip.bytes, rows),
                     store: trip.found + far(&store, trip.bytes, rows),
                 },
-                // Another thread writes the row to disk, which takes as long.
+                // Another thread writes the row to disk, at the same cost.
                 write: trip.written + disk.map_or(0.0, |_| to_disk),
                 kept: (kept as f64 / self.rows.max(1) as f64).min(1.0),
             });
@@ -298,7 +298,7 @@ fn far(from: &Elsewhere, bytes: f64, rows: f64) -> f64 {
     from.request_nanos.unwrap_or(FAR_REQUEST_NANOS) / rows + bytes * from.byte_nanos.unwrap_or(FAR_BYTE_NANOS)
 }
 
-/// What a row costs in the cache of a probe.
+/// The cost of a row in the cache of a probe.
 struct RoundTrip {
     bytes: f64,
     /// Nanoseconds to cache it.

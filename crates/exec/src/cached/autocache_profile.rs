@@ -1,9 +1,9 @@
-//! What a process knows of its pipelines with `autocache()`: measurements, and the decision that follows from them.
+//! The measurements of a process about its pipelines with `autocache()`, and the decisions that follow from them.
 //!
 //! A profile outlives iterators, so a consumer that opens one iterator for each epoch measures once.
 //!
 //! Invariants: probes take at most one part in [`PROBE_PART`] of the time of computing, after the first few probes; a
-//! process remembers at most [`PIPELINES_MAX`] pipelines.
+//! process keeps at most [`PIPELINES_MAX`] profiles.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use forebay_policy::caching::{Choice, Decision, Observation, Previous, decide, p
 
 use crate::lock::lock;
 
-/// The most pipelines that are remembered; at the bound, those that no iterator runs are forgotten.
+/// The most profiles that are kept; at the bound, the profiles of pipelines without an iterator are dropped.
 const PIPELINES_MAX: usize = 64;
 /// Probes may take one part in this many of the time of computing.
 const PROBE_PART: u64 = 200;
@@ -32,10 +32,10 @@ pub struct AutoCacheProfiles(Mutex<HashMap<DatasetId, Arc<Mutex<PipelineProfile>
 pub(crate) struct PipelineProfile {
     previous: Previous,
     decision: Option<Decision>,
-    /// The time of computing, and the number of rows that it gave.
+    /// The time of computing, and the number of computed rows.
     work_nanos: u64,
     work_rows: u64,
-    /// The time of probes, and their number since the last decision was overtaken.
+    /// The time of probes, and their number since the last decision was replaced.
     probe_nanos: u64,
     probes: u32,
     /// Whether the last probe failed.
@@ -142,8 +142,8 @@ impl PipelineProfile {
         self.consumers.entry(consumer).or_default().rows += rows as u64;
     }
 
-    /// Returns how many rows to measure, if a probe is due: while nothing is chosen, and again where many more passes
-    /// are expected than at the last decision.
+    /// Returns the number of rows to measure, if a probe is due: while nothing is chosen, and again when many more
+    /// passes are expected than at the last decision.
     pub(crate) fn due(&mut self, passes: f64, guessed: bool) -> Option<usize> {
         let is_over_share = self.probe_nanos.saturating_mul(PROBE_PART) > self.work_nanos;
         let is_overtaken = self.previous.is_overtaken(passes, guessed);
@@ -235,7 +235,7 @@ mod tests {
             }
             profile.passes(consumers[0], 100) * profile.pass_nanos()
         };
-        // Two and a half passes, of 8,000 each, which they make at the same time.
+        // Two and a half passes, of 8,000 each, which the consumers make at the same time.
         assert_eq!([1, 2, 4].map(paid), [20_000.0; 3]);
     }
 

@@ -1,6 +1,6 @@
-//! Rows that bypass a full cache, and the merge of them with cached rows.
+//! Rows that bypass a full cache, and their merge with cached rows.
 //!
-//! A morsel has two branches there: cached rows, whose images are decoded, and rows that bypass the cache
+//! Such a morsel has two branches: cached rows, whose images are decoded, and rows that bypass the cache
 //! ([`CacheBypass`]), as they were read. Each branch has its own chain of image ops. Both write into one column, so no
 //! image is copied to restore the order.
 //!
@@ -22,11 +22,11 @@ use crate::ops::image_op::{FusedImageOp, Images};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{OpMeter, OpSlot};
 
-/// The ops that a row runs which bypasses a full cache: see [`CacheBypass`].
+/// The ops for a row that bypasses a full cache: see [`CacheBypass`].
 pub(crate) struct CompiledBypass {
     /// The ops before the fused image op.
     pub(crate) before: Vec<CompiledOp>,
-    /// The columns after those.
+    /// The columns after these ops.
     pub(crate) schema: Arc<Schema>,
     /// The image op, fused across the cache point.
     pub(crate) image: FusedImageOp,
@@ -91,7 +91,7 @@ impl<'a> BypassMerge<'a> {
         let mut places = HashMap::new();
         let mut all = Vec::new();
         for id in ids {
-            // A row that the morsel names twice may be in both branches, and is the same there.
+            // A row that the morsel has twice may be in both branches, with the same bits.
             let next = |branch: &usize| branches[*branch].chunk.ids().get(rows[*branch].len()) == Some(&id);
             let Some(branch) = [0, 1].iter().copied().find(next) else { continue };
             places.insert(id, (branch, rows[branch].len()));

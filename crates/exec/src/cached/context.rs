@@ -8,12 +8,12 @@ use forebay_policy::caching::Rent;
 
 use crate::cached::autocache_profile::AutoCacheProfiles;
 
-/// The cache that `cache()` and `autocache()` use in a process, and how their costs are measured.
+/// The cache that `cache()` and `autocache()` use in a process, and the sources of its cost figures.
 #[derive(Clone)]
 pub struct CacheContext {
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Measures the cost of rows. It decides which rows are worth keeping, and nothing else.
+    /// Measures the cost of rows. It decides which rows are kept, and nothing else.
     pub watch: Arc<dyn Stopwatch>,
     /// The measurements of pipelines with `autocache()`.
     pub profiles: Arc<AutoCacheProfiles>,

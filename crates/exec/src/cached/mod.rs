@@ -1,7 +1,7 @@
-//! Everything that knows caching: rows at `cache()` and `autocache()`, and pages of remote files.
+//! All code that knows caching: rows at `cache()` and `autocache()`, and pages of remote files.
 //!
 //! - `context`: the cache of a process, and the inputs of its decisions
-//! - `prefix`: the ops before the cache point; finds their rows, or computes and keeps them
+//! - `prefix`: the ops before the cache point; finds their rows, or computes and caches them
 //! - `describe`: the cached rows of a prefix by tier, as JSON
 //! - `bypass`: the ops of rows that bypass a full cache, and their merge with cached rows
 //! - `autocache`: runs the variant that the policy chose, and measures the others

@@ -1,6 +1,6 @@
 //! The remote files of a source, read through the page cache.
 //!
-//! `io` and `cache` do not know each other: this adapter implements `io`'s [`ReadThrough`] with `cache`'s pages.
+//! `io` and `cache` do not depend on each other: this adapter implements `io`'s [`ReadThrough`] with `cache`'s pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl PageCachedSource {
         cache.page_cache(&folder(source)?, bytes).map(Self)
     }
 
-    /// Returns how many bytes came from where since this process opened the source.
+    /// Returns how many bytes were read from which place since this process opened the source.
     pub fn stats(&self) -> SourceStats {
         self.0.stats()
     }

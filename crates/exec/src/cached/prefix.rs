@@ -1,4 +1,4 @@
-//! The ops before the cache point: cached rows are read from the cache, the others are computed, handed to the threads
+//! The ops before the cache point: cached rows are read from the cache, the others are computed, passed to the threads
 //! and processes that wait for them, and cached.
 //!
 //! Invariants: a row is the same whether it was found, waited for or computed. Rows that fail are not cached, so they
@@ -24,7 +24,7 @@ use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot, READ};
 use crate::skip::isolation::Isolation;
 
-/// How long a morsel waits in all for rows that others compute, before it computes them itself.
+/// How long a morsel waits in total for rows that others compute, before it computes them itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The ops before the cache point, and the cache of their rows.
@@ -98,7 +98,7 @@ impl Prefix {
         })
     }
 
-    /// Caches its rows from here on, and finds rows that are cached already.
+    /// Opens the cache for its rows: from now on rows are cached, and cached rows are found.
     pub(crate) fn open(&self, context: &CacheContext) {
         self.cache.get_or_init(|| OpenCache {
             rows: context.cache.prefix(self.key, &self.schema, self.rows, &self.title),
@@ -153,7 +153,7 @@ impl Prefix {
         Ok(PrefixOutput { chunk, losses, bypassing })
     }
 
-    /// Runs the ops on rows at hand.
+    /// Runs the ops on given rows.
     ///
     /// # Errors
     /// The error of the first row that fails.
@@ -170,7 +170,7 @@ impl Prefix {
         done.with_ids(ids)
     }
 
-    /// Looks rows up, and computes those that no thread or process has; returns them, and the rows that bypass.
+    /// Looks rows up, and computes rows that no thread or process has; returns all of them, and the rows that bypass.
     fn find_or_compute(
         &self,
         cache: &OpenCache,
@@ -249,7 +249,7 @@ impl Prefix {
         let places: Vec<Place> = rows.iter().map(frozen).collect();
         let read = scratch.metered(READ, MeterInput::Places(places.len()), |_| isolation.gather(query.rows, &places));
         let read = read.map_err(query.locate)?.with_losses(Vec::new());
-        // A record has the epoch of the query, though the ops of the prefix saw epoch 0.
+        // A record has the epoch of the query, although the ops of the prefix saw epoch 0.
         let record = |id: RowId| {
             let at = read.ids().iter().position(|own| *own == id)?;
             let row = rows.iter().find(|&&row| query.sample(row) == id.sample)?;
@@ -262,8 +262,8 @@ impl Prefix {
             chunk = ran.map_err(query.locate)?;
         }
         let mut computed = ComputedRows { columns: chunk.columns().to_vec(), ..ComputedRows::default() };
-        // Filters remove rows, and no op changes their order. A row that a query names twice is there twice or not at
-        // all.
+        // Filters remove rows, and no op changes their order. A row that a query has twice is in the result twice or
+        // not at all.
         let mut left = chunk.ids().iter().peekable();
         for &row in rows {
             let sample = query.sample(row);
@@ -279,7 +279,7 @@ impl Prefix {
                 break;
             }
             let (sample, mut failed) = (query.sample(row), false);
-            // A row that a query names twice fails twice.
+            // A row that a query has twice fails twice.
             let mut is_its =
                 |loss: &Loss| loss.row.sample == sample && (loss.is_warning() || !std::mem::replace(&mut failed, true));
             losses.extend(own_losses.extract_if(.., |loss| is_its(loss)).map(|loss| (row, loss)));

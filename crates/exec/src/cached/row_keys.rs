@@ -14,8 +14,8 @@ fn file_key(index: &SourceIndex, file: usize) -> FileKey {
 }
 
 impl RowSource {
-    /// Returns the cache keys of counted rows: each by its pinned file and its row there. Rows of no file are named by
-    /// their number alone, because the source's own id identifies their content.
+    /// Returns the cache keys of counted rows: each by its pinned file and its row there. The key of a row without a
+    /// file is its number alone, because the source's own id identifies the content.
     pub(crate) fn keys(&self, rows: &[u64]) -> Vec<RowKey> {
         let unfiled = FileKey([0; 16]);
         let RowSource::Files(_, index) = self else {

@@ -1,5 +1,5 @@
 //! One morsel under `autocache()`: which variant runs it, how long it takes, and whether a probe follows. Without
-//! `autocache()`, nothing of this is done.
+//! `autocache()`, this module does nothing.
 
 use forebay_io::Place;
 
@@ -13,7 +13,7 @@ pub(crate) struct MorselTrial<'a> {
     /// The variant without a cache point.
     uncached: &'a PipelineVariant,
     began: u64,
-    /// When the rows had been read, if they were read.
+    /// The time when the rows were read, if they were read.
     read_at: Option<u64>,
 }
 
@@ -28,12 +28,12 @@ impl<'a> MorselTrial<'a> {
         self.autocache.and_then(AutoCache::variant).unwrap_or(self.uncached)
     }
 
-    /// Notes that the rows were read, and no op ran yet.
+    /// Records that the rows were read, and no op has run yet.
     pub(crate) fn note_read(&mut self) {
         self.read_at = self.autocache.map(AutoCache::nanos);
     }
 
-    /// Notes that so many rows are computed. `share` returns the epoch, and the share of it that is complete.
+    /// Records that `rows` rows are computed. `share` returns the epoch, and the share of it that is complete.
     pub(crate) fn end(&self, rows: usize, share: impl FnOnce() -> Option<(u64, f64)>) {
         if let Some(autocache) = self.autocache {
             let now = autocache.nanos();

@@ -29,7 +29,7 @@ pub struct WarmReport {
     pub pages_not_kept: u64,
 }
 
-/// Reads all files that `urls` name (with globs and braces) into a cache. Reports bytes to `progress`.
+/// Reads all files that match `urls` (with globs and braces) into a cache. Reports bytes to `progress`.
 ///
 /// # Errors
 /// Invalid where a URL is a local path, or the cache keeps no pages; any error of listing or reading.

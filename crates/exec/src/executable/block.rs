@@ -17,13 +17,13 @@ use crate::skip::isolation::Isolation;
 
 /// The most chunks of a streamed block that are computed together.
 const RUN_CHUNKS: usize = 8;
-/// The bytes after which they are computed where the next chunk may be slow to come; one chunk may have more.
+/// The bytes after which chunks are computed if the next chunk may be slow; one chunk may have more.
 const RUN_BYTES: usize = 4 << 20;
 
 impl Executable {
     /// Announces that a thread is about to compute a morsel: see
     /// [`Reader::announce_window`](forebay_io::Reader::announce_window). The thread drops the announcement when the
-    /// morsel has given a chunk, or ends.
+    /// morsel has emitted a chunk, or ends.
     pub fn announce(&self, epoch: Epoch, morsel: Morsel) -> Option<WindowAnnouncement> {
         let Morsel::Block { block } = morsel else { return None };
         let window = self.plan.window(epoch, block)?;
@@ -31,7 +31,7 @@ impl Executable {
     }
 
     /// Computes a source block or an uncounted window. Threads of the pool compute a run of chunks together, one chunk
-    /// each; the chunks are emitted in order, and those before an error come before it.
+    /// each; the chunks are emitted in order, and chunks before an error are emitted before it.
     pub(super) fn block(
         &self,
         rows: &RowSource,
@@ -41,7 +41,7 @@ impl Executable {
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let window = self.plan.window(context.epoch, block);
-        // All rows of a window are at hand; a generator may be slow to yield the next one.
+        // All rows of a window are in memory; a generator may be slow to yield the next one.
         let (chunks_max, bytes_max) = match (&window, rows) {
             (Some(_), _) => (RUN_CHUNKS, usize::MAX),
             (None, RowSource::Generator { .. }) => (1, usize::MAX),
@@ -68,7 +68,7 @@ impl Executable {
                 self.run_together(std::mem::take(&mut run), context, scratch, emit)?;
                 (bytes, run_max) = (0, (run_max * 2).min(chunks_max));
             }
-            // The time that the receiver of the chunks takes is not a cost of the ops.
+            // The time that the receiver of the chunks spends is not a cost of the ops.
             self.meter.begin(&mut scratch.tally);
             reading = scratch.tally.start();
             Ok(())
@@ -87,7 +87,7 @@ impl Executable {
     ) -> Result<()> {
         let done: Vec<Mutex<Option<Result<Chunk>>>> = run.iter().map(|_| Mutex::default()).collect();
         let one = |at: usize, scratch: &mut Scratch| {
-            // A thread that waits for the rows of one chunk may begin another: each chunk has its own scratch.
+            // A thread that waits for the rows of one chunk may start another: each chunk has its own scratch.
             let mut scratch = scratch.beside();
             self.meter.begin(&mut scratch.tally);
             let ran = self.run_read_chunk(run[at].clone(), context, &mut scratch);

@@ -18,7 +18,7 @@ pub struct Environment {
     pub functions: Arc<dyn Functions>,
     /// Allocates large columns.
     pub memory: Memory,
-    /// The cache for `cache()` and `autocache()`. Without it every row is computed each time; the rows are the same.
+    /// The cache for `cache()` and `autocache()`. Without it every row is computed each time, with the same bits.
     pub cache_context: Option<CacheContext>,
     /// Times ops, and nothing else.
     pub watch: Arc<dyn Stopwatch>,

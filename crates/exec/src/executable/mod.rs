@@ -6,11 +6,11 @@
 //! until the consumer finishes them; an error names the op, the user's line and the sample; all threads share one
 //! executable.
 //!
-//! - `mod` (here): the executable, its boundaries, and where errors come from
+//! - `mod` (here): the executable, its boundaries, and the origin of errors
 //! - `open`: opens a source and prepares its ops, for each role
 //! - `run`: computes one morsel
 //! - `block`: computes source blocks and windows that are read from their start
-//! - `stats`: what ops cost and what is cached, as JSON
+//! - `stats`: the costs of ops and the state of caches, as JSON
 //! - `variant`: one compiled variant of a pipeline
 //! - `row_source`: reads the rows of a source
 //! - `row_ids`: the ids of rows that a Python source numbers by itself
@@ -51,9 +51,9 @@ pub struct Executable {
     /// The variant that runs unless `autocache()` chose another one.
     variant: PipelineVariant,
     autocache: Option<AutoCache>,
-    /// Where a worker's chunks can end, the earliest first; where a consumer's executable begins.
+    /// The boundaries: a worker's chunks end at one of them, the earliest first; a consumer's executable begins at one.
     boundaries: Vec<Boundary>,
-    /// The index of the boundary that holds if a lease names none.
+    /// The index of the boundary that is used if a lease names none.
     default_boundary: usize,
     schema: Arc<Schema>,
     environment: Environment,
@@ -74,7 +74,7 @@ impl Boundary {
     }
 }
 
-/// The rows to compute, and how many ops to run on them.
+/// The rows to compute, and the number of ops to run on them.
 #[derive(Clone, Copy)]
 pub struct MorselRequest<'a> {
     /// The epoch.
@@ -137,17 +137,17 @@ impl Executable {
         &self.environment
     }
 
-    /// Returns the meter that counts what its ops cost.
+    /// Returns the meter that counts the costs of its ops.
     pub fn meter(&self) -> &Arc<OpMeter> {
         &self.meter
     }
 
-    /// Returns what happens to rows that fail.
+    /// Returns the handling of rows that fail.
     pub(crate) fn on_error(&self) -> OnError {
         self.stages.graph.on_error()
     }
 
-    /// Returns the memory that large columns are made in, and its budget.
+    /// Returns the allocator of large columns, with its budget.
     pub fn memory(&self) -> &Memory {
         &self.environment.memory
     }
@@ -159,7 +159,7 @@ impl Executable {
     pub fn check_any_order(&self) -> Result<()> {
         if self.plan.sharding().coordinated {
             return Err(Error::invalid(
-                "ordered=False, and coordinated=True: consumers take turns at the batches of one order",
+                "ordered=False cannot be used with coordinated=True: consumers take turns at the batches of one order",
             )
             .hint("leave one of them out"));
         }
@@ -178,8 +178,8 @@ impl Executable {
         self.variant.prefix.is_none() && self.boundary_index(ops).is_ok_and(has_no_op)
     }
 
-    /// Replaces a sample's number in an error by the name that the user knows. Adds the source to an error of a file
-    /// that is no sample's fault; errors of ops name their source themselves.
+    /// Replaces a sample's number in an error by its name for the user. Adds the source to an error of a file that is
+    /// no sample's fault; errors of ops name their source themselves.
     pub fn locate(&self, error: Error) -> Error {
         let is_of_source = error.fault() == Fault::Other && error.get("file").is_some() && error.get("op").is_none();
         let error = if is_of_source { self.stages.graph.blame_source(error) } else { error };

@@ -1,4 +1,4 @@
-//! Opens a source and prepares its ops, for each role: a stream in this process, a worker, a consumer, rows at hand.
+//! Opens a source and prepares its ops, for each role: a stream in this process, a worker, a consumer, given rows.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Executable {
         Self::open(stages, plan, index, (boundaries, default_boundary(&legal)), environment)
     }
 
-    /// Prepares the ops that a consumer of a service runs: those after each boundary, and those after the merge.
+    /// Prepares the ops that a consumer of a service runs: the ops after each boundary, and those after the merge.
     /// Opens nothing.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Executable {
         Self::without_source(stages, plan, boundaries, variant, environment.clone(), meter)
     }
 
-    /// Prepares the row ops without the source, for rows at hand on which no op has run.
+    /// Prepares the row ops without the source, for given rows on which no op has run.
     ///
     /// # Errors
     /// As [`Executable::new`], but nothing is opened.

@@ -12,7 +12,8 @@ use crate::executable::environment::Environment;
 use crate::executable::row_ids::{numbered, numbered_sample};
 use crate::ops::functions::{Functions, Pickle};
 
-/// Rows of a chunk that is read from a block of unknown length. Fixed, because it decides what a batched function sees.
+/// Rows of a chunk that is read from a block of unknown length. Fixed, because it determines the input of a batched
+/// function.
 const STREAM_ROWS: usize = 64;
 
 /// The opened source of a pipeline.
@@ -57,7 +58,7 @@ impl RowSource {
         }
     }
 
-    /// Returns the sample id of a counted row, and the name that the user knows.
+    /// Returns the sample id of a counted row, and its name for the user.
     pub(crate) fn name(&self, row: u64) -> (SampleId, String) {
         let sample = self.sample(row);
         match self {

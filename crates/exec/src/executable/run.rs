@@ -15,8 +15,8 @@ use crate::profile::op_meter::{MeterInput, READ};
 use crate::skip::isolation::Isolation;
 
 impl Executable {
-    /// Computes one morsel and emits its chunks in order. A counted morsel gives exactly one chunk, which may be empty;
-    /// a source block gives as many as it takes. Where the pipeline skips rows that fail, their chunk names them, and
+    /// Computes one morsel and emits its chunks in order. A counted morsel yields exactly one chunk, which may be
+    /// empty; a source block yields any number. Where the pipeline skips rows that fail, their chunk lists them, and
     /// rows in `known_skips` are skipped, too.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Executable {
         self.meter.end(&mut scratch.tally);
         trial.end(places.len(), || self.epoch_share(epoch, consumer, morsel));
         emit(chunk)?;
-        // A known skip may be a row that ends the process that computes it: a probe must not compute it.
+        // A known skip may be a row that ends its process: a probe must not compute it.
         if known_skips.is_empty() {
             trial.probe(rows, &places, self.stages.aligned.map(|b| b.size), context.boundary);
         }
@@ -108,8 +108,8 @@ impl Executable {
         Ok(chunk)
     }
 
-    /// Runs the remaining row ops on rows at hand, on which `ops` have run: on a chunk that arrived from a worker, or
-    /// on the record of a skipped row. No row may fail; the losses that the chunk names stay.
+    /// Runs the remaining row ops on given rows, on which `ops` have run: on a chunk that arrived from a worker, or on
+    /// the record of a skipped row. No row may fail; the losses in the chunk stay.
     ///
     /// # Errors
     /// The error of a row, with op and line; Data where the pipeline has no boundary after that number of ops.

@@ -1,4 +1,4 @@
-//! What an executable reports of itself as JSON: what its ops cost, what is cached, and what the caches found.
+//! The report of an executable as JSON: the costs of its ops, and the content and hits of its caches.
 
 use serde_json::{Map, Value};
 
@@ -6,8 +6,8 @@ use super::Executable;
 use crate::cached::describe;
 
 impl Executable {
-    /// Returns a JSON object: `ops` is always there, and says what the ops that ran in this process cost. `cache` is
-    /// about `cache()` and `autocache()`, `source` about the page cache of remote files; each is left out where the
+    /// Returns a JSON object. `ops` is always present, with the costs of the ops that ran in this process. `cache` is
+    /// about `cache()` and `autocache()`, `source` about the page cache of remote files; each is omitted where the
     /// pipeline or this process has none.
     pub fn stats(&self) -> String {
         let mut stats = Map::new();
@@ -17,8 +17,8 @@ impl Executable {
         Value::Object(stats).to_string()
     }
 
-    /// Returns the same as a worker reports it of a job: the members of `cache`, and `source` beside them. `None` where
-    /// nothing is cached.
+    /// Returns the caching part, as a worker reports it for a job: the members of `cache`, and `source` beside them.
+    /// `None` where nothing is cached.
     pub fn caching(&self) -> Option<String> {
         let (rows, pages) = (self.row_cache(), self.page_cache());
         if rows.is_none() && pages.is_none() {

@@ -1,10 +1,10 @@
 //! One compiled variant of a pipeline: the ops before the cache point, the ops after it, and one suffix for each
 //! placement boundary.
 //!
-//! Ops before the first boundary are compiled once. Those between it and a later one are compiled for each boundary;
-//! they are cheap to have twice (`forebay_plan::Stages::placement_boundaries`).
+//! Ops before the first boundary are compiled once. Ops between it and a later one are compiled for each boundary;
+//! duplicates are cheap (`forebay_plan::Stages::placement_boundaries`).
 //!
-//! Invariant: all variants of a pipeline give the same rows.
+//! Invariant: all variants of a pipeline yield the same rows.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct PipelineVariant {
     shared: Vec<CompiledOp>,
     /// The bypass of the cache point, where it ends among the shared ops.
     bypass: Option<CompiledBypass>,
-    /// The other ops, for each boundary: up to it, or for a consumer those after it.
+    /// The other ops, for each boundary: the ops up to it, or for a consumer the ops after it.
     suffixes: Vec<Suffix>,
 }
 
@@ -94,7 +94,7 @@ impl PipelineVariant {
         Ok(Self { prefix: None, shared: Vec::new(), bypass: None, suffixes })
     }
 
-    /// Returns the ops after the cache point up to the boundary of that index; for a consumer, those after the
+    /// Returns the ops after the cache point up to the boundary of that index; for a consumer, the ops after the
     /// boundary.
     pub(crate) fn ops(&self, boundary: usize) -> impl Iterator<Item = &CompiledOp> {
         self.shared.iter().chain(self.suffixes.get(boundary).into_iter().flat_map(|suffix| &suffix.ops))

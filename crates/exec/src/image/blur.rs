@@ -1,13 +1,14 @@
 //! Gaussian blur, separable: torchvision's `gaussian_blur` of uint8 images, within a level.
 //!
-//! Columns first, then rows, both in f32; a pixel is rounded once, at the end, to nearest. The two pixels at one distance
-//! are added before they are weighed, which halves the work and makes the result of a mirrored image the mirrored result.
-//! Edges are reflected without repeating the last pixel; a kernel that reaches over the other edge is reflected again.
+//! Columns first, then rows, both in f32; a pixel is rounded once, at the end, to nearest. The two pixels at one
+//! distance are added before they are weighted, which halves the work and makes the result of a mirrored image the
+//! mirrored result. Edges are reflected without repeating the last pixel; a kernel that reaches over the other edge is
+//! reflected again.
 
 use super::lanes::{nearest, widest};
 use super::view::Image;
 
-/// The memory of a blur, kept from image to image. One per thread.
+/// The memory of a blur, reused for the next image. One per thread.
 #[derive(Debug, Default)]
 pub(super) struct Blur {
     /// The weight of each distance, from 0.
@@ -39,7 +40,7 @@ impl Blur {
         }
     }
 
-    /// Sets the weights: a normal density at whole distances, one in all.
+    /// Sets the weights: a normal density at whole distances, with sum 1.
     fn weigh(&mut self, reach: usize, sigma: f64) {
         let density = |i: usize| libm::exp((-0.5 * (i as f64 / sigma) * (i as f64 / sigma)).max(-600.0));
         let sum = density(0) + 2.0 * (1..=reach).map(density).sum::<f64>();
@@ -58,7 +59,7 @@ impl Blur {
 }
 
 widest! {
-    /// Starts a row's sums with its middle.
+    /// Starts a row's sums with the middle row.
     fn vertical(sums: &mut [f32], middle: &[u8], weight: f32) {
         sums.iter_mut().zip(middle).for_each(|(sum, &v)| *sum = f32::from(v) * weight);
     }
@@ -93,7 +94,7 @@ widest! {
     }
 }
 
-/// The place in `0..len` that a place outside mirrors.
+/// Returns the place in `0..len` that a place outside mirrors.
 fn reflected(at: isize, len: usize) -> usize {
     let period = 2 * (len as isize - 1).max(1);
     let at = at.rem_euclid(period) as usize;

@@ -1,9 +1,9 @@
 //! A chain of image steps as one kernel: it decodes the region it needs, reads it once and writes the result once.
 //!
-//! Invariant: the result is the same bits as running each step as a chain of its own, with whole images of u8 (f32 after
-//! `Normalize`) between them. Decoding and the first crop are one; a resize reads the crop in place, and writes to the
-//! output when nothing but spent flips follows; augmentations change a buffer in place where they can; flips and
-//! `Normalize` are the one pass that fills the output.
+//! Invariant: the result has the same bits as running each step as a chain of its own, with whole images of u8 (f32
+//! after `Normalize`) between them. Decoding and the first crop are one pass; a resize reads the crop in place, and
+//! writes to the output when only flips that cancel out follow; augmentations change a buffer in place where they can;
+//! flips and `Normalize` are the one pass that fills the output.
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
@@ -17,7 +17,7 @@ use super::normalize::{Normalizer, flip_floats};
 use super::step::Step;
 use super::view::{Image, Mirror};
 
-/// Steps that have been checked to fit each other.
+/// Steps that have been checked to fit together.
 #[derive(Debug, Clone)]
 pub struct Chain {
     decode: Option<ImageMode>,
@@ -25,7 +25,7 @@ pub struct Chain {
     normalizer: Option<Normalizer>,
 }
 
-/// What a chain is given.
+/// The input of a chain.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
     /// The bytes of a file, for a chain that decodes.
@@ -43,7 +43,7 @@ pub enum Input<'a> {
     },
     /// An image that was normalised before, which can only be flipped and erased.
     Floats {
-        /// The shape in the order that `layout` says.
+        /// The shape in the order of `layout`.
         shape: [usize; 3],
         /// The order.
         layout: Layout,
@@ -52,12 +52,12 @@ pub enum Input<'a> {
     },
 }
 
-/// Where a chain writes: u8, or f32 in the machine's byte order.
+/// The destination of a chain: u8, or f32 in the machine's byte order.
 #[derive(Debug)]
 pub enum Output<'a> {
     /// A row's slot in a batch, of exactly the result's size.
     Slot(&'a mut [u8]),
-    /// A buffer that takes the result's size.
+    /// A buffer that gets the result's size.
     Vec(&'a mut Vec<u8>),
 }
 
@@ -81,7 +81,7 @@ impl Output<'_> {
     }
 }
 
-/// What a chain has written.
+/// The output of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Height, width, channels; or channels first after `Normalize` with [`Layout::Chw`].
@@ -98,10 +98,10 @@ impl Shape {
 }
 
 impl Chain {
-    /// Checks the steps and makes a chain of them. `decode` is the mode for encoded input, none for pixels.
+    /// Checks the steps and makes a chain of them. `decode` is the mode for encoded input, `None` for pixels.
     ///
     /// # Errors
-    /// Invalid when an argument is out of range, or when anything but flips and then erasing follows a `Normalize`.
+    /// Invalid when an argument is out of range, or when other steps than flips and then erasing follow a `Normalize`.
     pub fn new(decode: Option<ImageMode>, steps: Vec<Step>) -> Result<Self> {
         let mut normalizer: Option<Normalizer> = None;
         let mut erased = false;
@@ -152,11 +152,11 @@ impl Chain {
         Some(self.shape(size?, channels?))
     }
 
-    /// Runs the chain on one image. `rng` opens the stream of the op that it is given, for this sample.
+    /// Runs the chain on one image. `rng` opens the stream of the given op, for this sample.
     ///
     /// # Errors
-    /// Data when the image is damaged; Exhausted when it passes a limit; Invalid when the input or the output is not
-    /// what the chain takes.
+    /// Data when the image is damaged; Exhausted when it exceeds a limit; Invalid when the chain does not accept the
+    /// input or the output.
     pub fn run(
         &self,
         input: Input<'_>,
@@ -263,7 +263,7 @@ impl Chain {
     }
 }
 
-/// Erases what the augmentations among `steps` say from an image of f32.
+/// Erases the regions that the augmentations among `steps` draw from an image of f32.
 fn erase(
     steps: &[Step],
     shape: [usize; 3],

@@ -5,7 +5,7 @@
 
 use super::lanes::{LANES, Planes, blocks, change, level, widest};
 
-/// Puts `v * factor` in place of each level.
+/// Multiplies each level by `factor`.
 pub(super) fn brightness(pixels: &mut [u8], factor: f32) {
     look_up(pixels, &std::array::from_fn(|v| level(v as f32 * factor)));
 }
@@ -18,7 +18,7 @@ pub(super) fn contrast(pixels: &mut [u8], channels: usize, factor: f64) {
     look_up(pixels, &std::array::from_fn(|v| level(v as f32 * kept + added)));
 }
 
-/// Puts a table's entry in place of each level.
+/// Replaces each level by a table's entry.
 pub(super) fn look_up(pixels: &mut [u8], table: &[u8; 256]) {
     pixels.iter_mut().for_each(|v| *v = table[usize::from(*v)]);
 }
@@ -36,7 +36,7 @@ widest! {
 }
 
 widest! {
-    /// Puts a pixel's grey in each channel.
+    /// Replaces each channel by the pixel's grey.
     pub(super) fn grey(pixels: &mut [u8]) {
         change(pixels, |planes| *planes = [greys(planes); 3]);
     }
@@ -50,7 +50,7 @@ widest! {
     }
 }
 
-/// The grey of each pixel, a whole number.
+/// Returns the grey of each pixel, a whole number.
 #[inline(always)]
 fn greys([r, g, b]: &Planes) -> [f32; LANES] {
     // Ten thousand greys and a half are exact in f32. The half keeps the product away from a whole number by more than
@@ -119,7 +119,7 @@ fn turned(rgb: [f32; 3], turn: f32) -> [f32; 3] {
     [pick([v, q, p, p, t, v]), pick([t, v, v, q, p, p]), pick([p, p, t, v, v, q])].map(|v| v * 255.999)
 }
 
-/// The remainder by 1 of a number above -1 and below 2.
+/// Returns the remainder by 1 of a number above -1 and below 2.
 #[inline(always)]
 fn wrapped(v: f32) -> f32 {
     if v < 0.0 {

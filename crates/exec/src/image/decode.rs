@@ -1,10 +1,10 @@
-//! Encoded bytes to pixels, one decoder per format, the same bits as Pillow's `Image.open(f).convert(mode)`.
+//! Encoded bytes to pixels, one decoder per format, with the same bits as Pillow's `Image.open(f).convert(mode)`.
 //!
-//! Invariants: no memory is taken for pixels before [`Limits`] have been checked against the header; a region is an error
-//! where the whole image is one, and else its pixels are those of the whole image, cropped. So is a damaged one: of a
-//! JPEG (see `jpeg`) all that Pillow shows is decoded, a damaged PNG or WebP is an error. Nothing of an image but memory
-//! is kept for the next.
-//! Deviation: a 16-bit greyscale PNG gives its high bytes, as its colour sibling does, where Pillow clips at 255.
+//! Invariants: no memory is allocated for pixels before [`Limits`] have been checked against the header; a region is an
+//! error where the whole image is one, and otherwise its pixels are those of the whole image, cropped. This holds for
+//! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged PNG or WebP is an
+//! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
+//! a 16-bit colour PNG; Pillow clips at 255.
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::ImageMode;
@@ -14,7 +14,7 @@ use super::jpeg::Jpeg;
 use super::view::{Image, Region, room};
 use super::{png, webp};
 
-/// What an image may ask for.
+/// The limits of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most pixels. Default: 178,956,970, above which Pillow suspects a decompression bomb.
@@ -38,7 +38,7 @@ impl Limits {
     }
 }
 
-/// Decodes images, keeping its memory from one to the next. One per thread.
+/// Decodes images, reusing its memory for the next one. One per thread.
 #[derive(Debug, Default)]
 pub struct Decoder {
     jpeg: Jpeg,
@@ -50,7 +50,7 @@ impl Decoder {
     /// Decodes a whole image; its rows have no gaps.
     ///
     /// # Errors
-    /// Data when the bytes are not an image, end too soon or are damaged otherwise; Exhausted when it passes a limit.
+    /// Data when the bytes are not an image, end too soon or are damaged otherwise; Exhausted when it exceeds a limit.
     pub fn decode(&mut self, bytes: &[u8], mode: ImageMode, limits: &Limits) -> Result<Image<'_>> {
         let (format, width, height) = header(bytes)?;
         limits.check(width, height)?;
@@ -80,7 +80,7 @@ impl Decoder {
     }
 
     fn read(&mut self, format: Format, bytes: &[u8], mode: ImageMode, region: Region) -> Result<Image<'_>> {
-        // What was decoded: a rectangle of pixels in `self.pixels`, and where the region lies in it.
+        // The decoded rectangle is in `self.pixels`; `raw` has the place of the region in it.
         let raw = match format {
             Format::Png if mode == ImageMode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
             format if mode == ImageMode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
@@ -104,18 +104,18 @@ impl Decoder {
     }
 }
 
-/// Says that there are no numbers of a palette to give.
+/// Returns the error for a format without palette numbers.
 pub(super) fn no_palette(what: &str) -> Error {
     Error::data(format!("{what} has no palette, whose numbers mode=\"P\" gives"))
         .hint("decode it with mode=\"L\" (grey) or mode=\"RGB\"")
 }
 
-/// What a format's decoder has written.
+/// The output of a format's decoder.
 pub(super) struct Raw {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) colour: Colour,
-    /// The region that was asked for, in the coordinates of what was decoded.
+    /// The requested region, in the coordinates of the decoded rectangle.
     pub(super) region: Region,
 }
 
@@ -128,12 +128,12 @@ pub(super) enum Colour {
     Rgba,
     /// Inverted, as Adobe writes it.
     Cmyk,
-    /// Numbers of a palette, which are no colours; they are asked for as they are.
+    /// Numbers of a palette, which are no colours; only for a request of palette numbers.
     Index,
 }
 
 impl Colour {
-    /// Returns the channels that a mode asks for.
+    /// Returns the channels for a mode.
     fn of(mode: ImageMode) -> Self {
         match mode {
             ImageMode::Grey => Self::Grey,

@@ -1,35 +1,36 @@
-//! A change of an image whose parameters have been drawn: what the random augmentations are made of.
+//! A change of an image with its drawn parameters: the unit of the random augmentations.
 //!
-//! The reference is `torchvision.transforms.v2.functional` on uint8 tensors. Where that is integers or a table, the
-//! pixels are the same; where it sums products in f32, they are at most one level apart, because PyTorch rounds a
-//! product before it adds it on some processors and not on others. Here a product is always rounded (see
-//! `tests/golden/augment`). Invariant: a recolouring does not ask where a pixel is, so it commutes with a flip.
+//! The reference is `torchvision.transforms.v2.functional` on uint8 tensors. Where the reference uses integers or a
+//! table, the pixels are the same; where it sums products in f32, they are at most one level apart, because PyTorch
+//! rounds a product before adding it only on some processors. Here a product is always rounded (see
+//! `tests/golden/augment`). Invariant: a recolouring does not depend on the place of a pixel, so it commutes with a
+//! flip.
 
 use super::colour;
 use super::levels;
 use super::view::Region;
 use super::warp::Warp;
 
-/// A change of every pixel that looks at its colour, and perhaps at all colours of the image, but at no place.
+/// A change of every pixel that depends on its colour, and perhaps on all colours of the image, but not on its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Recolour {
-    /// Levels times this, 0 or more.
+    /// Multiplies levels by this factor, 0 or more.
     Brightness(f64),
-    /// Away from the mean grey by this factor, 0 or more.
+    /// Scales the distance from the mean grey by this factor, 0 or more.
     Contrast(f64),
-    /// Away from the pixel's own grey by this factor, 0 or more.
+    /// Scales the distance from the pixel's own grey by this factor, 0 or more.
     Saturation(f64),
-    /// The hue turned by this part of a circle, -0.5 to 0.5.
+    /// Turns the hue by this part of a circle, -0.5 to 0.5.
     Hue(f64),
-    /// Each channel the pixel's grey.
+    /// Sets each channel to the pixel's grey.
     Grey,
-    /// Only this many bits of each level kept, 0 to 8.
+    /// Keeps only this many bits of each level, 0 to 8.
     Posterize(u32),
-    /// Levels from this on inverted.
+    /// Inverts levels from this one on.
     Solarize(f64),
-    /// Each channel stretched to all levels.
+    /// Stretches each channel to all levels.
     AutoContrast,
-    /// Each channel's levels spread evenly.
+    /// Spreads each channel's levels evenly.
     Equalize,
 }
 
@@ -45,9 +46,9 @@ pub(super) enum Edit {
         /// Standard deviation in pixels.
         sigma: f64,
     },
-    /// Away from the mean of the surroundings by this factor, 0 or more.
+    /// Scales the distance from the mean of the surroundings by this factor, 0 or more.
     Sharpness(f64),
-    /// Moved.
+    /// An affine map.
     Warp(Warp),
     /// A region in one colour.
     Erase {

@@ -1,4 +1,4 @@
-//! JPEG files made of pixels, for data to try things on. Training data is only read.
+//! Encodes pixels as JPEG files, for examples and tests. Training data is only read.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -18,8 +18,8 @@ pub fn encode_jpeg(pixels: &[u8], (height, width): (usize, usize), quality: u8) 
         return Err(Error::invalid(message));
     }
     let mut file = File { buffer: std::ptr::null_mut(), len: 0 };
-    // SAFETY: the handle is made, used and destroyed here; `pixels` holds the rows that the call reads, without gaps,
-    // which is what a pitch of 0 means; `file` owns the buffer that the library allocates.
+    // SAFETY: the handle is created, used and destroyed here; `pixels` holds the rows that the call reads, without
+    // gaps, which a pitch of 0 states; `file` owns the buffer that the library allocates.
     unsafe {
         let handle = tj::tj3Init(tj::TJINIT_TJINIT_COMPRESS as c_int);
         if handle.is_null() {

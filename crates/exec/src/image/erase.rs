@@ -1,7 +1,7 @@
-//! Random erasing (Zhong et al., "Random Erasing Data Augmentation", 2017): a rectangle of an image overwritten.
+//! Random erasing (Zhong et al., "Random Erasing Data Augmentation", 2017): overwrites a rectangle of an image.
 //!
-//! On 8-bit pixels it is an edit like any other. On a normalised image it is the last thing that happens to it, in the
-//! batch's slot, since f32 pixels exist nowhere else.
+//! On 8-bit pixels it is an edit like any other. On a normalised image it is the last step, in the batch's slot,
+//! because f32 pixels exist nowhere else.
 
 use forebay_core::rng::SampleRng;
 use forebay_plan::Layout;
@@ -18,7 +18,7 @@ pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Re
     }
 }
 
-/// Overwrites a region of an image of f32: with one value, one for each channel, or without any with draws from the
+/// Overwrites a region of an image of f32: with one value, one for each channel, or (without values) draws from the
 /// standard normal distribution, channel by channel, row by row.
 pub(super) fn erase_floats(
     bytes: &mut [u8],

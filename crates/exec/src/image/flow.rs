@@ -1,9 +1,9 @@
-//! An image on its way through a chain: crops and flips are only noted, until a step needs the pixels.
+//! An image on its way through a chain: crops and flips are only recorded, until a step needs the pixels.
 //!
-//! Invariant: the image that a flow stands for is `region` of its base, then mirrored as `flip` says. A crop or a flip
-//! changes those two; a resize or a padding reads the region of the base once, and its result is the new base.
-//! A resize does not commute with mirroring to the last bit, so a base that is mirrored left to right is written out
-//! before it; upside down is only another order of the rows.
+//! Invariant: a flow represents `region` of its base, then mirrored by `flip`. A crop or a flip changes these two; a
+//! resize or a padding reads the region of the base once, and its result is the new base. A resize does not commute
+//! with mirroring to the last bit, so a base that is mirrored left to right is written out first; upside down is only
+//! another order of the rows.
 
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
@@ -26,7 +26,7 @@ pub(super) struct Tools {
     blur: Blur,
 }
 
-/// What one thread keeps from image to image.
+/// The memory that one thread reuses from image to image.
 #[derive(Debug)]
 pub struct Scratch {
     pub(super) limits: Limits,
@@ -36,7 +36,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a scratch that holds decoded and resized images to `limits`.
+    /// Makes a scratch that limits decoded and resized images to `limits`.
     pub fn new(limits: Limits) -> Self {
         Self { limits, decoder: Decoder::default(), tools: Tools::default(), buffers: [Vec::new(), Vec::new()] }
     }
@@ -60,7 +60,7 @@ pub(super) struct Flow<'a, 's> {
     scratch: &'s mut Scratch,
 }
 
-/// Where a step writes: its own buffer, or the end of the chain.
+/// The destination of a step: its own buffer, or the output of the chain.
 pub(super) enum Target<'o> {
     Buffer,
     Out(&'o mut [u8]),
@@ -81,7 +81,7 @@ impl<'a, 's> Flow<'a, 's> {
         Self { base, size, channels, region: Region::whole(size.0, size.1), flip: Mirror::default(), scratch }
     }
 
-    /// Returns the columns and rows of the image as it now is.
+    /// Returns the columns and rows of the current image.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.region.width, self.region.height)
     }
@@ -95,7 +95,7 @@ impl<'a, 's> Flow<'a, 's> {
         self.region = self.place(to);
     }
 
-    /// Returns where a region of the image lies in its base.
+    /// Returns the place of a region of the image in its base.
     fn place(&self, of: Region) -> Region {
         let x = if self.flip.horizontal { self.region.width - of.width - of.x } else { of.x };
         let y = if self.flip.vertical { self.region.height - of.height - of.y } else { of.y };
@@ -151,7 +151,7 @@ impl<'a, 's> Flow<'a, 's> {
         Ok(())
     }
 
-    /// Writes the image anew, each pixel from pixels around it.
+    /// Writes a new image, each pixel from pixels around it.
     fn redraw(&mut self, f: impl FnOnce(Image<'_>, &mut Tools, &mut [u8])) -> Result<()> {
         self.straighten()?;
         self.step(self.size(), Target::Buffer, |image, tools, out| {
@@ -160,7 +160,7 @@ impl<'a, 's> Flow<'a, 's> {
         })
     }
 
-    /// Sees to it that the image is not mirrored left to right.
+    /// Writes the image out if it is mirrored left to right.
     fn straighten(&mut self) -> Result<()> {
         if !self.flip.horizontal {
             return Ok(());
@@ -168,7 +168,7 @@ impl<'a, 's> Flow<'a, 's> {
         self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))
     }
 
-    /// Returns the pixels, without gaps, to be changed in place. They may be mirrored: see `flip`.
+    /// Returns the pixels without gaps, for a change in place. They may be mirrored: see `flip`.
     fn own(&mut self) -> Result<&mut [u8]> {
         if !matches!(self.base, Base::Buffer(_)) || self.size() != self.size {
             let flip = self.flip.horizontal;
@@ -181,7 +181,7 @@ impl<'a, 's> Flow<'a, 's> {
         }
     }
 
-    /// Writes the image as it now is.
+    /// Writes the current image.
     pub(super) fn finish(self, normalizer: Option<&Normalizer>, out: &mut [u8]) -> Result<()> {
         let flip = self.flip;
         let Scratch { limits, decoder, buffers, .. } = self.scratch;
@@ -197,7 +197,7 @@ impl<'a, 's> Flow<'a, 's> {
         }
     }
 
-    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip.horizontal`.
+    /// Makes a new base of `size` from the region of the old one; `f` has applied `flip.horizontal`.
     fn step(
         &mut self,
         size: (usize, usize),

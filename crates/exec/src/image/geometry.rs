@@ -1,4 +1,4 @@
-//! Where to crop and how large to resize: torchvision's rules, with our own draws.
+//! Where to crop and how large to resize: torchvision's rules, with Forebay's own draws.
 //!
 //! The exponential and the logarithm are `libm`'s, because a platform's own may differ in the last bit, and a bit of an
 //! aspect ratio can become a pixel of a crop.
@@ -18,7 +18,7 @@ pub struct CenterCrop {
     pub top: usize,
 }
 
-/// Places a central crop, as torchvision's `center_crop`: what the image lacks is zeros around it.
+/// Places a central crop, like torchvision's `center_crop`: missing parts are zeros around the image.
 pub fn center_crop(image: (usize, usize), crop: (usize, usize)) -> CenterCrop {
     let ((width, height), (crop_width, crop_height)) = (image, crop);
     let (x, left, width) = center(width, crop_width);
@@ -26,7 +26,7 @@ pub fn center_crop(image: (usize, usize), crop: (usize, usize)) -> CenterCrop {
     CenterCrop { region: Region { x, y, width, height }, left, top }
 }
 
-/// One axis: what is skipped of the image, what is padded before it, what is kept.
+/// Returns for one axis: the skipped part of the image, the padding before it, the kept part.
 fn center(image: usize, crop: usize) -> (usize, usize, usize) {
     if crop > image {
         return (0, (crop - image) / 2, image);
@@ -39,8 +39,8 @@ fn center(image: usize, crop: usize) -> (usize, usize, usize) {
 
 /// Draws torchvision's `RandomResizedCrop` region of an image of `width` x `height`.
 ///
-/// Ten tries of a share of the area within `scale` and an aspect ratio (width by height) log-uniform within `ratio`; when
-/// none fits, the largest central crop whose ratio is allowed. Both ranges must be positive, finite and not reversed.
+/// Ten tries of a share of the area within `scale` and an aspect ratio (width by height) log-uniform within `ratio`; if
+/// none fits, the largest central crop with an allowed ratio. Both ranges must be positive, finite and not reversed.
 pub fn random_resized_crop(
     (width, height): (usize, usize),
     scale: (f64, f64),
@@ -73,8 +73,8 @@ pub fn random_resized_crop(
     Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
 }
 
-/// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area within
-/// `scale` and a ratio (height by width) log-uniform within `ratio`, or none.
+/// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area
+/// within `scale` and a ratio (height by width) log-uniform within `ratio`, or `None`.
 pub(super) fn random_erasing(
     (width, height): (usize, usize),
     scale: (f64, f64),
@@ -97,8 +97,9 @@ pub(super) fn random_erasing(
     None
 }
 
-/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size, max_size)`:
-/// the longer side is rounded down; where it would pass `max_size` it is that, and the shorter side is rounded down.
+/// Returns the size with the same shape and the shorter side `size`, like torchvision's `resize(size, max_size)`: the
+/// longer side is rounded down; if it would exceed `max_size`, it becomes `max_size`, and the shorter side is rounded
+/// down.
 pub fn shorter_side((width, height): (usize, usize), size: usize, max_size: Option<usize>) -> (usize, usize) {
     let part = |of: usize, by: usize, to: usize| (of as u128 * by as u128 / to as u128) as usize;
     let longer = part(size, width.max(height), width.min(height));
@@ -156,7 +157,7 @@ mod tests {
         let (mut shares, mut ratios, mut left) = (0.0, 0.0, 0.0);
         for sample in 0..20_000 {
             let mut rng = SampleRng::new(8, SampleId(sample));
-            // Small enough that no try is refused, which would favour one shape.
+            // Small enough that no try is rejected, because rejections would favour one shape.
             let r = random_erasing((500, 400), (0.02, 0.2), (0.3, 3.3), &mut rng).expect("it fits");
             assert!(r.fits(500, 400), "{r:?}");
             shares += (r.width * r.height) as f64 / 200_000.0;

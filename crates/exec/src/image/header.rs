@@ -1,6 +1,6 @@
-//! What an encoded image says about itself before anything is decoded: its format and its size.
+//! The header of an encoded image, read before decoding: its format and its size.
 //!
-//! Sizes come from a few bytes at known places, so that a limit can be checked before any memory is taken.
+//! Sizes come from a few bytes at fixed places, so that a limit can be checked before memory is allocated.
 
 use std::io::Cursor;
 
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// Tells the format by its first bytes.
+    /// Detects the format by its first bytes.
     ///
     /// # Errors
     /// Data when it is none of them.
@@ -48,7 +48,7 @@ impl Format {
 /// Reads the format, the width and the height.
 ///
 /// # Errors
-/// Data when the header is damaged or says that there are no pixels.
+/// Data when the header is damaged or states that there are no pixels.
 pub fn header(bytes: &[u8]) -> Result<(Format, u32, u32)> {
     let format = Format::sniff(bytes)?;
     let (width, height) = match format {
@@ -76,7 +76,7 @@ pub(super) fn jpeg(bytes: &[u8]) -> Result<(u32, u32)> {
     let mut size = None;
     let mut at = 2;
     loop {
-        // Any number of 0xFF may stand before a marker; what is between segments is skipped, as libjpeg does.
+        // Any number of 0xFF may precede a marker; bytes between segments are skipped, as libjpeg does.
         while *bytes.get(at).ok_or_else(damaged)? != 0xFF {
             at += 1;
         }

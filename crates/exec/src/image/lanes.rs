@@ -1,15 +1,15 @@
-//! Loops over blocks of pixels, written so that the compiler makes vector code of them.
+//! Loops over blocks of pixels, written so that the compiler vectorises them.
 //!
-//! Only `+ - * /`, comparisons and conversions, each rounded by itself, so that a wider register changes the time and
+//! Only `+ - * /`, comparisons and conversions, each rounded separately, so that a wider register changes the time and
 //! not the bits.
 
 /// Pixels of a block.
 pub(super) const LANES: usize = 16;
 
-/// The channels of a block of pixels, each by itself.
+/// The channels of a block of pixels, one array each.
 pub(super) type Planes = [[f32; LANES]; 3];
 
-/// Defines a function whose body is compiled twice, the second time for AVX2, and the wider one taken where it runs.
+/// Defines a function whose body is compiled twice, the second time for AVX2, which is used where the processor has it.
 macro_rules! widest {
     ($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block) => {
         $(#[$attribute])*
@@ -33,7 +33,7 @@ macro_rules! widest {
 }
 pub(super) use widest;
 
-/// Gives each block of pixels of three channels to `f`; lanes behind the end are zero.
+/// Passes each block of pixels of three channels to `f`; lanes past the end are zero.
 #[inline(always)]
 pub(super) fn blocks(pixels: &[u8], mut f: impl FnMut(&Planes)) {
     for block in pixels.chunks(3 * LANES) {
@@ -41,7 +41,7 @@ pub(super) fn blocks(pixels: &[u8], mut f: impl FnMut(&Planes)) {
     }
 }
 
-/// Replaces each block of pixels of three channels by what `f` makes of it, see [`level`].
+/// Replaces each block of pixels of three channels by the result of `f`, see [`level`].
 #[inline(always)]
 pub(super) fn change(pixels: &mut [u8], f: impl Fn(&mut Planes)) {
     for block in pixels.chunks_mut(3 * LANES) {
@@ -63,19 +63,20 @@ fn spread(block: &[u8]) -> Planes {
     bytes.map(|plane| plane.map(f32::from))
 }
 
-/// The level nearest to a number within 0 and 255.5, halves to the even one.
+/// Returns the level nearest to a number within 0 and 255.5, halves to the even one.
 #[inline(always)]
 pub(super) fn nearest(v: f32) -> u8 {
-    // The last bit of a number from 2^23 on counts ones, so that the addition rounds and leaves the level in the low bits.
+    // The last bit of a number from 2^23 on counts ones, so that the addition rounds and leaves the level in the low
+    // bits.
     const ONES: f32 = 8_388_608.0;
     (v + ONES).to_bits() as u8
 }
 
-/// The level below or at a number, as PyTorch converts after clamping to 0..=255.
+/// Returns the level below or at a number, as PyTorch converts after clamping to 0..=255.
 #[inline(always)]
 #[expect(clippy::manual_clamp, reason = "a NaN becomes 0")]
 pub(super) fn level(v: f32) -> u8 {
     let v = v.max(0.0).min(255.0);
-    // SAFETY: within 0 and 255; `max` takes 0 before a NaN.
+    // SAFETY: within 0 and 255; `max` returns 0 for a NaN.
     unsafe { v.to_int_unchecked::<i32>() as u8 }
 }

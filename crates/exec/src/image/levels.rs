@@ -30,7 +30,7 @@ pub(super) fn autocontrast(pixels: &mut [u8], channels: usize) {
     });
 }
 
-/// Spreads the levels of each channel so that each is as frequent as another, by Pillow's rule.
+/// Spreads the levels of each channel so that all are about equally frequent, by Pillow's rule.
 pub(super) fn equalize(pixels: &mut [u8], channels: usize) {
     each_channel(pixels, channels, |counts| {
         let total: u64 = counts.iter().sum();
@@ -48,7 +48,7 @@ pub(super) fn equalize(pixels: &mut [u8], channels: usize) {
     });
 }
 
-/// Changes each channel by the table that `table` makes of how often each level occurs, if any.
+/// Changes each channel by the table that `table` computes from its histogram, if it returns one.
 fn each_channel(pixels: &mut [u8], channels: usize, table: impl Fn(&[u64; 256]) -> Option<[u8; 256]>) {
     for channel in 0..channels {
         let mut counts = [0; 256];

@@ -1,9 +1,9 @@
 //! Image kernels: decode, crop, resize, flip, augment, normalise, and the chain that fuses them.
 //!
 //! Everything here is a pure function of its arguments: no I/O, no threads, no clock, and integer or strictly IEEE
-//! arithmetic only, so that the same bytes and the same draws give the same bits on every machine. What a kernel needs
-//! besides its arguments is scratch memory, which one thread keeps and reuses ([`Scratch`]).
-//! The reference is Pillow and torchvision: where their pixels are defined, ours are the same (see `tests/golden`).
+//! arithmetic only, so that the same bytes and the same draws give the same bits on every machine. Besides its
+//! arguments, a kernel needs only scratch memory, which one thread keeps and reuses ([`Scratch`]). The reference is
+//! Pillow and torchvision: where their pixels are defined, these are the same (see `tests/golden`).
 
 mod augment;
 mod blur;

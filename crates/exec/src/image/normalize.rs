@@ -1,4 +1,4 @@
-//! The last pass: 8-bit pixels to the layout and type of the batch, mirrored on the way, each number written once.
+//! The last pass: 8-bit pixels to the layout and type of the batch, optionally mirrored, each number written once.
 //!
 //! A channel has 256 possible results, so they are computed once, in f32 and in torchvision's order: `v / 255`, less the
 //! mean, over the standard deviation. A pass is then a look-up, equal to torchvision's `ToTensor` and `Normalize` to the

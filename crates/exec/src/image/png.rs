@@ -1,5 +1,5 @@
-//! PNG: decoded whole to 8 bits a channel, so that damage anywhere is an error. Palettes become colours, unless their numbers
-//! are asked for; transparency becomes an alpha channel that is then dropped.
+//! PNG: decoded whole to 8 bits a channel, so that damage anywhere is an error. Palettes become colours, unless their
+//! numbers are requested; transparency becomes an alpha channel, which is dropped.
 
 use std::io::Cursor;
 
@@ -23,13 +23,13 @@ pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<
     Ok(Raw { width: info.width as usize, height: info.height as usize, colour, region })
 }
 
-/// Decodes to the numbers of the palette, of which a byte may hold up to eight.
+/// Decodes to the numbers of the palette; a byte of the file may hold up to eight.
 pub(super) fn decode_palette(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
     let mut reader = open(bytes, Transformations::IDENTITY)?;
     if reader.info().color_type != ColorType::Indexed {
         return Err(no_palette("a png of colours or grey levels"));
     }
-    // Zeros: an interlaced image's bits are added to what is there.
+    // Zeros, because an interlaced image's bits are added to the existing ones.
     let mut packed = vec![0; len(&reader)?];
     let info = frame(&mut reader, &mut packed)?;
     let (width, height, bits) = (info.width as usize, info.height as usize, info.bit_depth as usize);
@@ -58,7 +58,7 @@ fn len(reader: &Reader<Cursor<&[u8]>>) -> Result<usize> {
 
 fn frame(reader: &mut Reader<Cursor<&[u8]>>, out: &mut [u8]) -> Result<OutputInfo> {
     let info = reader.next_frame(out).map_err(broken)?;
-    // An animation's first frame may be smaller than the header says.
+    // An animation's first frame may be smaller than the header's size.
     if (info.width, info.height) != reader.info().size() {
         return Err(Error::data("damaged png: its first frame has not the image's size"));
     }

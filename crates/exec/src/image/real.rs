@@ -1,10 +1,11 @@
 //! The sine and cosine of an angle in degrees, and normal draws.
 //!
-//! From `libm`, because a platform's own may differ in the last bit, and a bit of an angle can become a pixel.
+//! From `libm`, because a platform's own functions may differ in the last bit, and a bit of an angle can become a
+//! pixel.
 
 use forebay_core::rng::SampleRng;
 
-/// The sine and the cosine of an angle, exact at multiples of 90 degrees.
+/// Returns the sine and the cosine of an angle, exact at multiples of 90 degrees.
 pub(super) fn sin_cos(degrees: f64) -> (f64, f64) {
     let quarter = (degrees / 90.0).round_ties_even();
     let x = (degrees - quarter * 90.0).to_radians();
@@ -50,7 +51,7 @@ mod tests {
             let degrees = f64::from(i) / 7.0;
             let (sin, cos) = sin_cos(degrees);
             let (want_sin, want_cos) = degrees.to_radians().sin_cos();
-            // The reference has the rounding of its radians, up to 10 of them.
+            // The reference includes the rounding of radians, up to 10 of them.
             assert!((sin - want_sin).abs() < 2e-15 && (cos - want_cos).abs() < 2e-15, "{degrees}");
         }
         assert_eq!([0.0, 90.0, 180.0, -90.0].map(sin_cos), [(0.0, 1.0), (1.0, 0.0), (0.0, -1.0), (-1.0, 0.0)]);

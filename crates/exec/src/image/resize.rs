@@ -1,10 +1,10 @@
 //! Bilinear resizing of 8-bit images to an exact size, in integers, so that vector and scalar code agree.
 //!
-//! `antialias = true` is Pillow's `resize(size, BILINEAR)`: columns first, rounded to 8 bits, then rows, with 22 bits of
-//! fraction. That is Pillow to the bit up to version 12; version 13 takes rows first for some sizes, which can differ by
-//! one level. `antialias = false` blends the two nearest pixels of each axis with half-pixel centres, as
-//! `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do: weights are rounded to 1/2048, their products
-//! are summed exactly, and the sum is rounded to nearest, halves up: at most 0.63 levels from the real number.
+//! `antialias = true` is Pillow's `resize(size, BILINEAR)`: columns first, rounded to 8 bits, then rows, with 22 bits
+//! of fraction. This equals Pillow to the bit up to version 12; version 13 resizes rows first for some sizes, which can
+//! differ by one level. `antialias = false` blends the two nearest pixels of each axis with half-pixel centres, as
+//! `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do: weights are rounded to 1/2048, their products are
+//! summed exactly, and the sum is rounded to nearest, halves up: at most 0.63 levels from the real number.
 
 use forebay_core::{Error, Result};
 
@@ -13,12 +13,12 @@ use super::view::{Image, room};
 #[cfg(target_arch = "x86_64")]
 use super::wide::Wide;
 
-/// Resizes, keeping its memory from one image to the next. One per thread.
+/// Resizes images, reusing its memory for the next one. One per thread.
 #[derive(Debug, Default)]
 pub struct Resizer {
     columns: Taps,
     rows: Taps,
-    /// The image with its columns done.
+    /// The image with its columns resized.
     narrowed: Vec<u8>,
     /// One row of the image, with room to read past its end.
     line: Vec<u8>,
@@ -142,7 +142,7 @@ impl Resizer {
         Ok(())
     }
 
-    /// Brings every row to `width` pixels.
+    /// Resizes every row to `width` pixels.
     #[inline(always)]
     fn narrow<const C: usize, const AVX2: bool>(&mut self, image: Image<'_>, width: usize, out: &mut [u8]) {
         self.columns.triangle(image.width(), width);
@@ -153,7 +153,7 @@ impl Resizer {
             let line = room(&mut self.line, len + self.wide.margin());
             for (row, to) in image.rows().zip(out.chunks_exact_mut(width * C)) {
                 line[..len].copy_from_slice(row);
-                // SAFETY: the caller has AVX2.
+                // SAFETY: the caller has checked for AVX2.
                 unsafe { self.wide.weigh(line, to) };
             }
             return;
@@ -199,7 +199,7 @@ impl Resizer {
     }
 }
 
-/// Rounds a weighted sum that already holds its half.
+/// Rounds a weighted sum that already includes its half.
 #[inline(always)]
 fn level(sum: i32) -> u8 {
     (sum >> BITS).clamp(0, 255) as u8

@@ -1,7 +1,7 @@
 //! Sharpness: torchvision's `adjust_sharpness` of uint8 images.
 //!
-//! A pixel is moved away from the mean of its surroundings, itself counted five times, which is rounded to a level. The
-//! outermost pixels stay, and so does an image with less than 3 rows or columns.
+//! A pixel is moved away from the mean of its surroundings (itself counted five times, rounded to a level). The
+//! outermost pixels do not change, and neither does an image with fewer than 3 rows or columns.
 
 use super::lanes::{level, widest};
 use super::view::Image;
@@ -28,7 +28,7 @@ widest! {
             let three = |row: [&[u8]; 3]| u32::from(row[0][i]) + u32::from(row[1][i]) + u32::from(row[2][i]);
             let centre = u32::from(own[1][i]);
             let sum = three(above) + three(own) + three(below) + 4 * centre;
-            // To nearest: a thirteenth is never halfway.
+            // To nearest: no thirteenth is halfway between two levels.
             let mean = (2 * sum + 13) / 26;
             let v = centre as f32;
             *to = level(v + (mean as f32 - v) * moved);

@@ -1,4 +1,4 @@
-//! The steps that a chain can have, and what each accepts.
+//! The steps of a chain, and their arguments.
 
 use forebay_core::{Error, Result};
 use forebay_plan::{Direction, Layout};
@@ -8,8 +8,8 @@ use super::augment::Augment;
 /// The longest side of an image that a step makes, in pixels.
 const SIDE_MAX: usize = 1 << 20;
 
-/// One image op. Random steps draw from the stream that their `key_op` names, so that what one step draws does not
-/// depend on the others.
+/// One image op. Random steps draw from the stream of their `key_op`, so that the draws of one step do not depend on
+/// the others.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// Resize to an exact size, bilinear.
@@ -30,7 +30,7 @@ pub enum Step {
         /// As in `Resize`.
         antialias: bool,
     },
-    /// Keep the centre; what the image lacks is zeros around it.
+    /// Keep the centre; missing parts are zeros around the image.
     CenterCrop {
         /// Rows.
         height: usize,
@@ -45,7 +45,7 @@ pub enum Step {
         width: usize,
         /// The least and the greatest share of the image's area.
         scale: (f64, f64),
-        /// The least and the greatest width by height of the part.
+        /// The least and the greatest aspect ratio (width by height) of the part.
         ratio: (f64, f64),
         /// As in `Resize`.
         antialias: bool,
@@ -63,7 +63,7 @@ pub enum Step {
     },
     /// A random change of the pixels.
     Augment {
-        /// Which.
+        /// The augmentation.
         augment: Augment,
         /// Names the random stream.
         key_op: u64,
@@ -92,7 +92,7 @@ impl Step {
         }
     }
 
-    /// Checks the arguments. The plan has checked those of an augmentation.
+    /// Checks the arguments. The plan has checked the arguments of an augmentation.
     pub(super) fn check(&self) -> Result<()> {
         let name = self.name();
         match *self {
@@ -118,7 +118,7 @@ fn side(name: &str, height: usize, width: usize) -> Result<()> {
     }
 }
 
-/// Far enough from the ends of f64 that areas and ratios stay normal numbers.
+/// Checks that a range is far enough from the ends of f64 that areas and ratios stay normal numbers.
 fn range(name: &str, what: &str, (low, high): (f64, f64)) -> Result<()> {
     if 1e-9 <= low && low <= high && high <= 1e9 {
         return Ok(());

@@ -1,22 +1,23 @@
-//! The weights of a resize along one axis: which source pixels make an output pixel, and how much of each.
+//! The weights of a resize along one axis: the source pixels of each output pixel, and the weight of each.
 //!
-//! Weights are computed in f64 with `+ - * /` only and then rounded to fixed point, so they are the same everywhere.
+//! Weights are computed in f64 with `+ - * /` only and then rounded to fixed point, so they are the same on every
+//! machine.
 
-/// Fraction bits of antialiased weights: 32, less 8 for a pixel and 2 for sums, as Pillow has it.
+/// Fraction bits of antialiased weights: 32, less 8 for a pixel and 2 for sums, as in Pillow.
 pub(super) const BITS: u32 = 22;
 
 /// Fraction bits of a weight between two pixels: one weight for each axis and a pixel fill 30 bits.
 pub(super) const LINEAR_BITS: u32 = 11;
 
-/// The weights of each output pixel of one axis; kept from call to call for their memory.
+/// The weights of each output pixel of one axis; kept to reuse their memory.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
     /// Each output pixel's first source pixel and number of source pixels.
     bounds: Vec<(u32, u32)>,
     weights: Vec<i32>,
-    /// Room for each output pixel in `weights`; what a pixel does not use is zero.
+    /// The number of slots for each output pixel in `weights`; unused slots are zero.
     room: usize,
-    /// The most that any output pixel uses.
+    /// The largest number of weights of an output pixel.
     count: usize,
     real: Vec<f64>,
 }
@@ -53,13 +54,13 @@ impl Taps {
         }
     }
 
-    /// Returns the most weights that an output pixel has, at least 2.
+    /// Returns the largest number of weights of an output pixel, at least 2.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Returns every output pixel's first source pixel and [`Taps::count`] weights, the last of which may be zero for
-    /// pixels behind the end.
+    /// pixels past the end.
     #[inline(always)]
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, &[i32])> {
         let weights = self.weights.chunks_exact(self.room).map(|weights| &weights[..self.count]);
@@ -76,7 +77,7 @@ impl Taps {
             let at = ((i as f64 + 0.5) * scale - 0.5).clamp(0.0, (from - 1) as f64);
             let first = at as usize;
             let second = ((at - first as f64) * f64::from(1 << LINEAR_BITS) + 0.5) as i32;
-            // The last pixel has no second; its weight is then zero.
+            // The last pixel has no second source pixel; its weight is then zero.
             let count = if first + 1 < from { 2 } else { 1 };
             self.bounds.push((first as u32, count));
             self.weights.extend([(1 << LINEAR_BITS) - second, second]);

@@ -1,4 +1,4 @@
-//! What the kernels promise, each claim as a test. Random cases come from fixed seeds.
+//! Tests of the kernels' guarantees. Random cases come from fixed seeds.
 
 mod augment;
 mod chains;
@@ -38,7 +38,7 @@ fn picture(rng: &mut SampleRng, width: usize, height: usize, channels: usize) ->
     pixels
 }
 
-/// How a test's JPEG is encoded.
+/// The encoding parameters of a test's JPEG.
 #[derive(Debug, Clone, Copy)]
 struct Coding {
     subsampling: tj::TJSAMP,

@@ -1,7 +1,7 @@
-//! A view of pixels: 8 bits a channel, channels together, rows a stride apart, which is negative upside down.
+//! A view of pixels: 8 bits a channel, channels together, rows a stride apart; the stride is negative upside down.
 //!
-//! Invariant: every row of a view lies inside its slice, so a kernel that walks [`Image::row`] cannot read outside.
-//! A crop, or the image upside down, is a view of the same bytes: nothing is copied.
+//! Invariant: every row of a view is inside its slice, so a kernel that reads [`Image::row`] cannot read outside. A
+//! crop, or the image upside down, is a view of the same bytes, without a copy.
 
 use forebay_core::{Error, Result};
 use forebay_plan::Direction;
@@ -32,7 +32,7 @@ impl Region {
     }
 }
 
-/// Which ways an image is mirrored.
+/// The directions in which an image is mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mirror {
     /// Left to right.
@@ -42,7 +42,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Mirrors once more, if the coin says so.
+    /// Mirrors once more, if the coin is heads.
     pub fn turn(&mut self, direction: Direction, heads: bool) {
         match direction {
             Direction::Horizontal => self.horizontal ^= heads,
@@ -97,7 +97,7 @@ impl<'a> Image<'a> {
     /// Returns the bytes of row `y`.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When the row does not exist.
     #[inline]
     pub fn row(&self, y: usize) -> &'a [u8] {
         &self.pixels[self.start(y)..][..self.width * self.channels]
@@ -141,9 +141,9 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the first `len` bytes of a buffer that is kept from call to call; what they hold is unspecified.
+/// Returns the first `len` bytes of a buffer that is kept from call to call, with unspecified content.
 ///
-/// One huge image must not pin its memory for ever: a buffer much larger than needed is given back.
+/// A buffer much larger than needed is freed, so that one huge image does not hold its memory for ever.
 pub(super) fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     const KEPT_BYTES: usize = 64 << 20;
     if buffer.len() > KEPT_BYTES && buffer.len() / 4 > len {

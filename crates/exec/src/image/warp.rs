@@ -1,8 +1,8 @@
 //! Rotation, shear and shift: torchvision's `rotate` and `affine` of uint8 images, the size kept.
 //!
-//! Each output pixel looks up its place in the image. Places are whole numbers of 2^-32 pixels, computed in f64 for the
-//! start and the step of a row, so that walking a row is additions. `Nearest` takes the pixel there (PyTorch computes
-//! places in f32, so where one lies halfway between two pixels it may take the other); `Bilinear` blends four with
+//! Each output pixel reads its place in the image. Places are whole numbers of 2^-32 pixels, computed in f64 for the
+//! start and the step of a row, so that a row needs only additions. `Nearest` uses the pixel there (PyTorch computes
+//! places in f32, so it may use the other pixel where a place is halfway between two); `Bilinear` blends four with
 //! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
 
 use forebay_plan::Interpolation;
@@ -10,25 +10,26 @@ use forebay_plan::Interpolation;
 use super::real::sin_cos;
 use super::view::Image;
 
-/// An affine map with what surrounds the image.
+/// An affine map, with the pixel outside the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Warp {
-    /// From a place in the result to one in the image: x of x, y and 1, then y of x, y and 1.
+    /// Maps a place in the result to a place in the image: the factors of x, y and 1 for x, then for y.
     matrix: [f64; 6],
     pub(super) interpolation: Interpolation,
-    /// The pixel outside the image. `None` is zeros, which differ from a fill of zeros on an edge: with `Bilinear`,
+    /// The pixel outside the image. `None` means zeros, which differ from a fill of zeros on an edge: with `Bilinear`,
     /// torchvision blends a fill once more by the covered part.
     pub(super) fill: Option<[u8; 3]>,
 }
 
 impl Warp {
-    /// A turn to the left about the centre.
+    /// Returns a turn to the left about the centre.
     pub(super) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
         let (sin, cos) = sin_cos(degrees);
         Self { matrix: [cos, -sin, 0.0, sin, cos, 0.0], interpolation, fill }
     }
 
-    /// Rows shifted to the left by `slope` of their distance from the top; columns, in place of rows, up when `vertical`.
+    /// Returns a map that shifts rows to the left by `slope` of their distance from the top; with `vertical`, columns
+    /// up instead.
     pub(super) fn shear(slope: f64, vertical: bool, size: (usize, usize), how: &Self) -> Self {
         let (width, height) = (size.0 as f64, size.1 as f64);
         let matrix = match vertical {
@@ -38,12 +39,12 @@ impl Warp {
         Self { matrix, ..*how }
     }
 
-    /// Shifted by whole pixels to the right and down.
+    /// Returns a shift by whole pixels to the right and down.
     pub(super) fn shift(right: f64, down: f64, how: &Self) -> Self {
         Self { matrix: [1.0, 0.0, -right, 0.0, 1.0, -down], ..*how }
     }
 
-    /// Writes the image of one or three channels as it is mapped.
+    /// Writes the mapped image of one or three channels.
     pub(super) fn apply(&self, image: Image<'_>, out: &mut [u8]) {
         match image.channels() {
             1 => self.rows::<1>(image, out),
@@ -93,7 +94,7 @@ fn pixel<const C: usize>(image: Image<'_>, x: i64, y: i64) -> Option<[u8; C]> {
     image.row(y).as_chunks::<C>().0.get(x).copied()
 }
 
-/// Blends the four pixels around a place; those outside the image count nothing.
+/// Blends the four pixels around a place; pixels outside the image are not counted.
 #[inline(always)]
 fn blend<const C: usize>(image: Image<'_>, (x, y): (i64, i64), fill: Option<[u8; C]>) -> [u8; C] {
     const WEIGHT: u32 = 11;

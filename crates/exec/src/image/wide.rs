@@ -16,14 +16,15 @@ use super::taps::{BITS, Taps};
 const GROUP: usize = 4;
 const READ: usize = 16;
 
-/// The weights of four source pixels, as the multiplication wants them: two pixels to a lane, repeated for each channel.
+/// The weights of four source pixels, in the layout of the multiplication: two pixels to a lane, repeated for each
+/// channel.
 #[derive(Debug, Clone, Copy)]
 struct Group {
     high: [i16; 16],
     low: [i16; 16],
 }
 
-/// The weights of all output pixels, in groups; kept from call to call for its memory.
+/// The weights of all output pixels, in groups; kept to reuse their memory.
 #[derive(Debug, Default)]
 pub(super) struct Wide {
     groups: Vec<Group>,
@@ -50,18 +51,18 @@ impl Wide {
         }
     }
 
-    /// Returns the bytes of a line that are read behind its end.
+    /// Returns the bytes of a line that are read past its end.
     pub(super) fn margin(&self) -> usize {
         self.each * GROUP * 3 + READ
     }
 
-    /// Writes the weighted sums of some pixels of a line, which goes on for [`Wide::margin`] bytes behind its end.
+    /// Writes the weighted sums of some pixels of a line, which extends [`Wide::margin`] bytes past its end.
     #[target_feature(enable = "avx2")]
     pub(super) fn weigh(&self, line: &[u8], to: &mut [u8]) {
         let mut pixels = self.firsts.iter().zip(self.groups.chunks_exact(self.each));
         let last = pixels.next_back();
         for (x, (&first, groups)) in pixels.enumerate() {
-            // The fourth byte is overwritten by the next pixel.
+            // The next pixel overwrites the fourth byte.
             to[x * 3..][..4].copy_from_slice(&sum(line, first, groups));
         }
         if let Some((&first, groups)) = last {
@@ -74,7 +75,7 @@ impl Wide {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum(line: &[u8], first: usize, groups: &[Group]) -> [u8; 4] {
-    // Red, green and blue of pixels 0 and 1 (2 and 3) as pairs of words; a negative index gives a zero.
+    // Red, green and blue of pixels 0 and 1 (2 and 3) as pairs of words; a negative index yields a zero.
     let pairs = _mm256_setr_epi8(
         0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, //
         6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1,
@@ -97,13 +98,13 @@ fn sum(line: &[u8], first: usize, groups: &[Group]) -> [u8; 4] {
 #[target_feature(enable = "avx2")]
 fn load(from: &[u8]) -> __m128i {
     let from: *const u8 = from[..READ].as_ptr();
-    // SAFETY: 16 bytes lie there; no alignment is needed.
+    // SAFETY: 16 bytes are readable there; no alignment is needed.
     unsafe { _mm_loadu_si128(from.cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_words(from: &[i16; 16]) -> __m256i {
-    // SAFETY: 32 bytes lie there; no alignment is needed.
+    // SAFETY: 32 bytes are readable there; no alignment is needed.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }

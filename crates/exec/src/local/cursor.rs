@@ -13,7 +13,7 @@ use crate::tail::position::Position;
 pub(super) struct Task {
     pub(super) epoch: u64,
     pub(super) split: u64,
-    /// The index in its split of the first chunk that it gives.
+    /// The index in its split of the first chunk that it yields.
     pub(super) chunk: u64,
     pub(super) morsel: Morsel,
 }

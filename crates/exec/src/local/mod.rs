@@ -1,7 +1,7 @@
 //! The iterator in this process.
 //!
 //! - `stream`: the iterator and its threads
-//! - `slots`: the morsels that are under way or done, and which chunk comes next
+//! - `slots`: the morsels that are in progress or done, and the next chunk
 //! - `cursor`: the morsels of a consumer's epochs, in order
 
 mod cursor;

@@ -1,4 +1,4 @@
-//! The morsels that are under way or done, and which chunk comes next.
+//! The morsels that are in progress or done, and the next chunk.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use forebay_plan::Morsel;
 
 use super::cursor::{Cursor, Task};
 
-/// The most morsels from the first undelivered one to the last one that was begun, where chunks come as computed.
+/// The most morsels from the first undelivered one to the last started one, where chunks are delivered as computed.
 const SPREAD_MAX: usize = 256;
 
 /// One morsel.
@@ -38,7 +38,7 @@ pub(super) struct State {
     /// The number of the first slot, counted from the start of the stream.
     base: u64,
     slots_max: usize,
-    /// The bytes of waiting chunks above which no new morsel is begun.
+    /// The bytes of waiting chunks above which no new morsel is started.
     ready_bytes_max: usize,
     /// Whether morsels are delivered in order.
     ordered: bool,
@@ -50,16 +50,16 @@ impl State {
         Self { cursor, slots: VecDeque::new(), base: 0, slots_max, ready_bytes_max, ordered, stop: false }
     }
 
-    /// Says whether another morsel may be begun.
+    /// Says whether another morsel may be started.
     pub(super) fn has_room(&self) -> bool {
         let open = self.slots.iter().filter(|slot| !slot.is_over).count();
         let ready = || self.slots.iter().flat_map(|s| &s.chunks).map(Chunk::num_bytes).sum::<usize>();
-        // One morsel is always under way, whatever its size.
+        // One morsel is always in progress, of any size.
         let has_memory = || open == 0 || ready() < self.ready_bytes_max;
         open < self.slots_max && self.slots.len() < SPREAD_MAX && has_memory()
     }
 
-    /// Says whether every morsel that was begun was delivered.
+    /// Says whether every started morsel was delivered.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -89,7 +89,7 @@ impl State {
         self.cursor.abandon(epoch);
     }
 
-    /// Takes the next item of an epoch, if it is there.
+    /// Takes the next item of an epoch, if it is ready.
     ///
     /// # Errors
     /// The error of a morsel.

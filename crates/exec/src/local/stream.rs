@@ -1,9 +1,9 @@
 //! The parallel, ordered, bounded iterator in this process.
 //!
 //! Threads take morsels in order, run all fused ops on each, and put the chunks into the morsel's slot. The consumer
-//! empties the slots in order; with `ordered=False`, any slot that has a chunk. There is no queue for each op, and
-//! nothing to tune. Threads without a morsel, and those whose morsel is not the oldest or whose slot is full, run rows
-//! of the oldest (see `row_pool`).
+//! empties the slots in order; with `ordered=False`, any slot that has a chunk. There are no queues between ops, and
+//! nothing to tune. Threads without a morsel, and threads whose morsel is not the oldest or whose slot is full, run
+//! rows of the oldest (see `row_pool`).
 //!
 //! Bounds: at most `threads + SLOTS_AHEAD` slots (of windows [`STREAMED_AT_ONCE`]); [`SLOT_CHUNKS`] chunks in the slot
 //! of a source block; the memory budget for all chunks that wait.
@@ -30,25 +30,25 @@ use crate::tail::merge::Merge;
 use crate::tail::position::Position;
 use crate::threads::row_pool::RowPool;
 
-/// Morsels that may be done or under way beyond one for each thread.
+/// Morsels that may be done or in progress beyond one for each thread.
 const SLOTS_AHEAD: usize = 2;
 /// Chunks that a slot keeps before its thread waits.
 const SLOT_CHUNKS: usize = 16;
-/// How often a waiting `next` asks whether it should go on.
+/// How often a waiting `next` calls `poll`.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How to iterate.
+/// The options of a stream.
 #[derive(Debug, Clone)]
 pub struct LocalOptions {
-    /// Threads that compute. 0 is one for each core.
+    /// Threads that compute. 0 means one for each core.
     pub threads: usize,
-    /// The epoch to end before. `None` is never.
+    /// The epoch to end before. `None` means never.
     pub end_epoch: Option<u64>,
-    /// Whether splits come in order. If not, each comes as it is computed.
+    /// Whether splits come in order. If not, chunks come as they are computed.
     pub ordered: bool,
     /// The index of this consumer.
     pub consumer: ConsumerIndex,
-    /// Where to begin.
+    /// The position to begin at.
     pub from: Position,
     /// How many samples may be skipped, where the pipeline skips those that fail.
     pub budget: Budget,
@@ -77,7 +77,7 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when there is room for work.
     room: Condvar,
-    /// Notified when the first slot has something new.
+    /// Notified when the first slot has changed.
     news: Condvar,
     pool: Arc<RowPool>,
 }
@@ -156,7 +156,7 @@ impl LocalStream {
         }
     }
 
-    /// Returns what ops cost and what is cached, as JSON: see [`Executable::stats`].
+    /// Returns the costs of ops and the state of caches, as JSON: see [`Executable::stats`].
     pub fn stats(&self) -> String {
         self.shared.executable.stats()
     }
@@ -222,7 +222,7 @@ impl Drop for LocalStream {
 }
 
 impl Shared {
-    /// The state is plain data that is consistent between statements, so a panic elsewhere does not spoil it.
+    /// The state is plain data that is consistent between statements, so a panic in another thread does not corrupt it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Takes the next morsel; while there is none, runs rows of morsels that are under way.
+    /// Takes the next morsel; while there is none, runs rows of morsels in progress.
     fn take_task(&self, scratch: &mut Scratch) -> Option<(u64, Task, Option<WindowAnnouncement>)> {
         let mut state = self.lock();
         loop {
@@ -261,7 +261,7 @@ impl Shared {
                     if state.is_done() {
                         return None;
                     }
-                    // No morsel is left, but rows of those under way may be.
+                    // No morsel is left, but rows of those in progress may be.
                     state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 };
@@ -283,7 +283,7 @@ impl Shared {
         let request = MorselRequest { epoch, consumer, morsel: task.morsel, known_skips: &self.known_skips, ops };
         let mut helping = Scratch::default();
         self.executable.morsel(&request, scratch, &mut |chunk| {
-            // Chunks may come from a cache, and wait here.
+            // Chunks may come from a cache, and wait below for room, so the announcement must end here.
             announced.take();
             let mut state = self.lock();
             loop {

@@ -1,5 +1,5 @@
 //! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's
-//! function, or a mixing of batches.
+//! function, or mixup and cutmix.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl CompiledOp {
         }
     }
 
-    /// Runs it; `batch` is the batch size that a per-batch op sees.
+    /// Runs it; `batch` is the batch size for a per-batch op.
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
         scratch.metered(self.slot, MeterInput::Chunk(chunk), |scratch| self.kernel.run(chunk, batch, scratch))
     }

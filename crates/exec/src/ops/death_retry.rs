@@ -1,14 +1,14 @@
-//! Calls a function again whose process died, and finds the row that is to blame.
+//! Calls a function again when its process died, and finds the row that caused it.
 //!
-//! One death proves nothing about a row: where memory runs out, the kernel may kill any process. So the rows run again
-//! in a new process, and the row that was under way runs alone. A row is to blame if it ended [`DEATHS_MAX`] processes
-//! one after the other, alone in each. The input of a batched function is not divided: it counts as one row.
+//! One death proves nothing about a row: when memory runs out, the kernel may kill any process. So the rows run again
+//! in a new process, and the row at which the process died runs alone. A row is the cause if it ended [`DEATHS_MAX`]
+//! consecutive processes, alone in each. The input of a batched function is not divided: it counts as one row.
 
 use std::ops::Range;
 
 use forebay_core::{Error, Result};
 
-/// The number of processes that a row ends before it is to blame.
+/// The number of processes that a row ends before it counts as the cause.
 pub const DEATHS_MAX: usize = 3;
 
 /// How a call failed.
@@ -26,16 +26,16 @@ impl From<Error> for CallFailure {
     }
 }
 
-/// Adds to the error of a death that it was not the first one.
+/// Adds to the error of a death that earlier processes died, too.
 pub fn blamed(error: Error) -> Error {
     error.with("deaths", format!("{DEATHS_MAX} processes or more, one after the other, with nothing else in them"))
 }
 
-/// Runs `rows` rows and retries after deaths: by single rows if `by_row`, otherwise all at once. Returns the parts in
+/// Runs `rows` rows and retries after deaths: by single rows if `by_row`, otherwise all together. Returns the parts in
 /// order.
 ///
 /// # Errors
-/// The error of a call; the death of the row that is to blame.
+/// The error of a call; the death of the row that is the cause.
 pub fn retry_after_deaths<T>(
     rows: usize,
     by_row: bool,
@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_row_comes_once_whichever_process_is_killed(rows in 0usize..40, kills in prop::collection::vec(0usize..40, 0..60)) {
-            // Rows at which a process is killed from outside, at most twice at one row.
+            // Rows at which the test kills a process, at most twice at one row.
             let kills = RefCell::new(kills);
             let twice = RefCell::new(vec![0; 40]);
             let run = |range: Range<usize>| {

@@ -10,7 +10,7 @@ use forebay_core::rng::op_key;
 use forebay_core::{Error, ErrorKind, Result, Seed};
 use forebay_data::{Chunk, Loss, RowId, Schema};
 
-/// One row in this many is computed twice; of a batched function, one call.
+/// One row in this many is computed twice; for a batched function, one call.
 const EVERY: u64 = 128;
 
 /// The check of one function.
@@ -41,7 +41,7 @@ impl DeterminismCheck {
             let first: Vec<ArrayRef> = output.iter().map(|c| c.slice(row, size)).collect();
             let what = match call(&input.slice(row, size)) {
                 Ok(again) => differing(&first, &again, schema),
-                // The iterator was closed, or memory ran out: this is not about the function.
+                // The iterator was closed, or memory ran out: this says nothing about the function.
                 Err(error) if error.kind() != ErrorKind::Function => None,
                 Err(error) => Some(format!("it {}", error.message())),
             };
@@ -67,7 +67,7 @@ fn is_chosen(id: RowId) -> bool {
     op_key(Seed(id.sample.0), id.epoch, 0).is_multiple_of(EVERY)
 }
 
-/// Returns the first column that differs in a bit.
+/// Returns the name of the first column that differs in a bit.
 fn differing(first: &[ArrayRef], again: &[ArrayRef], schema: &Schema) -> Option<String> {
     let differs = first.iter().zip(again).position(|(a, b)| a.to_data() != b.to_data())?;
     Some(schema.fields().get(differs).map_or("its verdict".to_owned(), |field| format!("column {:?}", field.name)))

@@ -12,7 +12,7 @@ use crate::ops::batches::each_batch;
 use crate::ops::determinism_check::DeterminismCheck;
 use crate::ops::functions::{Functions, Pickle, Randomness};
 
-/// A user's function, with everything that a call needs.
+/// A user's function, with all inputs of a call.
 pub(crate) struct FunctionOp {
     step: Step,
     function: Function,
@@ -52,7 +52,7 @@ impl FunctionOp {
         &self.step.schema
     }
 
-    /// Runs it; `batch` is the batch size that a per-batch function sees.
+    /// Runs it; `batch` is the batch size for a per-batch function.
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>) -> Result<Chunk> {
         let ran = each_batch(chunk, batch.filter(|_| self.step.per_batch), |batch| self.call(batch));
         ran.map_err(|e| self.step.node.blame(e))
@@ -92,7 +92,7 @@ impl FunctionOp {
         chunk.with_losses(warning.into_iter().collect())
     }
 
-    /// Returns the function as it is called: after `batch`, every function sees columns.
+    /// Returns the function as it is called: after `batch`, every function receives columns.
     fn effective(&self) -> Function {
         Function { batched: self.function.batched || self.step.per_batch, ..self.function.clone() }
     }

@@ -33,16 +33,16 @@ pub struct Randomness {
 /// Runs users' Python.
 ///
 /// # Contract
-/// Calls come from many threads at once. An implementation MUST name in its errors what went wrong in the user's terms:
-/// kind Function, `traceback` for an exception, `sample` where one row is to blame. It MUST return in bounded time
-/// (`Function::timeout_s`) and MUST NOT let the user's code end this process, unless it runs inside it. A method that
-/// it does not implement returns an error: this process cannot make such calls.
+/// Many threads call in parallel. An implementation MUST report errors in the user's terms: kind Function, `traceback`
+/// for an exception, `sample` where one row is the cause. It MUST return in bounded time (`Function::timeout_s`) and
+/// MUST NOT let the user's code end this process, unless it runs inside it. A method that it does not implement returns
+/// an error: this process cannot make such calls.
 #[expect(unused_variables, reason = "the names document the arguments")]
 pub trait Functions: Send + Sync {
     /// Calls `function` on every row of `input` (or once, when batched) and returns columns of `output`.
     ///
     /// # Errors
-    /// Function, when it raises, returns the wrong structure, dies or does not return.
+    /// Function, when the call raises, returns the wrong structure, dies or does not return.
     fn map(
         &self,
         function: &Function,
@@ -76,8 +76,8 @@ pub trait Functions: Send + Sync {
         none()
     }
 
-    /// Calls a pickled function and hands over what its iterator yields, `rows` at a time, until it ends or `emit`
-    /// fails.
+    /// Calls a pickled function and passes the rows of its iterator to `emit`, `rows` at a time, until it ends or
+    /// `emit` fails.
     ///
     /// # Errors
     /// As [`Functions::map`], and any error of `emit`.
@@ -97,7 +97,7 @@ fn none<T>() -> Result<T> {
         .hint("start workers with the forebay command of the python package"))
 }
 
-/// For hosts without Python: every call is an error.
+/// For hosts without Python: every call returns an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFunctions;
 

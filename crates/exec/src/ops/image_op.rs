@@ -61,7 +61,7 @@ impl FusedImageOp {
         chunk.with_column(self.schema.field(&self.column)?.clone(), column)
     }
 
-    /// Returns the images without a copy where the op changes nothing: it crops, and all have that size already.
+    /// Returns the images without a copy where the op changes nothing: it crops, and all images already have that size.
     fn as_they_are(&self, images: &Images<'_>) -> Result<Option<ArrayRef>> {
         let kind = &self.schema.field(&self.column)?.kind;
         let (Images::Numbers { values, size: 1, images, .. }, Some(shape)) = (images, kind.known_shape()) else {
@@ -96,7 +96,7 @@ impl FusedImageOp {
         result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
     }
 
-    /// Makes the output column, of images that `row` makes.
+    /// Makes the output column from images that `row` makes.
     pub(crate) fn make(
         &self,
         rows: usize,
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// A crop of pictures to 4 by 6, which have the sizes that are given.
+    /// A crop of pictures of the given sizes to 4 by 6.
     fn cropped(sizes: &[(usize, usize)]) -> (Chunk, Chunk) {
         let any = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(3)] };
         let schema = |kind| Arc::new(Schema::new(vec![Field::new("image", kind)]).expect("valid"));

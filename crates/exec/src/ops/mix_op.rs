@@ -1,9 +1,8 @@
 //! Mixup (Zhang et al., 2017) and cutmix (Yun et al., 2019) of whole batches.
 //!
 //! Each sample of a batch is mixed with a partner of the same batch, all by one share. The coin, the share and the
-//! partners are drawn from the stream of the batch's first sample, so they depend on which samples are together and on
-//! nothing else. The arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their
-//! sum.
+//! partners are drawn from the stream of the batch's first sample, so they depend only on the samples of the batch. The
+//! arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their sum.
 
 use arrow_array::{Array, ArrayRef, Int64Array};
 use forebay_core::rng::{SampleRng, op_key};
@@ -21,7 +20,7 @@ pub(crate) struct MixOp {
 
 /// The random draws of one batch.
 struct Draws {
-    /// The share of a sample itself.
+    /// The share of the sample itself.
     share: f64,
     partners: Vec<usize>,
 }
@@ -60,7 +59,7 @@ impl MixOp {
     }
 }
 
-/// Returns the labels of a batch as shares of classes: one for the class of a number.
+/// Returns the labels of a batch as shares of classes: 1 for the class of an integer label.
 fn soft_labels(batch: &Chunk, label: &str, classes: usize) -> Result<Vec<f32>> {
     let kind = &batch.schema().field(label)?.kind;
     if matches!(kind, Kind::Tensor { .. }) {
@@ -100,7 +99,7 @@ fn mixup(kind: &Kind, images: &ArrayRef, draws: &Draws) -> Result<ArrayRef> {
     floats(&blended(values.typed_data(), shape.iter().product(), draws), &shape, images.len())
 }
 
-/// Puts a box of the partner into each image; the share becomes the part of the image that is left.
+/// Puts a box of the partner into each image; the share becomes the remaining part of the image.
 fn cutmix(kind: &Kind, images: &ArrayRef, draws: &mut Draws, rng: &mut SampleRng) -> Result<ArrayRef> {
     let shape = known(kind)?;
     let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
@@ -126,7 +125,7 @@ fn cutmix(kind: &Kind, images: &ArrayRef, draws: &mut Draws, rng: &mut SampleRng
     builder.finish()
 }
 
-/// Draws the columns and rows of a box that leaves `share` of an image, but where it reaches over the edge.
+/// Draws the columns and rows of a box that leaves `share` of an image, unless the box extends over the edge.
 fn cut(
     width: usize,
     height: usize,
@@ -159,8 +158,8 @@ fn partners(rows: usize, rng: &mut SampleRng) -> Vec<usize> {
     partners
 }
 
-/// Draws from Beta(`alpha`, `alpha`): one of two equal gamma draws in their sum, from logarithms, since for a small
-/// `alpha` the draws themselves are too small for an f64.
+/// Draws from Beta(`alpha`, `alpha`): one of two equal gamma draws divided by their sum, from logarithms, because for a
+/// small `alpha` the draws themselves are too small for an f64.
 fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
     let (a, b) = (ln_gamma(alpha, rng), ln_gamma(alpha, rng));
     1.0 / (1.0 + libm::exp((b - a).clamp(-600.0, 600.0)))
@@ -169,7 +168,7 @@ fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
 /// Draws the logarithm of a gamma variate (Marsaglia and Tsang, "A simple method for generating gamma variables",
 /// 2000).
 fn ln_gamma(shape: f64, rng: &mut SampleRng) -> f64 {
-    // Never 0, where the logarithm ends.
+    // Never 0, where the logarithm is infinite.
     let ln_unit = |rng: &mut SampleRng| libm::log(1.0 - rng.unit());
     if shape < 1.0 {
         let boost = ln_unit(rng) / shape;

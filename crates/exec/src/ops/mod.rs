@@ -1,4 +1,4 @@
-//! The ops of a pipeline, compiled: each takes a chunk and returns one.
+//! The ops of a pipeline, compiled: each accepts a chunk and returns one.
 //!
 //! - `compiled_op`: one fused op of a plan, ready to run, of any kind
 //! - `image_op`: fused image ops over a column
@@ -6,7 +6,7 @@
 //! - `function_op`: a user's function
 //! - `functions`: the trait through which the engine calls users' Python
 //! - `determinism_check`: calls functions twice for a few rows, and compares
-//! - `death_retry`: calls a function again whose process died
+//! - `death_retry`: calls a function again when its process died
 //! - `batches`: cuts a chunk into the batches that a per-batch op sees
 //! - `scratch`: the memory and counters that one thread reuses from morsel to morsel
 

@@ -1,8 +1,8 @@
 //! Checks on some samples whether two orders of ops draw from the same distribution.
 //!
-//! Used for an order that may change bytes. Both orders must give the same rows, columns and shapes; the same bits in
+//! Used for an order that may change bytes. Both orders must yield the same rows, columns and shapes; the same bits in
 //! each column that the order does not change; and where numbers differ in the others, nearly the same mean and
-//! deviation. The check finds mistakes; it proves nothing. The plan alone decides which orders are legal.
+//! deviation. The check detects mistakes, and does not prove equality. Only the plan decides which orders are legal.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use forebay_data::{Chunk, DType, Kind, tensor_shape_of_row, tensor_values};
 
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
-/// How far means and deviations may be apart, in deviations.
+/// The largest difference of means and deviations, in deviations.
 const MEANS_APART: f64 = 0.05;
 const DEVIATIONS_APART: f64 = 0.1;
-/// How far rounding may move them where numbers vary little, as a share of the range of the numbers: one level of an
+/// The largest effect of rounding where numbers vary little, as a share of the range of the numbers: one level of an
 /// image.
 const LEVEL: f64 = 1.0 / 255.0;
 
-/// Returns the first difference between two chunks of the same rows that is more than chance and rounding. Columns that
-/// are not in `changed` must not differ in a bit.
+/// Returns the first difference between two chunks of the same rows that is larger than chance and rounding. Columns
+/// that are not in `changed` must be equal in every bit.
 ///
 /// # Errors
-/// Internal when a column is not what its kind says.
+/// Internal when a column does not match its kind.
 pub(crate) fn difference(written: &Chunk, other: &Chunk, changed: &BTreeSet<String>) -> Result<Option<String>> {
     if written.schema() != other.schema() {
         return Ok(Some("the columns".to_owned()));
@@ -61,7 +61,7 @@ fn column(kind: &Kind, a: &ArrayRef, b: &ArrayRef) -> Result<Option<&'static str
     if a.not_finite != b.not_finite {
         return Ok(Some("non-finite numbers"));
     }
-    // NaN is near to nothing, and nothing is near where a sum overflows.
+    // NaN is near to no number, and after an overflow of a sum no number is near.
     let near = |x: f64, y: f64, share: f64| {
         let apart_max = (share * a.deviation).max(LEVEL * a.range);
         apart_max.is_finite() && (x - y).abs() <= apart_max
@@ -159,7 +159,7 @@ mod tests {
         rows(vec![Field::new("x", Kind::scalar(dtype))], vec![Arc::new(numbers)])
     }
 
-    /// The difference where every column may change.
+    /// Returns the difference where every column may change.
     fn says(a: &Chunk, b: &Chunk) -> Option<String> {
         let all = a.schema().fields().iter().map(|field| field.name.clone()).collect();
         difference(a, b, &all).expect("comparable")

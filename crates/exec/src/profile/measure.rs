@@ -1,9 +1,10 @@
-//! What the ops of a pipeline cost on sample rows, and whether another order of them gives the same samples faster.
+//! The costs of a pipeline's ops on sample rows, and a comparison of two orders of them: the same samples, and which is
+//! faster.
 //!
 //! `Dataset.optimize` chooses an order by these measurements.
 //!
-//! Invariant: no measurement reaches a sample. An order that is measured was legal before; `compare` checks it once
-//! more, on real rows.
+//! Invariant: no measurement reaches a sample. Only legal orders are measured; `compare` checks an order again, on real
+//! rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::profile::op_meter::OpMeter;
 /// Runs of each order. The fastest counts, because a disturbance only makes a run slower.
 const ROUNDS: usize = 3;
 
-/// Returns the time since some moment; the caller has the clock.
+/// Returns the time since an arbitrary moment; the caller has the clock.
 pub type Now<'a> = &'a dyn Fn() -> Duration;
 
 /// Runs each row op of a split by itself, in the order as written, and returns its cost per row and the share of rows
@@ -61,7 +62,7 @@ pub fn measure(
 /// second; `None` where, in the relaxed mode, the second does not draw from the same distribution.
 ///
 /// # Errors
-/// The error of a row; Internal when they do not give the same bytes in the exact mode.
+/// The error of a row; Internal when they do not yield the same bytes in the exact mode.
 pub fn compare(
     written: &Arc<Executable>,
     other: &Arc<Executable>,

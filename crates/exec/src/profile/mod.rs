@@ -1,4 +1,4 @@
-//! What ops cost, and whether another order of them gives the same samples.
+//! The costs of ops, and the check that another order of them yields the same samples.
 //!
 //! - `op_meter`: time, rows and bytes of each op while the pipeline runs
 //! - `measure`: runs ops on sample rows, to choose an order by measuring

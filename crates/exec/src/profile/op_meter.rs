@@ -1,4 +1,4 @@
-//! What each op costs while the pipeline runs: seconds of threads, and rows and bytes in and out.
+//! The cost of each op while the pipeline runs: seconds of threads, and rows and bytes in and out.
 //!
 //! The meter counts all rows. It measures time and bytes of the first [`FIRST`] morsels, and then of one morsel in
 //! [`EVERY`], and scales them to all rows; so it takes far less than a hundredth of the time of the cheapest ops. A
@@ -7,7 +7,7 @@
 //! counts for its time on its own thread, without the time that other threads waited for it.
 //!
 //! Invariants: no measurement reaches a sample. The number of earlier morsels, not a clock, decides which morsels are
-//! timed. Rows that fail are not counted; their time is.
+//! timed. Rows that fail are not counted, but their time is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::lock::lock;
 
-/// Morsels that are timed before a meter begins to pick.
+/// Morsels that are timed before a meter starts to sample them.
 const FIRST: u64 = 32;
 /// Of the later morsels, one in this many is timed. A prime, because splits have round numbers of morsels, and the last
 /// morsel of a split may be short.
@@ -46,16 +46,16 @@ struct Metered {
     reported: OpCounters,
 }
 
-/// What a thread counts of its current morsel.
+/// The counts of a thread for its current morsel.
 #[derive(Default)]
 pub(crate) struct ThreadTally {
     counts: bool,
     /// Set if this morsel is timed.
     watch: Option<Arc<dyn Stopwatch>>,
-    /// The number of morsels that a timed one stands for.
+    /// The number of morsels that a timed one represents.
     weight: u64,
     sums: Vec<OpCounters>,
-    /// Nanoseconds of shared rows on all threads of the pool, less the nanoseconds that this thread took part.
+    /// Nanoseconds of shared rows on all threads of the pool, less the nanoseconds of this thread's part.
     apart: i64,
 }
 
@@ -144,7 +144,7 @@ impl ThreadTally {
         OpTimer(self.watch.as_ref().map(|watch| (watch.nanos(), self.apart)))
     }
 
-    /// Ends the call: the op of `slot` got `input` and returned `done`, or failed.
+    /// Ends the call: the op of `slot` received `input` and returned `done`, or failed.
     pub(crate) fn stop(&mut self, slot: OpSlot, timer: OpTimer, input: MeterInput<'_>, done: Option<&Chunk>) {
         if !self.counts {
             return;
@@ -159,7 +159,7 @@ impl ThreadTally {
         self.add(slot, &sums);
     }
 
-    /// As [`ThreadTally::stop`], for an op that took rows in and returns them later.
+    /// As [`ThreadTally::stop`], for an op that receives rows and returns them later.
     pub(crate) fn took_in(&mut self, slot: OpSlot, timer: OpTimer, rows: &Chunk) {
         let mut sums = OpCounters { rows_in: rows.num_rows() as u64, ..OpCounters::default() };
         if self.watch.is_some() {
@@ -169,7 +169,7 @@ impl ThreadTally {
         self.add(slot, &sums);
     }
 
-    /// As [`ThreadTally::stop`], for an op that returns rows which it took in earlier, or none yet.
+    /// As [`ThreadTally::stop`], for an op that returns rows which it received earlier, or none yet.
     pub(crate) fn gave_out(&mut self, slot: OpSlot, timer: OpTimer, made: Option<&Chunk>) {
         self.took(slot, timer);
         let Some(made) = made else { return };
@@ -177,7 +177,7 @@ impl ThreadTally {
         self.add(slot, &OpCounters { rows_out: made.num_rows() as u64, bytes_out, ..OpCounters::default() });
     }
 
-    /// As [`ThreadTally::stop`], but counts the time alone.
+    /// As [`ThreadTally::stop`], but counts only the time.
     pub(crate) fn took(&mut self, slot: OpSlot, timer: OpTimer) {
         if let Some((watch, (began, apart))) = self.watch.as_ref().zip(timer.0) {
             let here = watch.nanos().saturating_sub(began) as i64;
@@ -290,7 +290,7 @@ mod tests {
             meter.end(&mut scratch.tally);
             assert!(done.is_ok());
         }
-        // Outside of a morsel nothing is counted: probes and measurements are not seen.
+        // Outside of a morsel nothing is counted: probes and measurements are excluded.
         assert!(scratch.metered(slot, MeterInput::Places(7), |_| Ok(nothing())).is_ok());
         let sums = lock(&meter.ops)[slot.0].sums;
         assert_eq!(watch.0.load(Relaxed), 2 * (FIRST + 10), "read before and after");

@@ -1,7 +1,7 @@
 //! Finds the rows of a chunk that fail, runs the op without them, and records each with its error.
 //!
 //! When an op fails on a run of rows, the run is cut at the row that the error names, and both sides run again: at most
-//! twice the work however many rows fail. If the error names no row, the run is halved.
+//! twice the work for any number of failed rows. If the error names no row, the run is halved.
 //!
 //! Invariants: whether a row is skipped depends on the row and the pipeline alone, not on its neighbours or on the
 //! thread; an error that is not of a row ([`Fault::Other`]) is never skipped.
@@ -17,7 +17,7 @@ use forebay_plan::OnError;
 use crate::executable::row_source::RowSource;
 use crate::skip::known_skips::KnownSkips;
 
-/// Where the records of skipped rows come from.
+/// The source of the records of skipped rows.
 enum RecordSource<'a> {
     /// No record is kept.
     Nowhere,
@@ -34,7 +34,7 @@ pub(crate) struct Isolation<'a> {
     losses: Vec<Loss>,
     /// Every skipped row, including those that are not reported.
     failed: HashSet<SampleId>,
-    /// Replaces a sample's number in an error by the name that the user knows.
+    /// Replaces a sample's number in an error by its name for the user.
     locate: &'a dyn Fn(Error) -> Error,
 }
 
@@ -43,8 +43,7 @@ impl<'a> Isolation<'a> {
         Self { on_error, source: RecordSource::Nowhere, losses: Vec::new(), failed: HashSet::new(), locate }
     }
 
-    /// Takes the records of rows that are skipped from here on from `read`, which returns a row as it was before any
-    /// op.
+    /// Uses `read` from here on for the records of skipped rows; it returns a row as it was before any op.
     pub(crate) fn reading(self, read: &'a dyn Fn(RowId) -> Option<Chunk>) -> Self {
         let source = if self.on_error == OnError::Quarantine { RecordSource::By(read) } else { RecordSource::Nowhere };
         Self { source, ..self }
@@ -245,7 +244,7 @@ impl<'a> Isolation<'a> {
     }
 }
 
-/// Returns the row that an error names, unless several rows have that name (`repeat` gives a sample more than once).
+/// Returns the row that an error names, unless several rows have that name (`repeat` yields a sample more than once).
 fn named(error: &Error, ids: &[RowId]) -> Option<usize> {
     if ids.len() == 1 {
         return Some(0);

@@ -21,7 +21,7 @@ impl KnownSkips {
         known_skips
     }
 
-    /// Returns the first loss that is not known and was an accident: its row might not fail again.
+    /// Returns the first unknown loss that a process caused (it died, or took too long): its row might not fail again.
     pub fn first_unknown<'l>(&self, epoch: Epoch, losses: &'l [Loss]) -> Option<&'l Loss> {
         losses.iter().find(|loss| loss.error.fault() == Fault::Process && self.get(epoch, loss.row).is_none())
     }

@@ -1,7 +1,7 @@
-//! A skipped sample as a saved state keeps it.
+//! A skipped sample in a saved state.
 //!
 //! A state keeps only the samples that might not fail again: a resumed run computes the others again and skips them by
-//! itself. It must skip these whatever they do, or its rows would differ from those of the saved run.
+//! itself. It must skip these even if they succeed, or its rows would differ from those of the saved run.
 
 use forebay_core::{Epoch, Error, SampleId};
 use forebay_data::{Loss, RowId};
@@ -22,7 +22,7 @@ pub struct SavedSkip {
 }
 
 impl SavedSkip {
-    /// Returns a skipped sample in the form that a state keeps.
+    /// Creates the saved form of a skipped sample.
     pub fn of(skipped: &SkippedSample) -> Self {
         let SkippedSample { epoch, split, loss } = skipped;
         Self {

@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 pub enum Budget {
     /// This number of samples.
     Count(u64),
-    /// This share of the samples that the consumer gets in an epoch, rounded up. Where their number is not known, of
-    /// the samples so far, but of `SEEN_MIN` at least.
+    /// This share of the samples that the consumer gets in an epoch, rounded up. Where their number is unknown, a share
+    /// of the samples so far, but at least of `SEEN_MIN`.
     Share(f64),
 }
 
-/// One in a hundred: a few bad records pass, a broken function does not.
+/// One in a hundred: a few bad records are tolerated, a broken function is not.
 impl Default for Budget {
     fn default() -> Self {
         Budget::Share(0.01)
     }
 }
 
-/// A share of fewer samples than this means nothing.
+/// With fewer samples than this, a share is not meaningful.
 const SEEN_MIN: u64 = 1000;
-/// Samples that the error names.
+/// The most samples that the error names.
 const NAMED_MAX: usize = 8;
 
 /// The counts of an epoch so far. A part of a position, so that a resumed run continues them.
@@ -33,7 +33,7 @@ const NAMED_MAX: usize = 8;
 pub struct SkipTally {
     /// Samples that were skipped.
     pub lost: u64,
-    /// Samples that came out of splits, and those that were skipped.
+    /// Samples that came from splits, and the skipped ones.
     pub seen: u64,
 }
 

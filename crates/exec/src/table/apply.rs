@@ -11,7 +11,7 @@ use forebay_plan::{Expr, Op};
 
 use super::{evaluate, filter};
 
-/// Runs a table op; `output_schema` is what [`Op::apply`] gives for the schema of `input`.
+/// Runs a table op; `output_schema` is the result of [`Op::apply`] for the schema of `input`.
 ///
 /// # Errors
 /// As [`evaluate`]; Internal for any other op.
@@ -23,7 +23,7 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
             if proven.is_empty() {
                 return Ok(kept);
             }
-            // Of the columns that are here: some may be that no later op needs.
+            // Of the present columns: some may be absent because no later op needs them.
             let schema = Arc::new(kept.schema().without_missing(&proven));
             let columns = kept.columns().to_vec();
             return kept.with_columns(schema, columns);
@@ -55,8 +55,8 @@ fn computed(expr: &Expr, input: &Chunk) -> Result<ArrayRef> {
     evaluate(expr, input).map_err(|e| of_row(e, input, |row| evaluate(expr, row)))
 }
 
-/// Returns the error of the first row that fails by itself, with its name: rows are computed together, so the error of all
-/// of them does not say which.
+/// Returns the error of the first row that fails by itself, with its name: rows are computed together, so their common
+/// error does not name the row.
 fn of_row<T>(error: Error, input: &Chunk, compute: impl Fn(&Chunk) -> Result<T>) -> Error {
     if error.get("sample").is_some() {
         return error;
@@ -68,7 +68,7 @@ fn of_row<T>(error: Error, input: &Chunk, compute: impl Fn(&Chunk) -> Result<T>)
     failed.unwrap_or(error)
 }
 
-/// Refuses a tensor in whose place nothing was computed, for a number that it is made of is missing.
+/// Refuses a tensor that was not computed in a row because one of its numbers is missing.
 fn check_missing(field: &Field, computed: &ArrayRef, input: &Chunk) -> Result<()> {
     let nulls = computed.nulls().filter(|nulls| !field.nullable && nulls.null_count() > 0);
     let Some(row) = nulls.and_then(|nulls| (0..nulls.len()).find(|&row| nulls.is_null(row))) else { return Ok(()) };

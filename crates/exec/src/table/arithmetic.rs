@@ -1,6 +1,6 @@
 //! `+ - * / // % **`, with NumPy's results: see [`super::number`] for one number.
 //!
-//! Invariant: two literals give a literal, which still bends to the column it meets.
+//! Invariant: two literals yield a literal, which still adapts to the dtype of a column.
 
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
@@ -50,7 +50,7 @@ fn numbers<T: Number>(op: Binary, a: Numbers, b: Numbers) -> Result<Buffer> {
     })
 }
 
-/// Refuses negative exponents, but in missing rows.
+/// Refuses negative exponents, except in missing rows.
 fn check_powers(exponents: &Numbers, place: &Place, rows: usize) -> Result<()> {
     let is_negative = |i: usize| native!(exponents.dtype, T => exponents.at::<T>(i) < T::default());
     let found = match &place.nulls {

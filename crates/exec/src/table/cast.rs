@@ -1,4 +1,4 @@
-//! Another dtype, as NumPy's `astype`, with one defined result on every processor.
+//! Casts to another dtype like NumPy's `astype`, with one defined result on every processor.
 //!
 //! | from, to | result |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | float → integer | truncated, then the nearest that fits (saturates); not-a-number becomes 0 |
 //! | anything → bool | whether it is not 0; not-a-number is true |
 //! | anything → float | the nearest, ties to even, in one rounding |
-//! | string, bytes → number | as written, spaces around it aside; anything else is an error that names the text |
+//! | string, bytes → number | as written, ignoring spaces around it; other text is an error that quotes it |
 //!
 //! Casts to texts are in [`super::cast_text`].
 

@@ -2,7 +2,7 @@
 //!
 //! | from, to | result |
 //! |---|---|
-//! | number → string, bytes | as Python's `str`: `7`, `True`, `0.1`, `1e-05`; a float with the fewest digits that name it |
+//! | number → string, bytes | as Python's `str`: `7`, `True`, `0.1`, `1e-05`; a float with the fewest digits |
 //! | string → bytes | its UTF-8 |
 //! | bytes → string | the same bytes, which must be UTF-8 |
 
@@ -38,7 +38,7 @@ pub(super) fn to_strings(value: Value, rows: usize) -> Result<Value> {
 /// Casts a value to byte strings.
 ///
 /// # Errors
-/// Invalid for what is no number and no text.
+/// Invalid for a value that is neither number nor text.
 pub(super) fn to_bytes(value: Value, rows: usize) -> Result<Value> {
     let column: ArrayRef = match value {
         Value::Text(column) => column,
@@ -56,7 +56,7 @@ pub(super) fn to_bytes(value: Value, rows: usize) -> Result<Value> {
 /// # Errors
 /// Data, with the place of the first byte of the first row that is not UTF-8.
 pub(super) fn decode(bytes: &LargeBinaryArray) -> Result<LargeStringArray> {
-    // What lies where a row is missing decides nothing.
+    // The bytes of a missing row are ignored.
     bytes.iter().map(|row| row.map(text).transpose()).collect()
 }
 
@@ -74,7 +74,7 @@ fn write(numbers: Numbers, rows: usize) -> LargeStringArray {
     (0..rows).map(|row| is_there(row).then(|| one(&numbers, row))).collect()
 }
 
-/// Writes the number of a row.
+/// Formats the number of a row.
 fn one(numbers: &Numbers, row: usize) -> String {
     match numbers.dtype {
         DType::Bool => if numbers.at::<i8>(row) == 0 { "False" } else { "True" }.to_owned(),
@@ -86,7 +86,7 @@ fn one(numbers: &Numbers, row: usize) -> String {
     }
 }
 
-/// Writes a half float with the fewest digits that name it: five always do.
+/// Formats a half float with the fewest digits that identify it: five always suffice.
 fn half(number: Half) -> String {
     let value = number.f64();
     let names_it = |text: &String| text.parse::<f64>().is_ok_and(|read| read.half().store() == number.store());
@@ -94,23 +94,23 @@ fn half(number: Half) -> String {
     short.map_or_else(|| float(value), |short| laid_out(&short))
 }
 
-/// Writes a float with the fewest digits that name it.
+/// Formats a float with the fewest digits that identify it.
 fn float<T: LowerExp + FromStr + PartialEq>(number: T) -> String {
     let shortest = format!("{number:e}");
-    // Of two that are as near, Python takes the even one, as rounding to so many digits does.
+    // If two numbers are equally near, Python uses the even one; rounding to this many digits does the same.
     let digits =
         shortest.split('e').next().map_or(0, |mantissa| mantissa.trim_start_matches('-').len().saturating_sub(2));
     let even = format!("{number:.digits$e}");
     laid_out(if even.parse().is_ok_and(|read: T| read == number) { &even } else { &shortest })
 }
 
-/// Lays out a float that Rust wrote with an exponent (`-1.25e-7`) as Python's `repr` does: with an exponent only below
-/// 1e-4 and from 1e16 on.
+/// Converts a float that Rust wrote with an exponent (`-1.25e-7`) to the form of Python's `repr`: with an exponent only
+/// below 1e-4 and from 1e16 on.
 fn laid_out(scientific: &str) -> String {
     let (sign, number) = scientific.strip_prefix('-').map_or(("", scientific), |number| ("-", number));
     let parts = number.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
     let Some((mantissa, exponent)) = parts else {
-        // NumPy gives not-a-number no sign.
+        // NumPy writes not-a-number without a sign.
         return if number == "NaN" { "nan".to_owned() } else { format!("{sign}{number}") };
     };
     if !(-4..16).contains(&exponent) {

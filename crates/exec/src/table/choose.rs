@@ -18,7 +18,7 @@ use super::value::{Value, arrow};
 /// Returns `yes` where `cond` is true, and `no` where it is false or missing.
 ///
 /// # Errors
-/// Invalid for kinds that do not go together, and for a literal that the other side's dtype cannot hold.
+/// Invalid for kinds that do not fit together, and for a literal that the other side's dtype cannot hold.
 pub(super) fn choose(cond: Value, yes: Value, no: Value, rows: usize) -> Result<Value> {
     let cond = truth(cond)?;
     match (yes, no) {
@@ -34,7 +34,7 @@ pub(super) fn choose(cond: Value, yes: Value, no: Value, rows: usize) -> Result<
     }
 }
 
-/// Returns `value`, and `filling` where that is missing.
+/// Returns `value`, with `filling` where it is missing.
 ///
 /// # Errors
 /// As [`choose`].
@@ -97,7 +97,7 @@ fn only_known(cond: Numbers, rows: usize) -> Numbers {
     Numbers { values: Buffer::from_vec(known), nulls: None, ..cond }
 }
 
-/// Chooses rows whose shapes differ: their offsets move, so Arrow builds the column anew.
+/// Chooses rows whose shapes differ: their offsets change, so Arrow builds a new column.
 fn whole_rows(cond: Numbers, yes: Numbers, no: Numbers, rows: usize) -> Result<Value> {
     let Layout::Variable { shape, .. } = &yes.layout else { return Err(Error::internal("a variable tensor")) };
     let kind = Kind::Tensor { dtype: yes.dtype, shape: shape.clone() };
@@ -121,7 +121,8 @@ fn text(value: Value, rows: usize) -> Result<Box<dyn Datum>> {
 
 /// Returns `low` where a number is smaller and `high` where it is larger; `high` wins where they cross.
 ///
-/// A bound that the dtype cannot hold is moved to the nearest that it can, which changes nothing. Not-a-number stays.
+/// A bound that the dtype cannot hold is moved to the nearest value that it can hold, which does not change the result.
+/// Not-a-number stays.
 ///
 /// # Errors
 /// Invalid for texts.

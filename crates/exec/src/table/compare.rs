@@ -1,7 +1,7 @@
 //! `== != < <= > >=` of numbers and of texts.
 //!
-//! Invariant: integers compare by value, whatever their dtypes: an int64 with an uint64, and a column with a literal
-//! that its dtype cannot hold, as NumPy does. Not-a-number differs from everything and is ordered with nothing.
+//! Invariant: integers of all dtypes compare by value: an int64 with a uint64, and a column with a literal that its
+//! dtype cannot hold, as in NumPy. Not-a-number is unequal to every number, and has no order.
 
 use std::cmp::Ordering;
 
@@ -82,13 +82,13 @@ fn beyond(literal: i64, dtype: DType) -> bool {
     met.is_ok_and(|met| Expr::literal_fits(literal, met).is_err())
 }
 
-/// The same answer for every number: the literal is beyond all of them, and its sign says on which side.
+/// Returns the same answer for every number: the literal is beyond all of them, on the side of its sign.
 fn constant(answer: bool, numbers: Numbers, rows: usize) -> Value {
     let len = numbers.layout.len(rows);
     Value::Numbers(numbers.with(DType::Bool, Buffer::from_vec(vec![truth(answer); len])))
 }
 
-/// Says whether no dtype holds both exactly.
+/// Says whether no dtype holds all values of both exactly.
 fn mixed(a: DType, b: DType) -> bool {
     let signed = |d| matches!(d, DType::Int8 | DType::Int16 | DType::Int32 | DType::Int64);
     (a == DType::Uint64 && signed(b)) || (signed(a) && b == DType::Uint64)

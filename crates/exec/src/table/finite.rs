@@ -1,10 +1,10 @@
-//! `check_finite`: a look at columns of floats that changes nothing, and says where the first number is that is not
-//! finite. One that is missing is none: an array has NaN in its place.
+//! `check_finite`: checks columns of floats without changing them, and reports the place of the first number that is
+//! not finite. A missing number is not finite: an array has NaN in its place.
 
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, DType, Kind, tensor_shape_of_row, tensor_values};
 
-/// Refuses a chunk in which one of these columns has a number that is missing, or not finite.
+/// Refuses a chunk in which a number of one of these columns is missing or not finite.
 ///
 /// # Errors
 /// Data, naming column, sample, the place in the row and the value.
@@ -50,7 +50,7 @@ fn missing(name: &str) -> Error {
 
 /// Finds the first number that is not finite.
 fn first(dtype: DType, bytes: &[u8]) -> Option<(usize, f64)> {
-    // All ones in the exponent are infinities and not-a-numbers; what else a half float holds does not matter here.
+    // An exponent of all ones means infinity or not-a-number; other half floats are irrelevant here.
     let half = |bits: u16| match (bits & 0x3ff, bits >> 15) {
         (0, 0) => f64::INFINITY,
         (0, _) => f64::NEG_INFINITY,
@@ -74,7 +74,7 @@ fn first(dtype: DType, bytes: &[u8]) -> Option<(usize, f64)> {
     }
 }
 
-/// The place of a number in a row of this shape.
+/// Returns the place of a number in a row of this shape.
 fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     let mut place: Vec<usize> = shape
         .iter()

@@ -1,7 +1,7 @@
 //! A hash of each value, modulo a number of buckets: stable splits of data into train and test, sampling by key.
 //!
-//! Fixed for ever: users' splits depend on it. With `mix` the SplitMix64 finaliser and G = 0x9E3779B97F4A7C15, all
-//! arithmetic modulo 2^64:
+//! This hash never changes, because users' splits depend on it. With `mix` the SplitMix64 finaliser and G =
+//! 0x9E3779B97F4A7C15, all arithmetic modulo 2^64:
 //!
 //! | value | hash |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | float | `mix(b ^ G)` of its bits as float64, after -0.0 → 0.0 and any not-a-number → 0x7FF8000000000000 |
 //! | string, bytes | `h = mix(len + G)`; for each 8 bytes, little-endian, the last padded with zeros: `h = mix((h + G) ^ word)` |
 //!
-//! The result is `hash % buckets`. So it depends on the value, not on the width of the dtype; a string and its UTF-8
-//! bytes are alike; an integer and the equal float are not.
+//! The result is `hash % buckets`. So it depends on the value, not on the width of the dtype. A string and its UTF-8
+//! bytes have one hash; an integer and the equal float have different ones.
 
 use arrow_array::{Array, LargeBinaryArray, LargeStringArray};
 use arrow_buffer::Buffer;
@@ -29,7 +29,7 @@ const NAN: u64 = 0x7FF8_0000_0000_0000;
 /// Hashes each value into `0..buckets`.
 ///
 /// # Errors
-/// Invalid when there is no bucket.
+/// Invalid when `buckets` is 0.
 pub(super) fn hash_mod(value: Value, buckets: u64, rows: usize) -> Result<Value> {
     if buckets == 0 {
         return Err(Error::invalid("hash_mod needs at least 1 bucket"));
@@ -68,7 +68,7 @@ fn integer(value: i64) -> u64 {
 }
 
 fn float(value: f64) -> u64 {
-    // Adding 0.0 makes -0.0 positive and changes nothing else.
+    // Adding 0.0 turns -0.0 into 0.0 and changes no other number.
     let bits = if value.is_nan() { NAN } else { (value + 0.0).to_bits() };
     mix64(bits ^ GOLDEN)
 }

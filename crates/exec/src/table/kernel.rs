@@ -1,6 +1,7 @@
-//! Loops over whole buffers: plain ones over slices, which the compiler vectorises, in place where nobody else looks.
+//! Loops over whole buffers: plain ones over slices, which the compiler vectorises, in place where the buffer is not
+//! shared.
 //!
-//! Invariant: a buffer is written over only when this is its one owner, which the buffer's own count decides.
+//! Invariant: a buffer is overwritten only by its single owner; the buffer's reference count decides.
 
 use arrow_buffer::Buffer;
 
@@ -76,7 +77,7 @@ pub(super) fn update<T: Element>(values: Buffer, f: impl Fn(T) -> T) -> Buffer {
     }
 }
 
-/// Computes each number from two. The sides are of one layout, or single numbers.
+/// Computes each number from two. The sides have one layout, or are single numbers.
 pub(super) fn zip<T: Element, S: Element, U: Element>(a: &Numbers, b: &Numbers, f: impl Fn(T, S) -> U) -> Buffer {
     match (a.single(), b.single()) {
         (_, Some(y)) => map(&a.values, |x| f(x, y)),
@@ -89,7 +90,7 @@ fn pairs<T: Element, S: Element, U: Element>(a: &Buffer, b: &Buffer, f: impl Fn(
     collect(a.typed_data().iter().zip(b.typed_data()).map(|(&x, &y)| f(T::load(x), S::load(y))))
 }
 
-/// As [`zip`] for one type, over the buffer of a side that nobody else holds.
+/// As [`zip`] for one type, in the buffer of a side that is not shared.
 pub(super) fn merge<T: Element>(a: Numbers, b: Numbers, f: impl Fn(T, T) -> T) -> Buffer {
     match (a.single(), b.single()) {
         (_, Some(y)) => return update(a.values, |x| f(x, y)),

@@ -1,4 +1,4 @@
-//! `& | ~` of truth values, and what is missing.
+//! `& | ~` of bools, and `is_null`.
 //!
 //! `&` and `|` of single truth values are Kleene's: false & missing is false, true | missing is true. In tensors a row
 //! is missing as a whole, and so is the result when either side's row is.
@@ -29,8 +29,7 @@ pub(super) fn join(op: Binary, a: Value, b: Value, rows: usize) -> Result<Value>
     Ok(Value::Numbers(place.fill(DType::Bool, values)))
 }
 
-/// Known where both sides are, or where one is and decides alone: then the other's value, whatever it is, changes
-/// nothing.
+/// Known where both sides are, or where one side alone decides: the other's value then does not matter.
 fn kleene(op: Binary, a: &Numbers, b: &Numbers, rows: usize) -> Option<NullBuffer> {
     let decides = i8::from(op == Binary::Or);
     let side = |x: &Numbers| {
@@ -44,7 +43,7 @@ fn kleene(op: Binary, a: &Numbers, b: &Numbers, rows: usize) -> Option<NullBuffe
     Some(NullBuffer::new(&(&(&known_a & &known_b) | &decided_a) | &decided_b)).filter(|n| n.null_count() > 0)
 }
 
-/// Turns truth values over.
+/// Inverts bools.
 ///
 /// # Errors
 /// Invalid for anything but truth values.
@@ -54,7 +53,7 @@ pub(super) fn not(a: Value) -> Result<Value> {
     Ok(Value::Numbers(a))
 }
 
-/// Says of each row whether it is missing.
+/// Returns for each row whether it is missing.
 pub(super) fn is_null(a: &Value) -> Value {
     let nulls = match a {
         Value::Numbers(numbers) => numbers.nulls.as_ref(),

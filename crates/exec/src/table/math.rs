@@ -1,8 +1,8 @@
 //! Functions of one number.
 //!
-//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. `log`, `log1p` and `exp` are computed in float64 by `libm`, which
-//! is the same Rust on every machine where the system's own library may differ in the last bit: below 1 unit of the last
-//! place (FreeBSD's msun, where it comes from). They are rounded once to float32 and float16.
+//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. `log`, `log1p` and `exp` are computed in float64 by `libm`,
+//! which is the same Rust code on every machine; a system's own library may differ in the last bit. Its error is below
+//! 1 unit of the last place (it is a port of FreeBSD's msun). They are rounded once to float32 and float16.
 
 use forebay_core::{Error, Result};
 use forebay_data::DType;

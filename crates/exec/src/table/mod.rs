@@ -1,18 +1,18 @@
 //! Table ops: expressions over columns, and the ops that only move, drop or recompute columns.
 //!
-//! Why here: `plan` says what an expression is and which dtype it gives; this is the one place that computes it, a
-//! whole column at a time. Semantics are NumPy 2's on arrays, fixed where NumPy leaves them to the processor:
+//! `plan` defines expressions and their dtypes; only this module computes them, a whole column at a time. Semantics are
+//! NumPy 2's on arrays, fixed where NumPy leaves them to the processor:
 //!
-//! - integers wrap; `//` and `%` have Python's sign rule, and give 0 where an integer is divided by 0;
+//! - integers wrap; `//` and `%` have Python's sign rule, and yield 0 where an integer is divided by 0;
 //! - float to integer truncates and saturates, not-a-number becomes 0 (NumPy leaves both to the processor);
 //! - a missing row stays missing through arithmetic, comparisons, functions and casts; `&` and `|` are Kleene's (false
-//!   and missing is false); `where` takes `no` where its condition is missing, as a filter drops such a row;
-//!   `fill_null` puts another value there.
+//!   and missing is false); `where` uses `no` where its condition is missing, just as a filter drops such a row;
+//!   `fill_null` replaces missing values.
 //!
-//! Invariants: T-1 [`evaluate`] gives exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
-//! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is asked for.
-//! Memory: the first step over a column makes a buffer; each further step writes over it in place.
-//! Not here: which expressions are allowed and their dtypes (`plan`).
+//! Invariants: T-1 [`evaluate`] returns exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
+//! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is needed. Memory: the
+//! first step over a column makes a buffer; each further step overwrites it in place. `plan` decides which expressions
+//! are allowed.
 
 mod apply;
 mod arithmetic;
@@ -41,10 +41,10 @@ use forebay_plan::{Binary, Expr, Unary};
 pub use apply::apply;
 use value::Value;
 
-/// Returns the column that `expr` gives over the rows of `chunk`.
+/// Returns the column of `expr` over the rows of `chunk`.
 ///
 /// # Errors
-/// Those of [`Expr::kind`]; Data when a value has no result (text that is no number, a negative integer power).
+/// The errors of [`Expr::kind`]; Data when a value has no result (text that is no number, a negative integer power).
 pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
     let kind = expr.kind(chunk.schema())?.column();
     value(expr, chunk)?.into_array(&kind, chunk.num_rows())
@@ -53,7 +53,7 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
 /// Returns the rows for which `predicate` is true; a missing value is not true.
 ///
 /// # Errors
-/// As [`evaluate`]; Invalid when the predicate is not one truth value for each row.
+/// As [`evaluate`]; Invalid when the predicate is not one bool for each row.
 pub fn filter(predicate: &Expr, chunk: &Chunk) -> Result<Chunk> {
     let rows = chunk.num_rows();
     let keep = match value(predicate, chunk)? {

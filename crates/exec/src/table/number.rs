@@ -1,6 +1,6 @@
-//! What the kernels need of one number: NumPy's arithmetic, and conversion to every other dtype.
+//! The operations of the kernels on one number: NumPy's arithmetic, and conversion to every other dtype.
 //!
-//! Invariants: no operation panics, whatever the bits; results depend neither on the processor nor on the system's C
+//! Invariants: no operation panics, for any bits; results depend neither on the processor nor on the system's C
 //! library, so powers are computed by `libm`, in Rust (below 1 unit of the last place in float64). Half floats are
 //! computed as float32 and rounded once, on the way to memory, which is exact for `+ - * /` and the square root.
 
@@ -9,7 +9,7 @@ use arrow_buffer::ArrowNativeType;
 
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
-/// What kernels compute with, and what memory holds of it.
+/// A type that kernels compute with, and its form in memory.
 pub(super) trait Element: Copy + Default {
     type Stored: ArrowNativeType;
     fn load(stored: Self::Stored) -> Self;
@@ -32,7 +32,7 @@ macro_rules! stored_as_it_is {
 
 stored_as_it_is!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
 
-/// A float32 on its way to or from a half float in memory.
+/// A float32 that is loaded from or stored as a half float.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub(super) struct Half(f32);
 
@@ -275,8 +275,8 @@ impl Real for Half {
     }
 }
 
-/// Keeps a trace of what float32 drops of `x` in the last bit, so that rounding to half float afterwards is as if it
-/// were the only rounding.
+/// Records in the last bit that float32 dropped a part of `x`, so that a later rounding to half float gives the same
+/// result as a single rounding.
 fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn doubles_become_halves_in_one_rounding() {
         let half = |x: f64| F16::from_bits(x.half().store()).to_f64();
-        // Just above the middle of 1 and its successor: float32 drops what decides.
+        // Just above the middle of 1 and its successor: float32 drops the deciding bit.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(half(x), 1.0 + 2f64.powi(-10));
         assert_eq!(half(-x), -1.0 - 2f64.powi(-10));

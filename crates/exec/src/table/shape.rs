@@ -1,7 +1,7 @@
-//! The numbers of a column, flat, and how rows lie in them; broadcasting one layout to another.
+//! The numbers of a column as a flat buffer, with the layout of rows; broadcasting of one layout to another.
 //!
-//! Everything element-wise works on the flat buffer and so needs no shapes: a scalar column is a tensor of one number
-//! a row. Invariant: `values` holds exactly the layout's numbers, `nulls` one bit for each row.
+//! Element-wise operations work on the flat buffer and need no shapes: a scalar column is a tensor of one number per
+//! row. Invariant: `values` holds exactly the layout's numbers, `nulls` one bit for each row.
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
@@ -11,16 +11,16 @@ use forebay_data::DType;
 use super::kernel::bits;
 use super::number::Element;
 
-/// How rows lie in a flat buffer.
+/// The layout of rows in a flat buffer.
 #[derive(Debug, Clone)]
 pub(super) enum Layout {
     /// One number for all rows.
     Once,
     /// One number for each row.
     Rows,
-    /// The same number of numbers for each row.
+    /// The same count of numbers for each row.
     Fixed(Vec<usize>),
-    /// A different number of numbers for each row.
+    /// A different count of numbers for each row.
     Variable {
         /// The dimensions, for the kind.
         shape: Vec<Option<usize>>,
@@ -41,7 +41,7 @@ pub(super) struct Numbers {
 }
 
 impl Layout {
-    /// Returns where the numbers of each of `rows` rows lie.
+    /// Returns the ranges of the numbers of each of `rows` rows.
     pub(super) fn ranges(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
         match self {
             Layout::Once => vec![0..1; rows],
@@ -54,7 +54,7 @@ impl Layout {
         }
     }
 
-    /// Returns how many numbers `rows` rows have.
+    /// Returns the count of numbers of `rows` rows.
     pub(super) fn len(&self, rows: usize) -> usize {
         match self {
             Layout::Once => 1,
@@ -74,12 +74,12 @@ impl Layout {
 }
 
 impl Numbers {
-    /// Makes one number that stands for every row.
+    /// Makes a single number for all rows.
     pub(super) fn once<T: Element>(dtype: DType, value: T) -> Self {
         Self { dtype, values: Buffer::from_vec(vec![value.store()]), nulls: None, layout: Layout::Once }
     }
 
-    /// Returns the number, if one stands for every row.
+    /// Returns the number, if it is a single one for all rows.
     pub(super) fn single<T: Element>(&self) -> Option<T> {
         matches!(self.layout, Layout::Once).then(|| self.at(0))
     }
@@ -94,7 +94,7 @@ impl Numbers {
         Self { dtype, values, ..self }
     }
 
-    /// Repeats numbers until they lie as `layout` says.
+    /// Repeats numbers to fill `layout`.
     pub(super) fn expand(self, layout: &Layout, rows: usize) -> Self {
         if self.layout.rank() >= layout.rank() {
             return self;
@@ -120,10 +120,10 @@ impl Numbers {
     }
 }
 
-/// Returns the layout that the operands have together.
+/// Returns the common layout of the operands.
 ///
 /// # Errors
-/// Internal when two shapes differ, which [`forebay_plan::Expr::kind`] refuses before.
+/// Internal when two shapes differ; [`forebay_plan::Expr::kind`] refuses these earlier.
 pub(super) fn common(operands: &[&Numbers]) -> Result<Layout> {
     let mut widest = &Layout::Once;
     for operand in operands {
@@ -137,7 +137,7 @@ pub(super) fn common(operands: &[&Numbers]) -> Result<Layout> {
     Ok(widest.clone())
 }
 
-/// Lays two operands out alike; single numbers stay single.
+/// Brings two operands to one layout; single numbers stay single.
 ///
 /// # Errors
 /// As [`common`].
@@ -149,7 +149,7 @@ pub(super) fn align(a: Numbers, b: Numbers, rows: usize) -> Result<(Numbers, Num
     Ok((a, b, Place { layout, nulls }))
 }
 
-/// Where a result goes: the layout and the missing rows of its operands together.
+/// The common layout and the missing rows of the operands of a result.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) layout: Layout,
@@ -157,7 +157,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Puts numbers there.
+    /// Creates the numbers of the result.
     pub(super) fn fill(self, dtype: DType, values: Buffer) -> Numbers {
         Numbers { dtype, values, nulls: self.nulls, layout: self.layout }
     }

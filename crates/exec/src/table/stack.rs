@@ -1,4 +1,4 @@
-//! `stack`: columns of numbers side by side, as a tensor for each row.
+//! `stack`: joins columns of numbers to one tensor for each row.
 
 use arrow_buffer::{Buffer, NullBuffer};
 use forebay_core::{Error, Result};
@@ -9,13 +9,13 @@ use super::kernel::bits;
 use super::shape::{Layout, Numbers};
 use super::value::Value;
 
-/// Rows that are laid out at a time: what is read of each column, and what is written, stays in the nearest cache.
+/// Rows that are copied at a time, so that their input and output stay in the first-level cache.
 const ROWS: usize = 256;
 
-/// Returns one tensor of as many numbers as there are parts for each row; a number that is missing is nan.
+/// Returns one tensor for each row, with a number from each part; a missing number is nan.
 ///
 /// # Errors
-/// Those of [`stack_dtype`]; Data when a number is missing that the dtype cannot say so of.
+/// The errors of [`stack_dtype`]; Data when a number is missing and the dtype has no nan.
 pub(super) fn stack(args: &[Expr], parts: Vec<Value>, rows: usize) -> Result<Value> {
     let kinds: Vec<_> = parts.iter().map(Value::kind).collect();
     let dtype = stack_dtype(args, &kinds)?;
@@ -55,7 +55,7 @@ fn unsaid(part: &Expr, dtype: DType) -> Error {
         .hint("cast it to a float: a missing number is nan there")
 }
 
-/// The bits of not-a-number, as NumPy has them.
+/// Returns the bits of not-a-number, as in NumPy.
 fn nan(dtype: DType) -> Option<u64> {
     match dtype {
         DType::Float16 => Some(0x7E00),

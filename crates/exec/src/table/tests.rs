@@ -1,4 +1,4 @@
-//! Claims about whole expressions; the comparison with NumPy itself is in the Python tests.
+//! Tests of whole expressions; the comparison with NumPy itself is in the Python tests.
 
 use std::sync::Arc;
 

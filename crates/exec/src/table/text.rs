@@ -1,4 +1,5 @@
-//! Lengths of lists (their first dimension) and of texts: bytes of a byte string, characters (Unicode scalar values, as Python's `len`) of a string.
+//! Lengths of lists (their first dimension) and of texts: bytes of a byte string, characters (Unicode scalar values,
+//! like Python's `len`) of a string.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;

@@ -1,4 +1,4 @@
-//! What an expression gives on its way to a column: literals that still bend, numbers, texts.
+//! Intermediate values of an expression: literals without a fixed dtype, numbers, texts.
 
 use std::sync::Arc;
 
@@ -33,17 +33,17 @@ pub(super) fn arrow(e: ArrowError) -> Error {
 }
 
 impl Value {
-    /// Makes a truth value for every row.
+    /// Makes a bool for every row.
     pub(super) fn truth(value: bool) -> Self {
         Value::Numbers(Numbers::once(DType::Bool, i8::from(value)))
     }
 
-    /// Makes a literal of what two literals gave: one number, int64 or float64.
+    /// Makes a literal from the result of two literals: one number, int64 or float64.
     pub(super) fn literal(result: &Numbers) -> Self {
         if result.dtype.is_float() { Value::Float(result.at(0)) } else { Value::Int(result.at(0)) }
     }
 
-    /// Takes a column as it is, sharing memory.
+    /// Loads a column, sharing its memory.
     pub(super) fn load(kind: &Kind, column: &ArrayRef) -> Result<Self> {
         let (dtype, shape) = match kind {
             Kind::Bytes | Kind::Utf8 => return Ok(Value::Text(column.clone())),
@@ -76,7 +76,7 @@ impl Value {
         Ok(Value::Numbers(Numbers { dtype, values: tensor_values(kind, column)?, nulls, layout }))
     }
 
-    /// Returns what the typing rules need to know of it: literal, or dtype.
+    /// Returns its properties for the typing rules: literal, or dtype.
     pub(super) fn kind(&self) -> ExprKind {
         match self {
             Value::Int(_) => ExprKind::Int,
@@ -86,7 +86,7 @@ impl Value {
         }
     }
 
-    /// Returns the numbers, a literal as what it is without a column to bend to: int64 or float64.
+    /// Returns the numbers; a literal without a column becomes int64 or float64.
     ///
     /// # Errors
     /// Invalid for texts.
@@ -155,7 +155,7 @@ fn column(numbers: Numbers, kind: &Kind, rows: usize) -> Result<ArrayRef> {
     }
 }
 
-/// Lays out a literal and whatever it meets as numbers of the dtype that they have together.
+/// Converts two values to numbers of their common dtype.
 pub(super) fn together(a: Value, b: Value) -> Result<(Numbers, Numbers)> {
     let dtype = meet(&a.kind(), &b.kind())?;
     Ok((a.bend(dtype)?, b.bend(dtype)?))

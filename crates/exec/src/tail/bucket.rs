@@ -1,8 +1,8 @@
 //! Batches of rows of about the same length, over the ordered stream of one consumer.
 //!
-//! A bucket gives a batch as soon as it has all rows of one, so the batches depend on the order of rows alone, not on
-//! where chunks begin. Coordinated consumers see the same stream: a bucket waits until it has a batch for each of them,
-//! pads all to one length, and each consumer takes its own.
+//! A bucket yields a batch as soon as it has all rows of one, so the batches depend on the order of rows alone, not on
+//! the bounds of chunks. Coordinated consumers see the same stream: a bucket waits until it has a batch for each of
+//! them, pads all to one length, and each consumer takes its own batch.
 //!
 //! Invariants: rows leave a bucket in their order. So a stream resumes from the position of the first held row and, for
 //! each bucket, the number of rows from there on that have left ([`Bucketer::start`]); no state contains rows.
@@ -20,7 +20,7 @@ use forebay_plan::{Bucket, Op, Sharding, Step};
 use crate::tail::position::Position;
 
 /// When only one row of a chunk in this many is still held, the held rows are copied and the chunk is dropped.
-/// Otherwise a bucket that is seldom full would keep an epoch in memory.
+/// Otherwise a bucket that rarely fills would keep an epoch in memory.
 const THIN: usize = 4;
 
 /// Rows of one chunk.
@@ -28,7 +28,7 @@ struct Piece {
     start: Position,
     /// The bucket of each row.
     buckets: Vec<u16>,
-    /// The rows that are still in memory, in rising order, and their columns.
+    /// The rows that are still in memory, ascending, and their columns.
     rows: Vec<u32>,
     chunk: Chunk,
     /// The columns that are padded, by index in the schema.
@@ -43,7 +43,7 @@ impl Piece {
         self.rows.binary_search(&row).map_err(|_| Error::internal("a row of a bucket is gone"))
     }
 
-    /// Keeps only these rows, which are held.
+    /// Keeps only these held rows.
     fn keep(&mut self, rows: Vec<u32>) -> Result<()> {
         let places = rows.iter().map(|row| self.place(*row).map(|place| place as u32)).collect::<Result<Vec<_>>>()?;
         self.chunk = self.chunk.take(&places)?;
@@ -60,7 +60,7 @@ fn ragged(chunk: &Chunk) -> Result<Vec<(usize, Ragged)>> {
     fields.map(|(i, (field, column))| Ok((i, Ragged::of(&field.kind, column)?))).collect()
 }
 
-/// A row: the number of its piece, counted from the first of all, and its index there.
+/// A row: the number of its piece, counted from the first of all, and its index in the piece.
 type Row = (u64, u32);
 
 /// Makes batches of rows of about the same length.
@@ -75,16 +75,16 @@ pub(crate) struct Bucketer {
     first: (u64, usize),
     /// The held rows of each bucket.
     held: Vec<VecDeque<Row>>,
-    /// For each bucket, the number of rows behind the first held one that have left; and the number of rows still to
-    /// come that the saved run had delivered.
+    /// For each bucket, the number of rows after the first held one that have left; and the number of coming rows that
+    /// the saved run had delivered.
     left: Vec<u64>,
     passed: Vec<u64>,
-    /// Buckets that are full, in the order in which they were filled.
+    /// Full buckets, in the order in which they filled.
     full: VecDeque<usize>,
 }
 
 impl Bucketer {
-    /// Resumes where `passed` of the next rows of each bucket have left.
+    /// Resumes where the next `passed` rows of each bucket have already left.
     pub(crate) fn new(step: &Step, sharding: Sharding, consumer: ConsumerIndex, passed: &[u64]) -> Result<Self> {
         let Op::BucketByLength(spec) = &step.node.op else { return Err(Error::internal("no bucket_by_length")) };
         let (parts, part) = match sharding.coordinated {
@@ -108,12 +108,12 @@ impl Bucketer {
         })
     }
 
-    /// Says whether rows are still to come that the saved run had delivered.
+    /// Says whether rows that the saved run had delivered are still to come.
     pub(crate) fn is_behind(&self) -> bool {
         self.passed.iter().any(|passed| *passed > 0)
     }
 
-    /// Takes the rows that begin at `start`.
+    /// Adds the rows that begin at `start`.
     pub(crate) fn hold(&mut self, chunk: Chunk, start: Position) -> Result<()> {
         let ragged = ragged(&chunk).map_err(|e| self.step.node.blame(e))?;
         let place = chunk.schema().position(&self.spec.column);
@@ -141,7 +141,7 @@ impl Bucketer {
         self.thin(&[number])
     }
 
-    /// Returns where to resume: the position of the first held row, if there is one, and for each bucket the number of
+    /// Returns the resume point: the position of the first held row, if there is one, and for each bucket the number of
     /// rows from there on that have left.
     pub(crate) fn start(&self) -> (Option<Position>, Vec<u64>) {
         let mut left: Vec<u64> = self.left.iter().zip(&self.passed).map(|(left, passed)| left + passed).collect();
@@ -178,7 +178,7 @@ impl Bucketer {
         Ok(Some(batch))
     }
 
-    /// Frees the rows that have left a piece, once most of its rows have.
+    /// Frees the rows that have left a piece, once most of its rows have left.
     fn thin(&mut self, pieces: &[u64]) -> Result<()> {
         for number in pieces {
             let place = number.checked_sub(self.first.0).and_then(|place| usize::try_from(place).ok());
@@ -208,7 +208,7 @@ impl Bucketer {
         self.full.clear();
     }
 
-    /// Frees the rows before the first held one. The rows of a bucket that have left are its first ones.
+    /// Frees the rows before the first held one. The rows that have left a bucket are its first ones.
     fn settle(&mut self) {
         while let Some(piece) = self.pieces.front() {
             match piece.buckets.get(self.first.1).map(|bucket| &mut self.left[usize::from(*bucket)]) {
@@ -324,8 +324,8 @@ mod tests {
         Chunk::new(step().schema, vec![lists, numbers], ids).expect("a chunk")
     }
 
-    /// The batches of rows that come in runs of `run`, from a position on: the rows of each batch, their length, and
-    /// where to resume after it.
+    /// Returns the batches of rows that come in runs of `run`, from a position on: the rows of each batch, their
+    /// length, and the resume point after it.
     fn batches(
         lengths: &[usize],
         run: usize,
@@ -360,7 +360,7 @@ mod tests {
         out
     }
 
-    /// The same, row by row.
+    /// The same, computed row by row.
     fn reference(lengths: &[usize], parts: usize) -> Vec<Vec<u64>> {
         let mut held = [Vec::new(), Vec::new(), Vec::new()];
         let mut out = Vec::new();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tail::position::Position;
 
-/// A set of numbers as ordered ranges; no range touches another.
+/// A set of numbers as ordered ranges that do not touch each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Ranges(Vec<(u64, u64)>);
@@ -63,8 +63,8 @@ impl SplitProgress {
     }
 }
 
-/// The splits and chunks behind a position that were delivered already. Bound: the chunks that a stream has ahead at
-/// once, times one more than the number of times that it was resumed there.
+/// The splits and chunks after a position that were already delivered. Bound: the chunks that a stream has ahead at one
+/// time, times one more than the number of resumes from there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeliveredAhead {
     /// Splits that were delivered completely.
@@ -73,7 +73,7 @@ pub struct DeliveredAhead {
     /// Chunks of other splits, by split.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     chunks: BTreeMap<u64, SplitProgress>,
-    /// Chunks that were delivered in part: split, chunk, and the number of first rows.
+    /// Chunks that were delivered in part: split, chunk, and the number of delivered first rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     parts: Vec<(u64, u64, u64)>,
 }
@@ -83,12 +83,12 @@ fn is_empty(ranges: &Ranges) -> bool {
 }
 
 impl DeliveredAhead {
-    /// Says whether nothing behind the position was delivered.
+    /// Says whether nothing after the position was delivered.
     pub fn is_empty(&self) -> bool {
         is_empty(&self.splits) && self.chunks.is_empty() && self.parts.is_empty()
     }
 
-    /// Changes the progress of a split that was not delivered completely.
+    /// Changes the progress of a split that was not completely delivered.
     fn change(&mut self, split: u64, change: impl FnOnce(&mut SplitProgress)) {
         if self.splits.contains(split) {
             return;
@@ -139,7 +139,7 @@ impl Position {
         self.advance();
     }
 
-    /// Records that a split of its epoch has that many chunks, and all of them came.
+    /// Records that a split of its epoch has this many chunks, and all of them came.
     pub(crate) fn end_split(&mut self, split: u64, count: u64) {
         if split == self.split && count == self.chunk {
             (self.split, self.chunk) = (self.split + 1, 0);
@@ -164,7 +164,7 @@ impl Position {
         self
     }
 
-    /// Advances over splits and chunks that were delivered already.
+    /// Advances over splits and chunks that were already delivered.
     fn advance(&mut self) {
         loop {
             if let Some(end) = self.passed.splits.take_first(self.split) {
@@ -191,7 +191,7 @@ impl Position {
 mod tests {
     use super::*;
 
-    /// Chunks in any order leave a position that names exactly those; when all came, it is the same as after chunks in
+    /// After chunks in any order the position names exactly these; when all came, it is the same as after chunks in
     /// order.
     #[test]
     fn a_position_names_the_delivered_chunks_in_any_order_of_delivery() {

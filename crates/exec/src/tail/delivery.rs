@@ -1,11 +1,11 @@
-//! The batches and samples that a stream delivers, and where each begins and ends.
+//! The batches and samples that a stream delivers, and the positions at which each begins and ends.
 
 use forebay_core::{Epoch, Result};
 use forebay_data::Chunk;
 
 use crate::tail::position::Position;
 
-/// What `next()` returns: one batch, or a run of single samples.
+/// The result of `next()`: one batch, or a run of single samples.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The rows.
@@ -29,7 +29,7 @@ impl Delivery {
         self.span().after(rows as u64)
     }
 
-    /// Returns where it begins and ends.
+    /// Returns the positions at which it begins and ends.
     pub fn span(&self) -> Span {
         let rows = self.chunk.num_rows() as u64;
         Span { rows, is_counted: self.is_counted, start: self.start.clone(), end: self.end.clone() }
@@ -40,7 +40,7 @@ impl Delivery {
         if self.batched { 1 } else { self.chunk.num_rows() as u64 }
     }
 
-    /// Splits off its first samples as a delivery of their own; it must not be a batch.
+    /// Splits off its first samples as a separate delivery; it must not be a batch.
     pub fn split_off(&mut self, rows: usize) -> Self {
         let left = self.chunk.num_rows() - rows;
         let first = Self { chunk: self.chunk.slice(0, rows), end: self.position_after(rows), ..self.clone() };
@@ -60,17 +60,17 @@ impl Delivery {
         (self.end.step, self.end.given) = (step + behind, given + 1);
     }
 
-    /// Returns the same rows in memory of their own.
+    /// Returns the same rows in new memory.
     ///
     /// # Errors
-    /// Internal when Arrow refuses.
+    /// Internal when Arrow returns an error.
     pub fn copied(&self) -> Result<Self> {
         let all: Vec<u32> = (0..self.chunk.num_rows() as u32).collect();
         Ok(Self { chunk: self.chunk.take(&all)?, ..self.clone() })
     }
 }
 
-/// Where a delivery begins and ends.
+/// The positions at which a delivery begins and ends.
 #[derive(Debug, Clone)]
 pub struct Span {
     rows: u64,
@@ -85,7 +85,7 @@ impl Span {
         Self { rows: 0, is_counted: false, start: position.clone(), end: position }
     }
 
-    /// Sets where it ends.
+    /// Sets its end.
     pub fn end_at(&mut self, end: Position) {
         self.end = end;
     }
@@ -95,7 +95,7 @@ impl Span {
         self.start.epoch
     }
 
-    /// Returns where it ends.
+    /// Returns its end.
     pub fn end(&self) -> &Position {
         &self.end
     }

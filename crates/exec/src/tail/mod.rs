@@ -1,14 +1,14 @@
-//! The merge: everything that sees the stream of one consumer in order.
+//! The merge: all code that sees the stream of one consumer in order.
 //!
 //! - `merge/`: ordered chunks to exact batches
 //! - `stream_ops`: ops on rows before they are grouped into batches
 //! - `pack/`: token lists of any length to rows of one length
 //! - `bucket`: batches of rows of about the same length
-//! - `delivery`: what a stream gives, and where each delivery begins and ends
+//! - `delivery`: the batches and samples of a stream, and the positions at which each begins and ends
 //! - `position`: the places in a stream that a saved state can name
-//! - `delivered_ahead`: the chunks behind a position that were delivered already
+//! - `delivered_ahead`: the chunks after a position that were already delivered
 //! - `replay`: the rows that a resumed stream computes again
-//! - `saved_state`: what a saved state holds, and where a consumer resumes from it
+//! - `saved_state`: the content of a saved state, and the position where a consumer resumes from it
 
 pub(crate) mod bucket;
 pub(crate) mod delivered_ahead;

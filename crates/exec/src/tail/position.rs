@@ -1,4 +1,4 @@
-//! A place in a stream, as a saved state names it.
+//! A place in a stream, in the form of a saved state.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,19 +18,19 @@ pub struct Position {
     /// The number of rows of that chunk, after the tail's ops, that were delivered. Where rows are packed, it counts
     /// the first rows that come out of that chunk and the ones that follow.
     pub rows: u64,
-    /// The split and chunk of `rows`, where they are later ones.
+    /// The split and chunk of `rows`, if they are later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<(u64, u64)>,
-    /// The later splits and chunks that were delivered already.
+    /// The later splits and chunks that were already delivered.
     #[serde(default, skip_serializing_if = "DeliveredAhead::is_empty")]
     pub passed: DeliveredAhead,
     /// The phase of the epoch (`plan::Sharding`): not 0 if the number of consumers changed during the epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub phase: u64,
-    /// The token of that chunk where packing begins; `None` is its start.
+    /// The token of that chunk where packing begins; `None` means its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<Unpacked>,
-    /// For each bucket, the number of its rows from there on that were delivered; empty is none.
+    /// For each bucket, the number of its rows from there on that were delivered; empty means none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bucketed: Vec<u64>,
     /// The number of rows that each counting op of the tail had seen before that chunk.
@@ -39,12 +39,11 @@ pub struct Position {
     /// The skip counts of the epoch before that chunk, where samples may be skipped.
     #[serde(default, skip_serializing_if = "SkipTally::is_empty")]
     pub tally: SkipTally,
-    /// The steps of the epoch before the first row here: batches, or samples. Counted where consumers end epochs
-    /// together.
+    /// The steps of the epoch before the first row here: batches, or samples. Counted if consumers end epochs together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub step: u64,
-    /// The steps from here on that were delivered. Such a position is one step behind, so that a resumed consumer finds
-    /// out again where the epoch ends, and has its last batch.
+    /// The steps from here on that were delivered. Such a position is one step behind, so that a resumed consumer
+    /// determines again where the epoch ends, and has its last batch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given: u64,
 }

@@ -1,8 +1,8 @@
-//! The state of a stream that a user saves, and where a consumer resumes from it.
+//! The state of a stream that a user saves, and the position where a consumer resumes from it.
 //!
 //! Rows are a pure function of the pipeline and the seed, so any process, service or job can resume from a state. The
-//! same consumer of the same number of consumers resumes at its very row. Any other consumer resumes from the frontier
-//! that all had reached together (`plan::Sharding`), in O(1).
+//! same consumer of the same number of consumers resumes at its exact row. Any other consumer resumes from the frontier
+//! that all had reached (`plan::Sharding`), in O(1).
 
 use forebay_core::{ConsumerIndex, Error, Result};
 use forebay_plan::{EpochPlan, Extent, Sharding, Sizing};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::skip::saved_skip::SavedSkip;
 use crate::tail::position::Position;
 
-/// The position of a consumer, and what it takes to interpret it.
+/// The position of a consumer, and the figures to interpret it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedState {
     /// The first row that was not delivered.
@@ -86,7 +86,7 @@ impl SavedState {
         let (index, count) = self.consumer;
         let dealt = plan.units().map(|units| Sharding::from(count).consumer_units(ConsumerIndex(index), units));
         match dealt {
-            // Behind the last chunk, which may be short.
+            // After the last chunk, which may be short.
             Some(dealt) if unit >= dealt => (dealt, 0),
             _ => (unit, at.rows % sizing.unit_rows),
         }

@@ -1,4 +1,4 @@
-//! The processor time of a thread, so that another thread of its process sees whether it computes or waits.
+//! The processor time of a thread, by which another thread of its process sees whether it computes or waits.
 //!
 //! The kernel counts the time of the thread, and of the process that computes for it (see [`count_helper`]). It reaches
 //! no row: it decides which other threads may compute.
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A tick of the kernel's accounts: a hundredth of a second, wherever there is a `/proc`.
+/// A tick of the kernel's accounts: a hundredth of a second on every system with a `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// The process that computes for this thread; 0 is none.
+    /// The process that computes for this thread; 0 means none.
     static HELPER: Arc<AtomicU32> = Arc::default();
 }
 
 /// The processor time of one thread. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ThreadCpuTime {
-    /// The file where the kernel reports it.
+    /// The file in which the kernel reports it.
     accounts: Option<Arc<Path>>,
     helper: Arc<AtomicU32>,
 }
@@ -59,8 +59,7 @@ pub fn count_helper(pid: u32) -> HelperGuard {
     HelperGuard(helper)
 }
 
-/// Reads a `stat` file of the kernel: the 12th and 13th field after the name, which may hold anything, are the time
-/// used.
+/// Reads a `stat` file of the kernel: the 12th and 13th field after the name (arbitrary text) are the used time.
 fn used(path: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(path).ok()?;
     let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);

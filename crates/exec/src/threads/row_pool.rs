@@ -1,10 +1,10 @@
 //! Threads that share the rows of a morsel, so that all of them work on the first batch.
 //!
-//! A thread that runs a morsel opens its rows as [`ParallelRows`]. Every thread of the pool, that thread too, takes the
-//! next row of the oldest open set (by the morsel's place in the stream), runs it, and takes another. The bits of a row
-//! do not depend on the thread.
+//! A thread that runs a morsel opens its rows as [`ParallelRows`]. Every thread of the pool, including that thread,
+//! takes the next row of the oldest open set (by the morsel's place in the stream), runs it, and takes another. The
+//! bits of a row do not depend on the thread.
 //!
-//! Invariants: rows of a set begin in order, and none begins after a failure, so the error of a set is that of its
+//! Invariants: rows of a set start in order, and none starts after a failure, so the error of a set is the error of its
 //! first bad row. The pool never calls the closure of a set after [`RowPool::for_each_row`] has returned.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct RowPool {
 #[derive(Default)]
 struct State {
     open: BTreeMap<Key, ParallelRows>,
-    /// The number of sets that were ever opened.
+    /// The number of sets opened so far.
     opened: u64,
     stopped: bool,
 }
@@ -59,17 +59,17 @@ impl RowPool {
         Self { state: Mutex::default(), done: Condvar::new(), wake: Box::new(wake) }
     }
 
-    /// Says whether an open set has a row that no thread has begun.
+    /// Says whether an open set has a row that no thread has started.
     pub fn has_work(&self) -> bool {
         self.lock().open.values().any(ParallelRows::has_next)
     }
 
-    /// Runs rows of open sets as long as there are any.
+    /// Runs rows of open sets until none is left.
     pub fn run_shared(&self, scratch: &mut Scratch) {
         while self.run_next(scratch) {}
     }
 
-    /// Begins no more rows. Open sets, and all later ones, end in an error.
+    /// Starts no more rows. Open sets, and all later ones, end in an error.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
@@ -104,7 +104,7 @@ impl RowPool {
         OpenRows { pool: self, key }
     }
 
-    /// Runs one row of the oldest set that has one left; false when none has.
+    /// Runs one row of the oldest set that has one left; returns false when none has.
     fn run_next(&self, scratch: &mut Scratch) -> bool {
         let Some(Claim { key, body, row }) = self.claim() else { return false };
         let ran = catch_unwind(AssertUnwindSafe(|| body(row, scratch))).unwrap_or_else(|panic| {
@@ -182,7 +182,7 @@ impl OpenRows<'_> {
         ended.and_then(|l| l.error).map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Begins no more rows, waits for the rows that run, and removes the set.
+    /// Starts no more rows, waits for the running rows, and removes the set.
     fn end(&self) -> Option<ParallelRows> {
         let mut state = self.pool.lock();
         loop {
@@ -253,7 +253,7 @@ mod tests {
             let barrier = std::sync::Barrier::new(2);
             let body = |row: usize, _: &mut Scratch| match row {
                 3 | 4 => {
-                    // Both are being run, and the later one fails first.
+                    // Both are running, and the later one fails first.
                     barrier.wait();
                     if row == 3 {
                         std::thread::yield_now();

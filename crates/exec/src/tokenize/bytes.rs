@@ -1,9 +1,9 @@
-//! Byte-level tokenizers, of which most language models have one: what comes before the model, without the bookkeeping
-//! of offsets of the `tokenizers` crate.
+//! Byte-level tokenizers, which most language models have: runs the steps before the model without the offset
+//! bookkeeping of the `tokenizers` crate.
 //!
-//! Only for tokenizers and texts where both are known to give the same words: a pattern that `bitcannon` has code for,
-//! and characters that it and the crate's regular expressions put into the same class (their Unicode versions differ).
-//! Every other text goes the crate's way. The test below compares both.
+//! Only for tokenizers and texts where both are known to yield the same words: a pattern that `bitcannon` supports, and
+//! characters that it and the crate's regular expressions put into the same class (their Unicode versions differ). The
+//! crate handles every other text. The test below compares both.
 
 use aho_corasick::AhoCorasick;
 use bitcannon::{Span, classify::classify, regexes};
@@ -17,24 +17,24 @@ use unicode_normalization_alignments::{IsNormalized, is_nfc_quick};
 use super::engine::Result;
 use super::words::{Words, push};
 
-/// How a byte-level tokenizer makes words.
+/// The word rules of a byte-level tokenizer.
 pub(super) struct ByteLevel {
     pattern: Pattern,
     /// Whether a space is put before a text that does not begin with one.
     prefix_space: bool,
-    /// Whether texts are brought to NFC first.
+    /// Whether texts are normalized to NFC first.
     nfc: bool,
-    /// Finds whether there are added tokens in a text.
+    /// Finds added tokens in a text.
     added: Option<AhoCorasick>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pattern {
-    /// GPT-2, RoBERTa, BLOOM, and `ByteLevel` as it comes.
+    /// GPT-2, RoBERTa, BLOOM, and the default `ByteLevel`.
     Gpt2,
     /// GPT-4, Llama 3.
     Cl100k,
-    /// Qwen: as GPT-4, and each digit a word.
+    /// Qwen: as GPT-4, with each digit as a word.
     Qwen,
     /// GPT-4o, Llama 4.
     O200k,
@@ -47,7 +47,7 @@ enum Pattern {
 const QWEN: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The longest text that buffers are kept for: they take ten times as much.
+/// The longest text for which buffers are kept: they take ten times as much.
 const KEPT_MAX: usize = 1 << 20;
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct Splitting {
 }
 
 impl ByteLevel {
-    /// Says how a tokenizer makes words, where it is one of those.
+    /// Returns the word rules of a tokenizer, if it is supported.
     pub(super) fn of(tokenizer: &Tokenizer) -> Option<Self> {
         let nfc = match tokenizer.get_normalizer() {
             None => false,
@@ -77,7 +77,7 @@ impl ByteLevel {
         let (pattern, prefix_space) = shape(tokenizer.get_pre_tokenizer()?)?;
         let added = tokenizer.get_added_tokens_decoder();
         let contents: Vec<&str> = added.values().map(|token| token.content.as_str()).collect();
-        // A token that NFC changes is looked for in its changed form.
+        // A token that NFC changes is searched for in its changed form.
         if nfc && contents.iter().any(|content| !is_nfc(tokenizer, content)) {
             return None;
         }
@@ -85,7 +85,7 @@ impl ByteLevel {
         Some(Self { pattern, prefix_space, nfc, added })
     }
 
-    /// Whether a text is one where both ways are known to give the same words.
+    /// Says whether both ways are known to yield the same words for a text.
     pub(super) fn takes(&self, text: &str) -> bool {
         text.is_ascii() || (text.chars().all(common) && (!self.nfc || is_nfc_quick(text.chars()) == IsNormalized::Yes))
     }
@@ -111,7 +111,7 @@ impl ByteLevel {
         Ok(())
     }
 
-    /// Appends the ids of what lies between added tokens.
+    /// Appends the ids of the text between added tokens.
     fn piece(&self, tokenizer: &Tokenizer, piece: &str, scratch: &mut ByteScratch, ids: &mut Vec<i32>) -> Result<()> {
         if piece.is_empty() {
             return Ok(());
@@ -155,7 +155,7 @@ impl Pattern {
 
     fn split<'a>(self, text: &str, with: &'a mut Splitting) -> Result<&'a [Span]> {
         let text = text.as_bytes();
-        // A span counts its bytes in 32 bits.
+        // A span has 32-bit byte offsets.
         if u32::try_from(text.len()).is_err() {
             return Err("it is longer than 4 GiB".into());
         }
@@ -202,7 +202,7 @@ fn of_splits(splits: &[PreTokenizerWrapper]) -> Option<Pattern> {
     let regexes: Vec<(&str, &Split)> = splits.iter().map(regex).collect::<Option<_>>()?;
     let isolated = |split: &Split| split.behavior == SplitDelimiterBehavior::Isolated && !split.invert;
     match regexes[..] {
-        // Such a pattern leaves no gaps, so that the two ways in which it is written say the same.
+        // Such a pattern leaves no gaps, so that both notations mean the same.
         [(pattern, split)]
             if isolated(split) || (split.behavior == SplitDelimiterBehavior::Removed && split.invert) =>
         {
@@ -232,8 +232,8 @@ fn is_nfc(tokenizer: &Tokenizer, content: &str) -> bool {
     matches!(done, Some(Ok(()))) && normalized.get() == content
 }
 
-/// Characters of one class in both: those of the scripts that most text is in, which have been in Unicode for long.
-/// Not among them: U+017F and U+212A, which are an `s` and a `k` to a pattern that ignores case.
+/// Says whether a character has the same class in both: characters of the scripts of most text, which have been in
+/// Unicode for long. U+017F and U+212A are excluded, because a pattern that ignores case matches them as `s` and `k`.
 fn common(character: char) -> bool {
     matches!(character as u32,
         // Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic
@@ -249,7 +249,7 @@ fn common(character: char) -> bool {
         | 0x1F300..=0x1F64F | 0x1F680..=0x1F6D2 | 0x1F900..=0x1F9FF)
 }
 
-/// The letter that stands for each byte in a byte-level vocabulary.
+/// The letter for each byte in a byte-level vocabulary.
 const LETTERS: [char; 256] = letters();
 
 const fn letters() -> [char; 256] {

@@ -1,8 +1,8 @@
 //! One tokenizer: text in, ids out.
 //!
-//! Invariant: the ids are those of `Tokenizer.encode(text, add_special_tokens)` of Hugging Face's released package, whose
-//! Rust crate splits and tokenizes. Two things are ours, for speed: a word is tokenized once (`words`), and what most
-//! byte-level tokenizers do before the model is done without the crate's bookkeeping of offsets (`bytes`).
+//! Invariant: the ids are those of `Tokenizer.encode(text, add_special_tokens)` of Hugging Face's released package,
+//! whose Rust crate splits and tokenizes. Two parts are replaced for speed: a word is tokenized once (`words`), and the
+//! steps of most byte-level tokenizers before the model run without the crate's offset bookkeeping (`bytes`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,10 +21,10 @@ pub(super) struct Engine {
     bytes: Option<ByteLevel>,
 }
 
-/// What one thread keeps between texts. It changes no id: words that were tokenized, and buffers.
+/// The state that one thread keeps between texts: tokenized words, and buffers. It changes no id.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// Words as the model takes them.
+    /// Words in the form of the model's input.
     words: Words,
     bytes: ByteScratch,
 }
@@ -33,13 +33,13 @@ impl Engine {
     /// Reads a `tokenizer.json`.
     ///
     /// # Errors
-    /// Invalid when the crate does not read it, and when the ids of a text would not always be the same.
+    /// Invalid when the crate cannot read it, or when the ids of a text would not always be the same.
     pub(super) fn read(json: &[u8]) -> forebay_core::Result<Self> {
         let mut tokenizer = guarded(|| Tokenizer::from_bytes(json)).map_err(|error| {
             Error::invalid(format!("tokenize: the tokenizer cannot be read: {error}"))
                 .hint("give a tokenizer.json that the tokenizers library of Hugging Face loads")
         })?;
-        // The crate's own cache is kept for as long as the thread: ours ends with the work.
+        // The crate's own cache lives as long as the thread; this one ends with the work.
         let mut model = tokenizer.get_model().clone();
         model.resize_cache(0);
         tokenizer.with_model(model);
@@ -56,7 +56,7 @@ impl Engine {
         Ok(Self { tokenizer, bytes })
     }
 
-    /// Returns what is put around each text, and where it is cut.
+    /// Returns the ids around each text, and where a text is cut.
     ///
     /// # Errors
     /// Invalid when special tokens leave no room for the text.
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// What the crate's `encode` does before it counts offsets.
+    /// Does the steps of the crate's `encode` before it counts offsets.
     fn any(&self, text: &str, words: &mut Words, ids: &mut Vec<i32>) -> Result<()> {
         let added = self.tokenizer.get_added_vocabulary();
         let mut pieces = added.extract_and_normalize(self.tokenizer.get_normalizer(), text);
@@ -100,7 +100,7 @@ impl Engine {
     }
 }
 
-/// Refuses added tokens of which the normalizer leaves nothing: the crate looks for the empty text without end.
+/// Refuses added tokens that the normalizer reduces to nothing: the crate would search for the empty text for ever.
 fn refuse_vanishing(tokenizer: &Tokenizer) -> forebay_core::Result<()> {
     let Some(normalizer) = tokenizer.get_normalizer() else { return Ok(()) };
     for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.normalized) {
@@ -118,7 +118,7 @@ fn refuse_vanishing(tokenizer: &Tokenizer) -> forebay_core::Result<()> {
     Ok(())
 }
 
-/// A tokenizer.json that the crate takes may still make it panic: on a score table, on a word.
+/// Even a tokenizer.json that the crate accepts may make it panic: on a score table, on a word.
 fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -1,4 +1,4 @@
-//! What goes around the ids of a text, and where they are cut: the tokenizer's template, truncation and padding.
+//! The ids around a text, and where the text is cut: the tokenizer's template, truncation and padding.
 
 use forebay_core::{Error, Result};
 use tokenizers::{
@@ -6,10 +6,10 @@ use tokenizers::{
     TruncationStrategy,
 };
 
-/// Stands for the text while the tokenizer's template is read.
+/// Represents the text while the tokenizer's template is read.
 const TEXT: u32 = u32::MAX;
 
-/// How the ids of one text are framed.
+/// The framing of the ids of one text.
 pub(super) struct Framing {
     /// The ids before the text, and after it; a template that has the text twice has ids in between.
     around: Vec<Vec<i32>>,
@@ -20,12 +20,12 @@ pub(super) struct Framing {
 struct Cut {
     /// The most ids of the text itself.
     length: usize,
-    /// Whether its end is kept.
+    /// Whether its end is kept instead of its beginning.
     left: bool,
 }
 
 impl Framing {
-    /// Reads the framing of a tokenizer. A `max_length` of the op's takes the place of the truncation it was saved with.
+    /// Reads the framing of a tokenizer. The op's `max_length` replaces the saved truncation.
     pub(super) fn of(tokenizer: &Tokenizer, special: bool, max_length: Option<usize>) -> Result<Self> {
         let template =
             around(tokenizer, special).map_err(|e| Error::invalid(format!("tokenize: the template: {e}")))?;
@@ -54,7 +54,7 @@ impl Framing {
         Ok(Self { around: template, cut: cut.transpose()?, padding: tokenizer.get_padding().cloned() })
     }
 
-    /// Appends the ids of a text, which `encode` appends, framed.
+    /// Appends the framed ids of a text, which `encode` appends.
     pub(super) fn apply<E>(
         &self,
         ids: &mut Vec<i32>,
@@ -92,7 +92,7 @@ impl Framing {
         let length = ids.len() - start;
         let mut target = match padding.strategy {
             PaddingStrategy::Fixed(length) => length,
-            // Of a text by itself, as `encode` has it: a row may not depend on others.
+            // Padded by itself, like `encode`: a row may not depend on others.
             PaddingStrategy::BatchLongest => length,
         };
         if let Some(multiple) = padding.pad_to_multiple_of.filter(|n| *n > 0) {
@@ -106,7 +106,7 @@ impl Framing {
     }
 }
 
-/// Asks the tokenizer's own post-processor what it puts around a text of one token.
+/// Returns the ids that the tokenizer's own post-processor puts around a text of one token.
 fn around(tokenizer: &Tokenizer, special: bool) -> std::result::Result<Vec<Vec<i32>>, tokenizers::Error> {
     let text = Encoding::from_tokens(vec![Token::new(TEXT, String::new(), (0, 0))], 0);
     let framed = match tokenizer.get_post_processor() {

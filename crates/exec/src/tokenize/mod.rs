@@ -19,17 +19,17 @@ use forebay_plan::{BlobId, Node, Op, Step, Tokenize};
 use engine::{Engine, Scratch};
 use framing::Framing;
 
-/// The op in its place, with its tokenizer.
+/// The op at its place, with its tokenizer.
 pub(crate) struct TokenizeOp {
     step: Step,
     op: Tokenize,
     engine: Arc<Engine>,
     framing: Framing,
-    /// Taken for a chunk, and put back: as many as threads ever ran at once.
+    /// Taken for a chunk, and returned: as many as threads ever ran in parallel.
     scratches: Mutex<Vec<Scratch>>,
 }
 
-/// Checks what an op needs of its blob, which no schema tells: for the moment when the user writes it.
+/// Checks the parts of an op that depend on its blob and not on a schema, when the user writes the op.
 ///
 /// # Errors
 /// Invalid when a tokenizer cannot be read, or has no room for a text within `max_length`; names op and line.
@@ -46,10 +46,10 @@ fn open(op: &Tokenize, blobs: &dyn Blobs) -> Result<(Arc<Engine>, Framing)> {
     Ok((engine, framing))
 }
 
-/// Tokenizers that were read last, by what they hold: a pipeline reads its own to check it, and again wherever it runs,
-/// and a vocabulary of 128,000 tokens takes a second.
+/// The most recently read tokenizers, by content: a pipeline reads its own to check it, and again wherever it runs, and
+/// a vocabulary of 128,000 tokens takes a second.
 static READ: Mutex<VecDeque<(BlobId, Arc<Engine>)>> = Mutex::new(VecDeque::new());
-/// How many of them are kept.
+/// The number of kept tokenizers.
 const READ_MAX: usize = 4;
 
 fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
@@ -57,7 +57,7 @@ fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
     if let Some((_, engine)) = read().iter().find(|(known, _)| known == id) {
         return Ok(engine.clone());
     }
-    // Not under the lock: two threads may both read it, and get the same.
+    // Not under the lock: two threads may both read it, with the same result.
     let engine = Arc::new(Engine::read(&blobs.get(id)?)?);
     let mut read = read();
     read.truncate(READ_MAX - 1);
@@ -90,7 +90,7 @@ impl TokenizeOp {
         let texts = texts.as_any().downcast_ref::<LargeStringArray>();
         let texts = texts.ok_or_else(|| Error::internal("a text is a string"))?;
         let bounds = texts.value_offsets();
-        // Four bytes of text make a token, or more.
+        // A token usually has at least four bytes of text.
         let mut ids = Vec::with_capacity((bounds[texts.len()] - bounds[0]) as usize / 4 + texts.len());
         let mut ends = Vec::with_capacity(texts.len());
         for row in 0..texts.len() {

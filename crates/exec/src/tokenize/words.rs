@@ -1,4 +1,4 @@
-//! Words that were tokenized: each is looked up by all of its bytes, so an id depends on no word before it.
+//! Tokenized words: each is looked up by all of its bytes, so an id depends on no earlier word.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use tokenizers::Token;
 
 use super::engine::Result;
 
-/// Most words of a text have few bytes and few tokens. These have a place each in a table; a word that wants the place
-/// of another takes it.
+/// Most words of a text have few bytes and few tokens. Each has a slot in a table; a word replaces another one in its
+/// slot.
 const SLOTS_BITS: u32 = 16;
 const SHORT_MAX: usize = 15;
 const FEW: usize = 3;
-/// Longer words, and those of many tokens; all are forgotten when there are as many as this.
+/// Longer words, and words of many tokens; all are dropped when there are this many.
 const LONG_WORDS_MAX: usize = 1 << 14;
-/// Words past it, and those of more tokens, come too seldom to be kept.
+/// Longer words, and words of more tokens, are too rare to be kept.
 const LONG_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Words {
-    /// Empty until there is a word.
+    /// Empty until the first word.
     slots: Vec<Slot>,
     long: HashMap<Box<[u8]>, Box<[i32]>>,
 }
@@ -32,7 +32,7 @@ struct Slot {
 }
 
 impl Words {
-    /// Appends the ids of a word, which `tokenize` gives where they are not known.
+    /// Appends the ids of a word; calls `tokenize` if they are not cached.
     pub(super) fn append(
         &mut self,
         word: &[u8],
@@ -80,7 +80,7 @@ impl Words {
     }
 }
 
-/// A short word and its length as one number: equal for equal words alone.
+/// Returns a short word and its length as one number, which is equal for equal words only.
 fn key(word: &[u8]) -> Option<u128> {
     if word.len() > SHORT_MAX {
         return None;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// The ids of a word are those of its tokens, whatever words came before it.
+        /// The ids of a word are those of its tokens, with any words before it.
         #[test]
         fn a_word_has_its_own_ids(words in prop::collection::vec(prop::collection::vec(0u8..4, 1..80), 1..300)) {
             let mut kept = Words::default();

@@ -1,4 +1,4 @@
-//! A pipeline with `autocache()`: what is kept follows what it costs, on a clock that moves only when something is
+//! A pipeline with `autocache()`: the cached rows follow the costs, on a clock that moves only when something is
 //! computed.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use forebay_exec::{
 };
 use forebay_plan::{EpochPlan, Function, Graph, Node, Op, Source, Stages, ops};
 
-/// Functions that take as long as they are said to, by a clock of their own; all else takes no time.
+/// Functions of a set duration, by their own clock; everything else takes no time.
 #[derive(Default)]
 struct Costly {
     nanos: AtomicU64,
-    /// What a row of `early` and one of `late` costs.
+    /// The cost of a row of `early` and of `late`.
     early: AtomicU64,
     late: AtomicU64,
-    /// Rows that each was called for.
+    /// The number of rows of the calls of each.
     early_rows: AtomicU64,
     late_rows: AtomicU64,
 }
@@ -98,13 +98,13 @@ impl Job {
         self.functions.late.store(late, Ordering::Relaxed);
     }
 
-    /// Reads an epoch of a job of many; returns the sum of its rows, the rows that each function was called for, and
-    /// what is kept.
+    /// Reads an epoch of a job with many epochs; returns the sum of its rows, the number of rows of each function's
+    /// calls, and what is cached.
     fn epoch(&self, epoch: u64) -> (i64, [u64; 2], serde_json::Value) {
         self.read(epoch, EPOCHS)
     }
 
-    /// The same of a job that ends before an epoch.
+    /// The same for a job that ends before epoch `end`.
     fn read(&self, epoch: u64, end: u64) -> (i64, [u64; 2], serde_json::Value) {
         let index = forebay_io::index(
             self.stages.graph.source(),
@@ -196,7 +196,7 @@ fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
     let job = Job::new(&ops(), Some(1 << 30));
     job.set(1_000_000, 0);
     assert_eq!(job.epoch(0).2["kept"], "map");
-    // What was free is dear now.
+    // The cheap function is now expensive.
     job.set(1_000_000, 5_000_000);
     let moved = (1..40).find(|&epoch| {
         let (sum, _, said) = job.epoch(epoch);
@@ -211,7 +211,7 @@ fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
     let repeated = [&[Op::Repeat(ops::Repeat { count: Some(3) })], &ops()[..]].concat();
     let job = Job::new(&repeated, Some(1 << 30));
     job.set(1_000_000, 0);
-    // The epoch that it begins with is three passes, of which nearly all are to come; two before it were six.
+    // The epoch that it begins with has three passes, nearly all still to come; two epochs before it had six.
     let (_, _, said) = job.read(2, 3);
     assert!(said["figures"]["passes"].as_f64().is_some_and(|passes| passes > 7.5 && passes <= 9.0), "{said}");
 }

@@ -19,7 +19,7 @@ impl forebay_io::Blobs for Arrays {
     }
 }
 
-/// An op that may run at a consumer, if it is legal there.
+/// Draws an op that may run at a consumer, if it is legal there.
 fn light_op(draw: &mut Draw) -> Op {
     let (name, other) = (draw.one(&["a", "b", "c", "sized"]).to_owned(), draw.one(&["a", "b", "z"]).to_owned());
     match draw.below(7) {

@@ -1,4 +1,4 @@
-//! A pipeline with `cache()`: the same stream whatever is kept, and each row computed by one.
+//! A pipeline with `cache()`: the stream does not depend on the cached rows, and one caller computes each row.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use forebay_exec::{
 use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages, ops};
 use proptest::prelude::*;
 
-/// A function that triples ids and counts the rows that it is called for; ids of one remainder fail.
+/// A function that triples ids and counts its rows; ids of one remainder fail.
 #[derive(Default)]
 struct Counted {
     rows: Mutex<HashMap<i64, u64>>,
@@ -78,7 +78,7 @@ impl Case {
         Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
     }
 
-    /// What comes, with what is said of rows that failed.
+    /// Returns the delivered ids, and the errors of the rows that failed.
     fn run(&self, functions: &Arc<Counted>, cache: Option<&Arc<Cache>>) -> (Vec<i64>, Vec<(u64, RowId, String)>) {
         let options = LocalOptions {
             threads: self.threads,
@@ -147,7 +147,7 @@ fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
             assert_eq!(job.join().expect("no panic"), want);
         }
     });
-    // Some rows are computed twice, to compare.
+    // Some rows are computed twice, for the determinism check.
     let calls = |counted: &Counted| counted.rows.lock().expect("whole").clone();
     assert_eq!(calls(&functions), calls(&alone));
     let shuffled = Case { ops: vec![Op::SHUFFLE, triple(false), CACHE], ..case };

@@ -1,6 +1,6 @@
-//! The suite that each op passes, over one sample of each: its schema is the one that it said; its rows are the same
-//! again, on any number of threads and for any cut into morsels; it reads and writes the columns that it declared; it
-//! draws random numbers exactly if it says so; wrong arguments are errors with a hint.
+//! The suite that each op passes, over one sample of each: its schema is the declared one; its rows are reproducible,
+//! on any number of threads and for any cut into morsels; it reads and writes the declared columns; it draws random
+//! numbers exactly if it declares so; wrong arguments are errors with a hint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn graph(given: &Chunk, ops: &[&Op]) -> Graph {
     ops.iter().fold(graph, |graph, op| graph.then(Node::new((*op).clone())).expect("a legal sample"))
 }
 
-/// Runs a row op alone over rows at hand, all columns of which are read.
+/// Runs a row op alone over given rows, all columns of which are read.
 fn run(op: &Op, batch: Option<&Op>, seed: Seed, given: &Chunk) -> Chunk {
     let all = Op::Cache(ops::Cache { freeze: false });
     let ops: Vec<_> = [Some(&all), batch, Some(op)].into_iter().flatten().collect();
@@ -71,7 +71,7 @@ fn stream(op: &Op, batch: Option<&Op>, given: &Chunk, threads: usize) -> Vec<Chu
     chunks
 }
 
-/// The rows that a sample's op gets, and the batches that it gets them in.
+/// Returns the input rows of a sample's op, and its batches.
 fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
     let (batches, makers): (Vec<_>, Vec<_>) = sample.before.iter().partition(|op| matches!(op, Op::Batch(_)));
     (makers.into_iter().fold(rows(), |rows, op| run(op, None, SEED, &rows)), batches.first().copied())
@@ -113,7 +113,7 @@ fn an_op_is_written_down_and_read_again() {
     }
 }
 
-/// A pipeline with each op in it, and its dataset id: a job's saved state and its caches go by that id.
+/// A pipeline with each op, and its dataset id: saved states and caches of a job are identified by it.
 #[test]
 fn an_op_keeps_the_json_and_the_dataset_ids_that_it_has() {
     let line = |sample: &Sample| {

@@ -1,4 +1,5 @@
-//! The iterator of one process: the same stream with any number of threads, exact batches, and resume from anywhere.
+//! The iterator of one process: the same stream with any number of threads, exact batches, and resume from any
+//! position.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ fn ids(delivery: &Delivery) -> Vec<i64> {
     column.as_any().downcast_ref::<Int64Array>().expect("int64").values().to_vec()
 }
 
-/// Every delivery with the position after it.
+/// Returns every delivery with the position after it.
 fn run(executable: &Arc<Executable>, threads: usize, from: Position, epochs: u64) -> Vec<(Vec<i64>, Position)> {
     let options = LocalOptions { threads, end_epoch: Some(epochs), from, ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable.clone(), options).expect("starts");
@@ -68,7 +69,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the ops mean on a list.
+/// Applies the ops to a list.
 fn model(rows: i64, ops: &[Op]) -> Vec<i64> {
     ops.iter().fold((0..rows).collect(), |list: Vec<i64>, op| match op {
         Op::Take(ops::Take { count }) => list.into_iter().take(*count as usize).collect(),

@@ -1,4 +1,4 @@
-//! The tests of crate `exec` from outside, in one binary, which is linked once.
+//! The integration tests of crate `exec`, in one binary, which is linked once.
 
 mod autocache;
 mod boundaries;

@@ -1,4 +1,4 @@
-//! What ops cost: the figures are those of what ran, and nothing of them is seen in a sample.
+//! The costs of ops: the figures match the work, and no sample depends on them.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use forebay_plan::{
 };
 use serde_json::Value;
 
-/// What a row of the function costs; all else takes no time.
+/// The cost of a row of the function; everything else takes no time.
 const ROW_NANOS: u64 = 1000;
 
 thread_local! {
-    /// The time of each thread, which its calls of the function move.
+    /// The time of each thread, which its calls of the function advance.
     static SPENT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -36,7 +36,7 @@ impl Stopwatch for Watch {
     }
 }
 
-/// A clock that says anything.
+/// A clock with arbitrary readings.
 struct Mad(AtomicU64);
 
 impl Stopwatch for Mad {
@@ -96,7 +96,7 @@ fn build(
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
 }
 
-/// Runs all of it, and returns the bytes of what came.
+/// Runs everything, and returns the bytes of the deliveries.
 fn run(executable: &Arc<Executable>, threads: usize, epochs: u64) -> Vec<u8> {
     let options = LocalOptions { threads, end_epoch: Some(epochs), ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable.clone(), options).expect("starts");
@@ -112,7 +112,7 @@ fn ops(executable: &Executable) -> Vec<Value> {
     stats["ops"].as_array().expect("a list").clone()
 }
 
-/// Rows and bytes of an op: in and out.
+/// Returns rows and bytes of an op: in and out.
 fn flow(op: &Value) -> [u64; 4] {
     ["rows_in", "rows_out", "bytes_in", "bytes_out"].map(|key| op[key].as_u64().expect("a number"))
 }
@@ -139,14 +139,14 @@ fn sums_are_those_of_what_ran_in_run_order() {
             named("batch", "train.py:4")
         ]
     );
-    // Every row is as long as any other, so what is scaled is exact, too.
+    // Every row has the same length, so scaled figures are exact, too.
     assert_eq!(flow(&ops[0]), [100_000, 100_000, 0, 800_000]);
     assert_eq!(flow(&ops[1]), [100_000, 50_000, 800_000, 400_000]);
     assert_eq!(flow(&ops[2]), [50_000, 50_000, 400_000, 800_000]);
     assert_eq!(flow(&ops[3]), [50_000, 50_000, 800_000, 800_000]);
     let seconds: Vec<_> = ops.iter().map(|op| op["seconds"].as_f64().expect("a number")).collect();
-    // A function is called twice for one row in 128, to see whether it is one: of the few morsels that are timed some
-    // have more of these.
+    // A function is called twice for one row in 128, for the determinism check: some of the few timed morsels have more
+    // of these.
     let all = 50_000.0 * ROW_NANOS as f64 / 1e9;
     assert!((all..all * 1.1).contains(&seconds[2]), "{seconds:?}");
     assert_eq!((seconds[0], seconds[1], seconds[3]), (0.0, 0.0, 0.0));
@@ -171,7 +171,7 @@ fn fused_ops_are_one_and_their_bytes_are_those_of_files_and_of_pixels() {
     let (rows, [read, fused]) = (sizes.len() as u64, [flow(&ops[0]), flow(&ops[1])]);
     assert_eq!((read[1], fused[0], fused[1]), (rows, rows, rows));
     assert_eq!(read[3], fused[2], "what was read goes in");
-    // Paths, and where each value begins, are bytes too.
+    // Paths, and the offsets of values, are bytes too.
     let others = fused[2] - sizes.iter().sum::<u64>();
     assert!((rows..rows * 300).contains(&others), "{others}");
     let pixels = rows * 8 * 6 * 3;

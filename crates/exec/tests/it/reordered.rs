@@ -1,5 +1,5 @@
 //! Pipelines whose ops run in another order: the same bytes as in the order as written, for thousands of random
-//! pipelines over real images and numbers, in every legal order, not only in the cheapest.
+//! pipelines over real images and numbers, in any legal order, not only in the cheapest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use forebay_plan::{
     Binary, BlobId, Chosen, Expr, Function, Graph, Layout, Node, Op, Reorder, RunOrder, Source, Stages, ops,
 };
 
-/// An order that is reached by changes of neighbours, each of them legal in a mode.
+/// An order that is reached by swaps of neighbours, each of them legal in a mode.
 fn legal_order(draw: &mut Draw, graph: &Graph, mode: Reorder) -> Graph {
     let graph = graph.clone().with_reorder(mode);
     let mut places: Vec<usize> = (0..graph.nodes().len()).collect();
@@ -48,7 +48,7 @@ fn every_exact_order_gives_the_same_bytes() {
             pairs.extend(order.moves().iter().flat_map(|m| m.past.iter().map(move |&past| (name(m.op), name(past)))));
         }
     }
-    // That most rules were put to the test.
+    // Checks that most rules were tested.
     assert!(cheaper > GRAPHS / 8 && other > GRAPHS / 3, "{cheaper} and {other} moved");
     assert!(pairs.len() > 100, "{} pairs: {pairs:?}", pairs.len());
     let seen = |a, b| pairs.contains(&(a, b)) || pairs.contains(&(b, a));
@@ -161,13 +161,13 @@ fn relaxed_orders_keep_shapes_and_the_distribution() {
         let (a, b) = (run(&written, &rows).expect("runs"), run(&relaxed, &rows).expect("runs"));
         assert!(a.schema() == b.schema() && a.ids() == b.ids() && !a.same_bits(&b));
         let ((mean, deviation), (other_mean, other_deviation)) = (moments(&a), moments(&b));
-        // A level is 0.016 here, and the deviation of a mean over the images less than a level.
+        // A level is 0.016 here, and the deviation of a mean over the images is less than a level.
         assert!((mean - other_mean).abs() < 0.03, "{mean} and {other_mean}\n{}", told(&relaxed));
         assert!((deviation - other_deviation).abs() < 0.03, "{deviation} and {other_deviation}\n{}", told(&relaxed));
     }
 }
 
-/// A picture of its own: a slope of colours and a bright box.
+/// Draws a picture: a gradient of colours and a bright box.
 fn scene(number: u64, [height, width]: [usize; 2]) -> Vec<u8> {
     let mut draw = Draw::new(1 << 40 | number);
     let colours: Vec<usize> = (0..9).map(|_| draw.below(200)).collect();
@@ -180,7 +180,7 @@ fn scene(number: u64, [height, width]: [usize; 2]) -> Vec<u8> {
     (0..height * width * 3).map(|at| pixel(at / 3 / width, at / 3 % width, at % 3)).collect()
 }
 
-/// Mean and standard deviation of all pixels.
+/// Returns mean and standard deviation of all pixels.
 fn moments(chunk: &Chunk) -> (f64, f64) {
     let kind = &chunk.schema().fields()[0].kind;
     let values = tensor_values(kind, &chunk.columns()[0]).expect("numbers");

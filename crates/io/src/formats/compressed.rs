@@ -1,4 +1,5 @@
-//! Files that are compressed as a whole, told by how they begin. Names only say beforehand what a file is likely to be.
+//! Files that are compressed as a whole, recognized by their first bytes. Names only suggest beforehand what a file
+//! likely is.
 
 use std::sync::Arc;
 
@@ -7,10 +8,10 @@ use forebay_core::{Error, Result};
 use crate::store::decoded::Codec;
 use crate::store::{Forward, Object};
 
-/// How files begin that lz4 compressed.
+/// The first bytes of an lz4 file.
 const LZ4: &[u8] = b"\x04\x22\x4d\x18";
 
-/// Says whether a file's name is that of a compressed one.
+/// Says whether the file's name is that of a compressed file.
 pub(crate) fn is_named_so(uri: &str) -> bool {
     let ends = |end: &&str| {
         uri.len() >= end.len() && uri.as_bytes()[uri.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
@@ -18,10 +19,10 @@ pub(crate) fn is_named_so(uri: &str) -> bool {
     [".gz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lzma"].iter().any(ends)
 }
 
-/// Tells what a file of text or an archive is compressed with.
+/// Returns the codec of a file of text or an archive.
 ///
 /// # Errors
-/// Data for one that lz4 compressed, naming the file and what undoes that.
+/// Data for an lz4 file, naming the file and a command that decompresses it.
 pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
     if head.starts_with(LZ4) {
         return Err(Error::data("this file is compressed with lz4, which is not supported")
@@ -32,7 +33,7 @@ pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
     Ok(Codec::of(head))
 }
 
-/// Refuses a file that is compressed, of a format that is read by offsets in the stored bytes.
+/// Refuses a compressed file of a format that is read by offsets in the stored bytes.
 ///
 /// # Errors
 /// Data, naming the file and the codec.
@@ -44,12 +45,12 @@ pub(crate) fn refuse(uri: &str, head: &[u8]) -> Result<()> {
         .hint("decompress it once: its rows are read by their place in the file"))
 }
 
-/// Begins to read all that a file holds.
+/// Starts to read the whole content of a file.
 pub(crate) fn reading(object: Arc<Object>) -> Result<Forward> {
     Forward::reading(object).unpacked(codec)
 }
 
-/// Begins to look at parts of what a file holds.
+/// Starts to read parts of the content of a file.
 pub(crate) fn skipping(object: Arc<Object>) -> Result<Forward> {
     Forward::skipping(object).unpacked(codec)
 }

@@ -1,4 +1,5 @@
-//! Lines of text: ended by `\n` or `\r\n`; a last line without an end counts. A byte order mark before the first is none of it.
+//! Lines of text: ended by `\n` or `\r\n`; a last line without an end counts. A byte order mark before the first is
+//! skipped.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,10 +8,10 @@ use forebay_core::Result;
 use crate::limits;
 use crate::store::Forward;
 
-/// How much is looked at in one go.
+/// Bytes that are read ahead at once.
 const WINDOW: usize = 64 << 10;
 
-/// What some editors begin a file of UTF-8 with.
+/// The byte order mark that some editors put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns where the first line begins.
@@ -19,7 +20,7 @@ pub(crate) fn begin(forward: &mut Forward) -> Result<u64> {
     Ok(if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() as u64 } else { 0 })
 }
 
-/// Returns where the first line begins that does so at or behind `offset`; the end of the file if there is none.
+/// Returns where the first line at or after `offset` begins; the end of the file if there is none.
 ///
 /// # Errors
 /// As [`begin`].
@@ -27,7 +28,7 @@ pub(crate) fn find(forward: &mut Forward, offset: u64) -> Result<u64> {
     if offset == 0 {
         return begin(forward);
     }
-    // The end of the line before it may be the byte before it.
+    // The end of the previous line may be the byte before `offset`.
     let len = next(forward, offset - 1, None)?;
     Ok(len.map_or(forward.object().size(), |len| offset - 1 + len))
 }
@@ -59,7 +60,7 @@ fn check(uri: &str, offset: u64, line: Option<u64>, bytes: u64) -> Result<()> {
     })
 }
 
-/// Takes the line's end off.
+/// Removes the line's end.
 pub(crate) fn trim(line: &[u8]) -> &[u8] {
     match line {
         [text @ .., b'\r', b'\n'] | [text @ .., b'\n'] => text,
@@ -67,12 +68,12 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Says whether a line has nothing to see: such lines at the end of a file of JSON are none of its rows.
+/// Says whether a line has only whitespace: such lines at the end of a JSON file are no rows.
 pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// Returns where the first line from `offset` on begins that is not blank, or `None` where there is none.
+/// Returns where the first non-blank line at or after `offset` begins, or `None` where there is none.
 pub(crate) fn skip_blank(
     forward: &mut Forward,
     mut offset: u64,
@@ -88,12 +89,13 @@ pub(crate) fn skip_blank(
     Ok(None)
 }
 
-/// Finds where every line begins, and where the last ends; without the blank ones at the end, unless these count.
+/// Returns where every line begins, and where the last ends; without the blank lines at the end, unless `blank_end` is
+/// set.
 pub(crate) fn starts(forward: &mut Forward, blank_end: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
     let object = forward.object();
     let mut at = begin(forward)?;
     let mut starts = vec![at];
-    // Behind this offset there is nothing to see.
+    // After this offset there is only whitespace so far.
     let mut solid = at;
     loop {
         crate::parallel::check(stop)?;

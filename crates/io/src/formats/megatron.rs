@@ -1,5 +1,5 @@
-//! Megatron's indexed datasets: token ids one after another in a `.bin` file, and in an `.idx` file beside it where each sequence is
-//! and which sequences are a document.
+//! Megatron's indexed datasets: a `.bin` file of token ids, and an `.idx` file beside it with the place of each
+//! sequence and the sequences of each document.
 //!
 //! ```text
 //! .idx: "MMIDIDX\0\0", version 1 (u64), type (u8), sequences (u64), indices (u64),
@@ -7,7 +7,8 @@
 //!       and, of multimodal datasets, a mode for each sequence (i8), which is not read
 //! ```
 //!
-//! The file is walked front to back at three places at once, so a large one takes no memory but the table that is made of it.
+//! The index is walked front to back at three places at once, so a large index needs no memory besides the resulting
+//! table.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,28 +25,28 @@ const VERSION: u64 = 1;
 /// The bytes before the lengths of the sequences.
 const HEADER: u64 = 34;
 
-/// Returns a path without the ending of either file.
+/// Returns a path without the ending `.bin` or `.idx`.
 pub(crate) fn prefix(path: &str) -> &str {
     path.strip_suffix(".idx").or_else(|| path.strip_suffix(".bin")).unwrap_or(path)
 }
 
-/// Returns the name of the file of ids, or of that which tells where they are.
+/// Returns the name of one of the two files.
 pub(crate) fn file(prefix: &str, ending: &str) -> String {
     format!("{prefix}.{ending}")
 }
 
-/// What the beginning of an index says.
+/// The header of an index.
 struct Header {
     dtype: DType,
     sequences: u64,
     documents: u64,
 }
 
-/// Finds the documents of the `.bin` file of `bytes` bytes by its index.
+/// Finds the documents of a `.bin` file of `bytes` bytes by its index.
 ///
 /// # Errors
-/// Data when the index is truncated or none of this version, names ids that the `.bin` file lacks, or leaves some of it out; Invalid when
-/// it holds no token ids.
+/// Data when the index is truncated or of another version, names ids that the `.bin` file lacks, or leaves some of it
+/// out; Invalid when it holds no token ids.
 pub(crate) fn documents(index: Arc<Object>, told_by: String, bytes: u64, stop: &AtomicBool) -> Result<Documents> {
     let header = header(&index)?;
     let uri = index.uri().to_owned();
@@ -177,13 +178,13 @@ impl Walk {
         u64::try_from(first).map_err(|_| self.corrupt(at, "a document begins before the first sequence"))
     }
 
-    /// Goes over a sequence, which must begin where the one before it ends, and end within `bytes`.
+    /// Reads a sequence, which must begin where the one before it ends, and end within `bytes`.
     fn sequence(&mut self, sequence: u64, bytes: u64) -> Result<()> {
         let (length_at, pointer_at) = (HEADER + sequence * 4, self.pointers_at + sequence * 8);
         let length = self.lengths.at(length_at, 4)?.first_chunk::<4>().map_or(-1, |b| i32::from_le_bytes(*b));
         let pointer = self.pointers.at(pointer_at, 8)?.first_chunk::<8>().map_or(-1, |b| i64::from_le_bytes(*b));
         let Ok(length) = u64::try_from(length) else {
-            return Err(self.corrupt(length_at, "a sequence has fewer than no ids").with("sequence", sequence));
+            return Err(self.corrupt(length_at, "a sequence has a negative number of ids").with("sequence", sequence));
         };
         if u64::try_from(pointer) != Ok(self.at) {
             let what = format!("a sequence begins at {pointer}, and the ones before it end at {}", self.at);

@@ -1,4 +1,4 @@
-//! File formats, each in one file: where rows begin and end, and what a row's bytes mean.
+//! File formats, each in one file: where rows begin and end, and how a row's bytes are decoded.
 
 pub(crate) mod arrow;
 pub(crate) mod compressed;

@@ -12,10 +12,11 @@ use crate::{fail, limits};
 /// The bytes before a payload, and after it.
 pub(crate) const HEADER: usize = 12;
 pub(crate) const FOOTER: usize = 4;
-/// How much is looked at in one go for the next record.
+/// Bytes that are read ahead at once for the next record.
 const STEP: usize = 64 << 10;
 
-/// The checksum that TensorFlow writes: rotated and shifted, so that a checksum of data that holds checksums is no fixed point.
+/// The checksum that TensorFlow writes: rotated and shifted, so that data that contains its own checksum is not a fixed
+/// point.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -24,7 +25,7 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
 }
 
-/// Says which record it is, where that is known.
+/// Adds the number of the record to an error, where it is known.
 fn numbered(error: Error, record: Option<u64>) -> Error {
     match record {
         Some(record) => error.with("record", record),
@@ -37,7 +38,7 @@ fn bad(uri: &str, offset: u64, record: Option<u64>, what: &str) -> Error {
         .hint("the file is corrupt: write or fetch it again; verify=False reads on without checksums")
 }
 
-/// Tells what a file of records is compressed with. A record's length may begin as a compressed file does: its checksum tells.
+/// Returns the codec of a file of records. A record's length may begin like a compressed file: its checksum decides.
 ///
 /// # Errors
 /// As [`compressed::codec`].
@@ -45,7 +46,7 @@ pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
     if head.len() >= HEADER && masked(&head[..8]) == word(&head[8..HEADER]) {
         return Ok(None);
     }
-    // No record of less than 4 GiB has anything in the upper half of its length; zlib's streams have.
+    // No record of less than 4 GiB has a nonzero upper half of its length; zlib's streams have.
     let is_zlib = Codec::Zlib.begins(head) && head.get(4..8).is_some_and(|upper| upper != [0; 4]);
     Ok(compressed::codec(uri, head)?.or(is_zlib.then_some(Codec::Zlib)))
 }
@@ -69,14 +70,14 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, veri
     let frame = u64::from_le_bytes(*len).checked_add((HEADER + FOOTER) as u64);
     let frame = frame.filter(|&n| size.is_none_or(|size| n <= size - offset)).ok_or_else(cut)?;
     limits::record(uri, offset, "a record", frame).map_err(|e| numbered(e, record))?;
-    // Where a compressed file ends is known once it was read so far.
+    // The size of a compressed file is known only after its end was read.
     if size.is_none() && (forward.at(offset, frame as usize)?.len() as u64) < frame {
         return Err(cut());
     }
     Ok(Some(frame))
 }
 
-/// Says whether bytes begin as a record does that ends before `size`, if it is at `offset`.
+/// Says whether bytes at `offset` begin like a record that ends before `size`.
 fn is_header(header: &[u8], offset: u64, size: u64) -> bool {
     let Some((len, sum)) = header.split_first_chunk::<8>() else { return false };
     let end = u64::from_le_bytes(*len).checked_add(offset + (HEADER + FOOTER) as u64);
@@ -84,7 +85,8 @@ fn is_header(header: &[u8], offset: u64, size: u64) -> bool {
     end.is_some_and(|end| end <= size) && sum.len() == 4 && masked(len) == word(sum)
 }
 
-/// Returns where the first record begins from `from` on, and before `end`, by the checksum of its length; the end of the file counts as one.
+/// Returns where the first record between `from` and `end` begins, by the checksum of its length; the end of the file
+/// counts as one.
 pub(crate) fn find(forward: &mut Forward, from: u64, end: u64) -> Result<Option<u64>> {
     let size = forward.object().size();
     let mut at = from;
@@ -100,7 +102,7 @@ pub(crate) fn find(forward: &mut Forward, from: u64, end: u64) -> Result<Option<
     Ok((end > size).then_some(size))
 }
 
-/// Checks that a reader that begins at `from` finds the record that begins at `at`, or the end of the file, and no other before it.
+/// Checks that a reader that begins at `from` finds the record at `at`, or the end of the file, and no other before it.
 ///
 /// # Errors
 /// Data where it finds another one, because a record holds records, or where the length's checksum differs.

@@ -1,7 +1,7 @@
 //! Tables kept on disk between jobs, one small file each.
 //!
-//! How many are kept is bounded ([`super::room`]). Invariants: an entry is used only when it is whole (checksum) and of the same uri, format and identity; whatever is
-//! wrong with the cache, indexing goes on without it.
+//! [`super::room`] bounds how many are kept. Invariants: an entry is used only when it is whole (checksum) and of the
+//! same uri, format and identity; with any fault of the cache, indexing continues without it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
     folder.join(format!("{}.table", hash.finalize().to_hex()))
 }
 
-/// Returns the table of a file, if it was kept and the file is still the same.
+/// Returns the cached table of a file, if the file is still the same.
 pub(crate) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Counted> {
     let path = entry(folder, uri, format);
     let bytes = std::fs::read(&path).ok()?;
@@ -37,7 +37,7 @@ pub(crate) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Optio
     Some(Counted { table, points })
 }
 
-/// Keeps a table. A full or read-only disk only means that the next job looks again.
+/// Stores a table. A full or read-only disk only means that the next job reads the file again.
 pub(crate) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, counted: &Counted) {
     static UNIQUE: AtomicU64 = AtomicU64::new(0);
     let mut to = Encoder::new(MAGIC, VERSION);
@@ -51,7 +51,7 @@ pub(crate) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, counted:
     let temporary = path.with_extension(format!("{}-{unique}.tmp", std::process::id()));
     let sealed = to.seal();
     let write = || {
-        // It is for whom the cache is that it lies in.
+        // The entry gets the access modes of the cache's folder.
         let modes = Modes::of(folder.parent().unwrap_or(folder))?;
         modes.folder(folder)?;
         modes.file(&temporary)?.write_all(&sealed)?;

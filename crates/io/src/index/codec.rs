@@ -1,6 +1,6 @@
-//! How indexes are written: variable-length integers, differences of rising offsets, one checksum over all.
+//! The encoding of indexes: variable-length integers, differences of rising offsets, one checksum over all.
 //!
-//! Invariant: reading never allocates more than the bytes at hand could hold, and never panics.
+//! Invariant: reading never allocates more than the given bytes could hold, and never panics.
 
 use forebay_core::{Error, ErrorKind, Result};
 
@@ -38,7 +38,7 @@ impl Encoder {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Writes `text` as what differs from `before`.
+    /// Writes `text` as its difference from `before`.
     pub(crate) fn text_after(&mut self, before: &str, text: &str) {
         let mut shared = before.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
         while !text.is_char_boundary(shared) {
@@ -48,7 +48,7 @@ impl Encoder {
         self.text(&text[shared..]);
     }
 
-    /// Writes integers that rise, or nearly: the differences are small.
+    /// Writes integers that mostly rise, so that their differences are small.
     pub(crate) fn rising(&mut self, numbers: &[u64]) {
         self.int(numbers.len() as u64);
         let mut last = 0u64;
@@ -89,10 +89,10 @@ impl Encoder {
 pub(crate) struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    /// Checks the seal.
+    /// Checks the header and the checksum.
     ///
     /// # Errors
-    /// Data when it is not such a record or a bit of it differs, Version when another version wrote it.
+    /// Data when it is not such a record or a bit of it differs; Version when another version wrote it.
     pub(crate) fn open(bytes: &'a [u8], magic: [u8; 4], version: u8) -> Result<Self> {
         let Some((body, sum)) = bytes.split_last_chunk::<SUM>().filter(|(b, _)| b.len() > 4 && b[..4] == magic) else {
             return Err(Error::data("not an index"));
@@ -125,7 +125,7 @@ impl<'a> Decoder<'a> {
         Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
-    /// Reads a count of things that take at least a byte each.
+    /// Reads a count of items that take at least a byte each.
     pub(crate) fn count(&mut self) -> Result<usize> {
         let n = self.int()?;
         usize::try_from(n).ok().filter(|&n| n <= self.0.len()).ok_or_else(short)

@@ -1,7 +1,7 @@
-//! What a job pins of a source: which files, which content, and where every row is.
+//! The index that a job pins of a source: its files, the identity of their content, and the place of every row.
 //!
-//! Invariants: an index is plain data, the same on every machine that it is sent to; a row's place in it never moves
-//! while the files stay the same, for files keep the order of the user's patterns.
+//! Invariants: an index is plain data, the same on every machine that receives it; a row's place in it does not change
+//! while the files stay the same, because files keep the order of the user's patterns.
 
 pub(crate) mod cache;
 pub(crate) mod codec;
@@ -48,41 +48,41 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) uris: Vec<Box<str>>,
     pub(crate) stats: Vec<Stat>,
-    /// Of `ImageFolder`: each file's class. Of files whose paths have columns: where in the uri the folders begin that may
-    /// have them.
+    /// For `ImageFolder`: each file's class. For files whose paths have columns: the offset in the uri where the
+    /// folders begin that may have them.
     pub(crate) labels: Vec<u64>,
-    /// Of counted files that hold many rows: where they are.
+    /// For counted files that hold many rows: the places of the rows.
     pub(crate) tables: Vec<Arc<Table>>,
-    /// Of each of them, where decoding can begin, if the file is compressed as a whole.
+    /// For each of these files, the points where decoding can begin, if the file is compressed as a whole.
     pub(crate) points: Vec<Option<Arc<Points>>>,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
     /// The first row of each file, where files have several blocks.
     firsts: Vec<u64>,
-    /// The first block of each file there, and the number of blocks.
+    /// The first block of each of these files, and the number of blocks.
     first_blocks: Vec<u64>,
-    /// Which of them may be opened: not part of what is written.
+    /// The files that may be opened; not serialized.
     pub(crate) allowed: Allowed,
 }
 
-/// How rows lie in blocks.
+/// The layout of rows in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Layout {
-    /// Nothing is known: one block that is read from its start (a generator).
+    /// Unknown: one block that is read from its start (a generator).
     #[default]
     Unknown,
-    /// Rows that are computed, in blocks of [`ROWS_IN_BLOCK`]: nothing is stored.
+    /// Computed rows, in blocks of [`ROWS_IN_BLOCK`]: nothing is stored.
     Computed { rows: u64, row_bytes: u64 },
-    /// One row a file, in blocks of [`FILES_IN_BLOCK`].
+    /// One row per file, in blocks of [`FILES_IN_BLOCK`].
     Files,
-    /// One block a file.
+    /// One block per file.
     PerFile { counted: bool },
-    /// One block for each row group of each file.
+    /// One block per row group of each file.
     Groups,
 }
 
 impl Inner {
-    /// Makes one without files.
+    /// Makes an index without files.
     pub(crate) fn of(layout: Layout, labels: Vec<u64>, tables: Vec<Arc<Table>>) -> Self {
         Self { layout, labels, tables, ..Self::default() }
     }
@@ -92,8 +92,8 @@ impl Inner {
         self.points.get(file)?.as_ref()
     }
 
-    /// Returns the bytes that a file's rows lie in: where it is compressed and counted, of what it holds; where row groups are left out,
-    /// of the others.
+    /// Returns the bytes in which a file's rows lie: for a compressed and counted file the decompressed size; where row
+    /// groups are left out, the size of the others.
     pub(crate) fn size_of(&self, file: usize) -> u64 {
         let stored = self.stats.get(file).map_or(0, |stat| stat.size);
         let matching = || self.matching(file).map(|matching| matching.bytes);
@@ -132,7 +132,7 @@ impl SourceIndex {
         Ok(index)
     }
 
-    /// Returns the same files, to be opened within what is allowed.
+    /// Returns the same index, restricted to the files that `allowed` permits.
     pub fn within(self, allowed: Allowed) -> Self {
         let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone());
         inner.allowed = allowed;
@@ -143,7 +143,7 @@ impl SourceIndex {
         &self.0
     }
 
-    /// Returns the number of rows, when they are counted.
+    /// Returns the number of rows, if they are counted.
     pub fn rows(&self) -> Option<u64> {
         match self.0.layout {
             Layout::Unknown | Layout::PerFile { counted: false } => None,
@@ -173,7 +173,7 @@ impl SourceIndex {
         }
     }
 
-    /// Returns what a plan needs to know of the source: of counted files, the bytes that they hold, compressed or not.
+    /// Returns the figures that a plan needs of the source. The bytes of counted files are their decompressed bytes.
     pub fn extent(&self) -> Extent {
         let is_other = |&file: &usize| self.0.points_of(file).is_some() || self.0.matching(file).is_some();
         let bytes = (0..self.0.tables.len()).filter(is_other).fold(self.bytes(), |sum, file| {
@@ -204,13 +204,13 @@ impl SourceIndex {
         }
     }
 
-    /// Returns the number of each block's first row, and of all rows; nothing when rows are not counted.
+    /// Returns the number of each block's first row, and of all rows; an empty list when rows are not counted.
     pub fn block_starts(&self) -> Vec<u64> {
         let ends = (0..self.blocks()).filter_map(|block| self.block_rows(block)).map(|rows| rows.end);
         [0].into_iter().chain(ends).collect()
     }
 
-    /// Writes the index: versioned, checksummed, offsets as differences.
+    /// Encodes the index: versioned, checksummed, offsets as differences.
     pub fn to_bytes(&self) -> Vec<u8> {
         let inner = &self.0;
         let mut to = Encoder::new(MAGIC, VERSION);
@@ -237,7 +237,7 @@ impl SourceIndex {
         to.seal()
     }
 
-    /// Reads [`SourceIndex::to_bytes`].
+    /// Decodes [`SourceIndex::to_bytes`].
     ///
     /// # Errors
     /// Data when a bit of it differs, Version when another version wrote it.

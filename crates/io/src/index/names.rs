@@ -1,4 +1,4 @@
-//! What a row of an index is called, and where it is from.
+//! Names and origins of the rows of an index.
 
 use forebay_core::SampleId;
 
@@ -7,7 +7,7 @@ use super::{FILES_IN_BLOCK, Layout, ROWS_IN_BLOCK, SourceIndex};
 use crate::readers::windows::offset_of;
 
 impl SourceIndex {
-    /// Returns the name of a row by its number. A row that is not counted, or past the end, is row 0 of block 0.
+    /// Returns the id of a row by its number. A row that is not counted, or past the end, is row 0 of block 0.
     pub fn locate(&self, row: u64) -> SampleId {
         match self.0.layout {
             Layout::Unknown | Layout::PerFile { counted: false } => SampleId(0),
@@ -26,8 +26,8 @@ impl SourceIndex {
         }
     }
 
-    /// Returns the file that a counted row is read from, by its place in [`SourceIndex::files`], and which of the file's
-    /// rows it is. `None` where rows are in no file, are not counted, or there is no such row.
+    /// Returns the file of a counted row, by its place in [`SourceIndex::files`], and the row's number in the file.
+    /// `None` where rows are in no file, are not counted, or the row does not exist.
     pub fn origin(&self, row: u64) -> Option<(usize, u64)> {
         let firsts = match self.0.layout {
             Layout::Files => return (row < self.0.uris.len() as u64).then_some((row as usize, 0)),
@@ -39,9 +39,9 @@ impl SourceIndex {
         (after > 0 && after < firsts.len()).then(|| (after - 1, row - firsts[after - 1]))
     }
 
-    /// Returns what, with its uri, tells the content of a file from any other that was read from there, and from what the
-    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes, or where
-    /// its path begins to have columns, or what tells its rows, if that is a file of its own.
+    /// Returns the identity of a file, which with its uri distinguishes its content from any other content of that uri,
+    /// and from the same file as part of another source. It has the size, mtime or etag, and the class, the offset
+    /// where the path's columns begin, or the identity of the file that locates the rows, where these apply.
     pub fn identity(&self, file: usize) -> Option<String> {
         let stat = self.0.stats.get(file)?;
         let told_by = match self.0.tables.get(file).map(|table| &**table) {
@@ -56,7 +56,7 @@ impl SourceIndex {
         })
     }
 
-    /// Returns the file of a block of [`Layout::PerFile`] or [`Layout::Groups`], and which row group of it.
+    /// Returns the file of a block of [`Layout::PerFile`] or [`Layout::Groups`], and the number of its row group.
     pub(crate) fn file_of(&self, block: u64) -> (usize, usize) {
         if self.0.layout != Layout::Groups {
             return (block as usize, 0);
@@ -69,7 +69,7 @@ impl SourceIndex {
         (after - 1, (block - firsts[after - 1]) as usize)
     }
 
-    /// Says where a sample is, for people: `shards/train-000.tar#17 (key 00017)`.
+    /// Returns the place of a sample in readable form: `shards/train-000.tar#17 (key 00017)`.
     pub fn describe_sample(&self, sample: SampleId) -> String {
         let (block, row) = (sample.block(), sample.row());
         let inner = &self.0;

@@ -1,39 +1,39 @@
-//! How much of a disk the kept tables take: a bound for each folder, beyond which the oldest go.
+//! Bounds the disk space of the kept tables: beyond a bound for each folder, the oldest are removed.
 //!
-//! A table is made again where it is missing, so a bound costs time alone. It also keeps a dispatcher's own files safe from
-//! tables, which lie on the same disk. Processes that share a folder each keep it within the bound.
+//! A missing table is made again, so the bound costs only time. It also protects a dispatcher's own files, which lie on
+//! the same disk. Each process that shares a folder keeps it within the bound.
 
 use std::fs::{DirEntry, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-/// The bytes of a folder's tables, at most; of a smaller disk, a part of it.
+/// The most bytes of a folder's tables; on a smaller disk, a part of it.
 const BYTES_MAX: u64 = 4 << 30;
 const DISK_PART: u64 = 10;
 /// The most tables of a folder.
 const TABLES_MAX: usize = 1 << 18;
-/// Which part of the bound is left once the oldest tables are gone.
+/// The part of the bound that is left after the oldest tables were removed.
 const LEFT: (u64, u64) = (3, 4);
-/// A process looks again after so many bytes, and after so many tables.
+/// A process checks again after this many bytes, and after this many tables.
 const LOOK_BYTES: u64 = 64 << 20;
 const LOOK_TABLES: u64 = 4096;
-/// The least that a table counts for, as file systems do.
+/// The least size that a table counts for, as in file systems.
 const BLOCK: u64 = 4096;
 
-/// A use is noted when the last one was noted so long ago.
+/// A use is recorded when the last record is at least this old.
 const NOTED_AFTER: Duration = Duration::from_secs(600);
 
-/// What a folder may have.
+/// The bound of a folder.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     bytes: u64,
     tables: usize,
 }
 
-/// Says that a table of so many bytes was kept, and now and then takes away the oldest tables of the folder.
+/// Records that a table of `bytes` bytes was kept, and from time to time removes the oldest tables of the folder.
 pub(super) fn kept(folder: &Path, bytes: u64) {
-    // What this process has kept since it last looked: it looks once at the beginning.
+    // The bytes that this process has kept since its last check: it checks once at the beginning.
     static SINCE: AtomicU64 = AtomicU64::new(LOOK_BYTES);
     let counted = bytes.max(LOOK_BYTES / LOOK_TABLES);
     if SINCE.fetch_add(counted, Relaxed) + counted < LOOK_BYTES {
@@ -44,7 +44,7 @@ pub(super) fn kept(folder: &Path, bytes: u64) {
     shrink(folder, Bound { bytes: BYTES_MAX.min(size / DISK_PART), tables: TABLES_MAX });
 }
 
-/// Takes away the oldest tables of a folder that has more than it may.
+/// Removes the oldest tables of a folder that exceeds its bound.
 fn shrink(folder: &Path, bound: Bound) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut tables: Vec<_> = entries.flatten().filter_map(|entry| table(&entry)).collect();
@@ -58,25 +58,25 @@ fn shrink(folder: &Path, bound: Bound) {
         if bytes <= bound.bytes / LEFT.1 * LEFT.0 && left <= bound.tables / LEFT.1 as usize * LEFT.0 as usize {
             break;
         }
-        // Another process may have taken it away.
+        // Another process may have removed it.
         let _ = std::fs::remove_file(path);
         (bytes, left) = (bytes - size, left - 1);
     }
 }
 
-/// Returns when a table was last used, what it takes, and where it is. Tables that a process died over count, too.
+/// Returns when a table was last used, its size, and its path. Tables that a dead process left incomplete count, too.
 fn table(entry: &DirEntry) -> Option<(SystemTime, u64, PathBuf)> {
     let found: Metadata = entry.metadata().ok().filter(Metadata::is_file)?;
     Some((found.modified().ok()?, found.len().max(BLOCK), entry.path()))
 }
 
-/// Notes that a table is in use, so that it goes after those that are not.
+/// Records that a table is in use, so that unused ones are removed first.
 pub(super) fn used(path: &Path) {
     let changed = std::fs::metadata(path).and_then(|found| found.modified());
     if changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age < NOTED_AFTER)) {
         return;
     }
-    // A folder that may only be read stays as it is.
+    // A read-only folder stays as it is.
     if let Ok(file) = std::fs::File::options().append(true).open(path) {
         let _ = file.set_modified(SystemTime::now());
     }

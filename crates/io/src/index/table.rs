@@ -1,4 +1,4 @@
-//! Where the rows of one file lie.
+//! The places of the rows of one file.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use super::codec::{Decoder, Encoder};
 use crate::formats::parquet::Matching;
 use crate::store::decoded::Points;
 
-/// The rows of one file, as its format needs them.
+/// The places of the rows of one file, in the form that its format needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Table {
-    /// Frames that follow each other: where each begins, and where the last ends. Text, Jsonl, Tfrecord.
+    /// Consecutive frames: where each begins, and where the last ends. Text, Jsonl, Tfrecord.
     Frames(Vec<u64>),
     /// Samples of a tar shard.
     Tar(TarTable),
     /// The rows of each row group of a Parquet file, or record batch of an Arrow file with a footer.
     Groups(Vec<u64>),
-    /// As `Groups`, of which some are left out: they have no rows here.
+    /// As `Groups`, with some groups left out: they have no rows here.
     Matching(Matching),
     /// The messages of an Arrow stream.
     Messages(Messages),
-    /// Rows of one length, at places of one distance.
+    /// Rows of one length at a constant distance.
     Even(Even),
-    /// Documents of token ids that follow each other.
+    /// Consecutive documents of token ids.
     Documents(Documents),
-    /// So many samples of a file that says itself where they are, stored in so many bytes before they were compressed.
+    /// The number of samples of a file that has their places itself, and the bytes that they had before compression.
     Shard { rows: u64, bytes: u64 },
 }
 
-/// Rows that need no table: where the first is, and how far apart they are, in bytes.
+/// Rows that need no table: the first offset, and the distance of rows, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Even {
     pub(crate) start: u64,
@@ -39,30 +39,30 @@ pub(crate) struct Even {
     pub(crate) rows: u64,
 }
 
-/// The messages of an Arrow stream that are behind its schema: record batches, and the dictionaries that these use.
+/// The messages of an Arrow stream after its schema: record batches, and the dictionaries that these use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Messages {
     /// The rows of each record batch.
     pub(crate) rows: Vec<u64>,
     /// Where each message begins, and where the last ends.
     pub(crate) starts: Vec<u64>,
-    /// Which of them are dictionaries.
+    /// The indices of the messages that are dictionaries.
     pub(crate) dictionaries: Vec<u64>,
 }
 
-/// Documents of a file, as another file beside it tells.
+/// Documents of a file, whose places another file beside it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Documents {
-    /// What an id is stored as.
+    /// The type of a stored id.
     pub(crate) dtype: DType,
-    /// What tells that other file from any that was there at another time.
+    /// The identity of that other file, which distinguishes it from earlier and later versions.
     pub(crate) told_by: String,
-    /// Where each begins, and where the last ends, in bytes.
+    /// Where each document begins, and where the last ends, in bytes.
     pub(crate) starts: Vec<u64>,
 }
 
 impl Even {
-    /// Returns where a row is.
+    /// Returns the place of a row.
     pub(crate) fn span(&self, row: u64) -> Option<Span> {
         let offset = self.start.checked_add(self.step.checked_mul(row)?)?;
         (row < self.rows).then_some(Span { offset, len: self.len })
@@ -75,33 +75,33 @@ impl Even {
 }
 
 impl Documents {
-    /// Returns where a document is.
+    /// Returns the place of a document.
     pub(crate) fn span(&self, row: usize) -> Option<Span> {
         let [start, end] = *self.starts.get(row..)?.first_chunk::<2>()?;
         Some(Span { offset: start, len: end.checked_sub(start)? })
     }
 }
 
-/// What counting found out of one file.
+/// The result of counting the rows of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted {
     pub(crate) table: Arc<Table>,
-    /// Of a file that is compressed as a whole.
+    /// For a file that is compressed as a whole.
     pub(crate) points: Option<Arc<Points>>,
 }
 
-/// The samples of a tar shard: their keys, and for each extension of the source where its bytes are.
+/// The samples of a tar shard: their keys, and for each extension of the source the place of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TarTable {
     keys: String,
     /// Where each key ends in `keys`.
     key_ends: Vec<u64>,
-    /// Row by row, one (offset, length) for each extension; an offset of `u64::MAX` is a member that is not there.
+    /// Row by row, one (offset, length) for each extension; an offset of `u64::MAX` marks an absent member.
     offsets: Vec<u64>,
     lens: Vec<u64>,
 }
 
-/// Where one member's bytes are.
+/// The place of one member's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: u64,
@@ -126,7 +126,7 @@ impl TarTable {
         self.keys.get(start..end).unwrap_or_default()
     }
 
-    /// Returns where extension `extension` of `extensions` of a row is, if the sample has it.
+    /// Returns the place of extension `extension` (of `extensions`) of a row, if the sample has it.
     pub(crate) fn span(&self, row: usize, extension: usize, extensions: usize) -> Option<Span> {
         let i = row * extensions + extension;
         let (&offset, &len) = (self.offsets.get(i)?, self.lens.get(i)?);
@@ -135,7 +135,7 @@ impl TarTable {
 }
 
 impl Table {
-    /// Returns the number of rows; where there are groups, of all together.
+    /// Returns the number of rows, summed over groups.
     pub(crate) fn rows(&self) -> u64 {
         match self {
             Table::Frames(starts) => starts.len().saturating_sub(1) as u64,
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// Returns the rows of each group of rows that is decoded as a whole; of a file without such groups, nothing.
+    /// Returns the rows of each group that is decoded as a whole; empty for a file without groups.
     pub(crate) fn group_rows(&self) -> &[u64] {
         match self {
             Table::Groups(rows) | Table::Matching(Matching { rows, .. }) | Table::Messages(Messages { rows, .. }) => {
@@ -159,7 +159,7 @@ impl Table {
         }
     }
 
-    /// Says whether all of it is within a file of this size.
+    /// Says whether all places are within a file of this size.
     pub(crate) fn is_within(&self, size: u64) -> bool {
         match self {
             Table::Frames(starts) => starts.iter().all(|start| *start <= size),

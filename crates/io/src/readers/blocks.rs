@@ -1,4 +1,4 @@
-//! Which blocks rows are of.
+//! Finds the blocks of rows.
 
 use forebay_data::RowId;
 
@@ -6,7 +6,7 @@ use forebay_data::RowId;
 pub(super) struct Blocks {
     /// Each once, in order.
     pub(super) numbers: Vec<u64>,
-    /// For each block from the first to the last its place in `numbers`; empty where too many lie between.
+    /// For each block from the first to the last its place in `numbers`; empty where the range is too large.
     places: Vec<u32>,
 }
 
@@ -14,7 +14,7 @@ impl Blocks {
     pub(super) fn of(ids: &[RowId]) -> Self {
         let all = || ids.iter().map(|id| id.sample.block());
         let (first, last) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
-        // To sort costs more, and so does to look for each row's block.
+        // Sorting costs more, and so does a search for each row's block.
         let span = (last - first + 1) as usize;
         if span > 64 * ids.len() {
             let mut numbers: Vec<u64> = all().collect();

@@ -18,7 +18,7 @@ pub(crate) struct Files {
     pool: Pool,
 }
 
-/// Remote files that are asked for before the first is needed.
+/// Remote files that are requested ahead of their use.
 const AHEAD: usize = 16;
 
 impl Files {

@@ -1,4 +1,4 @@
-//! A group of rows that is being decoded, or was: threads that want it share its parts out among them.
+//! A decoded group of rows, or one in decoding: the threads that want it divide its parts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,14 +9,14 @@ use forebay_core::{Error, Result};
 use super::packed::Packed;
 use crate::formats::arrow::Column;
 
-/// A group that is being decoded, or was. A part is a `P`.
+/// A group that is decoded or being decoded. A part is a `P`.
 pub(super) struct Group<P> {
-    /// The number of the first part that no thread has begun to decode.
+    /// The number of the first part that no thread has started to decode.
     next: AtomicUsize,
     state: Mutex<Decoding<P>>,
-    /// Told when the last part is there.
+    /// Signalled when the last part is decoded.
     done: Condvar,
-    /// How many rows were taken.
+    /// The number of rows that were taken.
     taken: AtomicUsize,
 }
 
@@ -50,8 +50,8 @@ impl<P> Group<P> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decodes parts until every part has a thread. The thread that finishes the last part joins them, or what came of them, and
-    /// gets `true`.
+    /// Decodes parts until every part has a thread. The thread that finishes the last part joins them, or their errors,
+    /// and returns `true`.
     pub(super) fn help(
         &self,
         count: usize,
@@ -63,7 +63,7 @@ impl<P> Group<P> {
             if part >= count {
                 return false;
             }
-            // Others wait for every part that was begun.
+            // Other threads wait for every part that was started.
             let decoded = guarded(|| decode(part));
             let mut state = self.lock();
             state.parts.push((part, decoded));
@@ -95,7 +95,7 @@ impl<P> Group<P> {
         matches!(self.lock().all, Some(Ok(_)))
     }
 
-    /// Notes that rows were taken. Returns how many were by now.
+    /// Records that rows were taken. Returns the total so far.
     pub(super) fn take(&self, rows: usize) -> usize {
         self.taken.fetch_add(rows, Relaxed) + rows
     }

@@ -1,5 +1,5 @@
-//! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while it fits. Threads that want the same
-//! group share its columns out among them, where these are read one by one.
+//! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while the memory suffices. Threads that
+//! want the same group divide its columns, where columns are read one by one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,7 +25,7 @@ use crate::rows;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
 
-/// Groups that rows are taken of.
+/// The groups whose rows are read.
 type GroupsInUse = Vec<Arc<Group<Part>>>;
 
 pub(crate) struct Groups<F> {
@@ -34,18 +34,19 @@ pub(crate) struct Groups<F> {
     pub(super) pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group<Part>>>>,
-    /// The most that a group took so far.
+    /// The most bytes of a group so far.
     largest: AtomicUsize,
-    /// How groups are packed, if a shuffle is over windows. Then the weight of a kept group is its rows, else its bytes.
+    /// How groups are packed, if a shuffle is over windows. The weight of a kept group is then its rows, otherwise its
+    /// bytes.
     pub(super) layout: Option<Layout>,
-    /// Where packed rows are, and what is made of them.
+    /// Where packed rows are allocated, and the columns made of them.
     pub(super) memory: Memory,
 }
 
 impl<F: Grouped> Groups<F> {
-    /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: of the one that threads finish,
-    /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes. Without windows it is
-    /// that of the pool; a single larger group is kept while it is in use.
+    /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: the one that
+    /// threads finish, and the one that they begin. So the bound is in rows, which the plan knows exactly, and not in
+    /// bytes. Without windows the bound is that of the pool; a single larger group is kept while it is in use.
     pub(crate) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
@@ -84,14 +85,14 @@ impl<F: Grouped> Groups<F> {
         self.pool.index.inner().uris.get(file).map_or("", |u| u)
     }
 
-    /// Returns the rows that the index counts in a block.
+    /// Returns the number of rows of a block by the index.
     fn block_len(&self, block: u64) -> Result<usize> {
         let rows =
             self.pool.index.block_rows(block).ok_or_else(|| Error::internal(format!("there is no block {block}")))?;
         Ok((rows.end - rows.start) as usize)
     }
 
-    /// Returns blocks, decoded. A thread begins the next block before other threads have finished this one.
+    /// Returns decoded blocks. A thread begins the next block before other threads have finished this one.
     fn groups(&self, blocks: &[u64]) -> Result<(GroupsInUse, Vec<Arc<Decoded>>)> {
         if self.schema.fields().is_empty() {
             return Ok((Vec::new(), vec![Arc::default(); blocks.len()]));
@@ -118,7 +119,7 @@ impl<F: Grouped> Groups<F> {
         if !group.help(parts.count(), |part| parts.decode(part), |decoded| parts.join(decoded)) {
             return Ok(());
         }
-        // The next thread that asks for a group that failed decodes it again.
+        // The next thread that requests a failed group decodes it again.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let weight = |decoded: Arc<Decoded>| match &self.layout {
             Some(_) => parts.rows,
@@ -152,7 +153,8 @@ impl<F: Grouped> Groups<F> {
         fields.iter().enumerate().zip(packed).map(column).collect()
     }
 
-    /// Returns how many of the first rows are of groups that are decoded; all rows, if no shuffle is over windows.
+    /// Returns how many of the first rows are in groups that are already decoded; all rows, if no shuffle is over
+    /// windows.
     fn at_hand(&self, ids: &[RowId], blocks: &Blocks) -> usize {
         if self.layout.is_none() {
             return ids.len();
@@ -164,7 +166,8 @@ impl<F: Grouped> Groups<F> {
         missing.flatten().unwrap_or(ids.len())
     }
 
-    /// Says whether blocks take more than may be kept decoded, by what the largest so far took; or before that, by their part of the files.
+    /// Says whether blocks exceed the memory for decoded groups, by the largest size so far; before the first, by their
+    /// part of the files.
     fn exceeds_budget(&self, blocks: &Blocks) -> bool {
         let index = &self.pool.index;
         let stored = index.bytes() / index.blocks().max(1);
@@ -174,7 +177,7 @@ impl<F: Grouped> Groups<F> {
             && one.saturating_mul(blocks.numbers.len()) > self.pool.budget.decoded()
     }
 
-    /// Returns rows of blocks that are decoded one after another, so that no more than one of them is in use.
+    /// Returns rows of blocks that are decoded one after another, so that at most one of them is in use.
     fn one_by_one(&self, ids: &Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
         let mut places: Vec<u32> = (0..ids.len() as u32).collect();
         let block = |place: &u32| blocks.place(ids[*place as usize]);
@@ -189,7 +192,7 @@ impl<F: Grouped> Groups<F> {
         Chunk::concat(&sorted)?.take(&back)
     }
 
-    /// Takes the rows of the window that ends, which is then dropped, before the next one is decoded: it has the memory of the last.
+    /// Takes the rows of the window that ends, and drops it before the next one is decoded, which reuses its memory.
     fn in_two(&self, ends: &[RowId], begins: &[RowId]) -> Result<Chunk> {
         let chunk = |ids: &[RowId]| self.chunk(ids.into(), &Blocks::of(ids));
         Chunk::concat(&[chunk(ends)?, chunk(begins)?])
@@ -235,8 +238,8 @@ impl<F: Grouped> Groups<F> {
         Chunk::new(self.schema.clone(), columns, ids)
     }
 
-    /// Forgets the groups of a shuffle over windows whose rows were all taken: an epoch has each row once. What is forgotten too early, as
-    /// rows were taken twice, is decoded again.
+    /// Drops the groups of a shuffle over windows whose rows were all taken: an epoch has each row once. If rows were
+    /// taken twice, a group that was dropped too early is decoded again.
     fn note_taken(&self, blocks: &[u64], groups: &[Arc<Group<Part>>], rows: &[(usize, usize)]) {
         if self.layout.is_none() || groups.is_empty() {
             return;
@@ -253,7 +256,7 @@ impl<F: Grouped> Groups<F> {
         }
     }
 
-    /// Says what is wrong with a row of columns, if one of them lacks it; `id` is its name.
+    /// Returns the error of a row, if one of its columns lacks its value; `id` is the row's name.
     fn lack(&self, columns: &[Column], row: usize, id: RowId) -> Option<Error> {
         let (field, lack) =
             self.schema.fields().iter().zip(columns).find_map(|(f, column)| Some((f, column.lack(row)?)))?;
@@ -262,7 +265,7 @@ impl<F: Grouped> Groups<F> {
         Some(error.with("sample", self.pool.index.describe_sample(id.sample)))
     }
 
-    /// Makes a chunk of columns without the rows that they lack, and has it say so.
+    /// Makes a chunk of the columns without the incomplete rows, and lists these rows in it.
     fn without_lacks(&self, columns: &[Column], ids: Arc<[RowId]>) -> Result<Chunk> {
         let values = columns.iter().map(|column| column.values.clone()).collect();
         let chunk = Chunk::new(self.schema.clone(), values, ids.clone())?;
@@ -276,12 +279,12 @@ impl<F: Grouped> Groups<F> {
     }
 }
 
-/// Says whether no row of these columns lacks anything.
+/// Says whether all rows of these columns are complete.
 fn is_complete(columns: &[Column]) -> bool {
     columns.iter().all(|column| column.lacks.is_empty())
 }
 
-/// Returns the bytes that columns hold: memory that several share, as those of an Arrow record batch do, counts once.
+/// Returns the bytes that columns hold: memory that several columns share, as in an Arrow record batch, counts once.
 fn memory_of(columns: &[Column]) -> usize {
     fn add(data: &ArrayData, held: &mut HashMap<usize, usize>) {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
@@ -308,7 +311,7 @@ impl<F: Grouped> Reader for Groups<F> {
         if self.exceeds_budget(&blocks) {
             return self.one_by_one(&ids, &blocks).or_else(|_| self.chunk(ids, &blocks));
         }
-        // Where one of two parts fails, what is told must not depend on which groups were at hand.
+        // Where one of two parts fails, the error must not depend on the groups that happen to be decoded.
         match ids.split_at(self.at_hand(&ids, &blocks)) {
             (ends, begins) if !ends.is_empty() && !begins.is_empty() => {
                 self.in_two(ends, begins).or_else(|_| self.chunk(ids, &blocks))

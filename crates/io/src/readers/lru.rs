@@ -1,9 +1,9 @@
-//! What was used last, up to a weight.
+//! A least recently used cache, bounded by weight.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Keeps values by key, mostly a number, until they weigh more than the limit together; the newest always stays.
+/// Keeps values by key, mostly a number, until their total weight exceeds the limit; the newest always stays.
 #[derive(Debug)]
 pub(super) struct Lru<V, K = u64> {
     entries: HashMap<K, Entry<V>>,
@@ -31,7 +31,7 @@ impl<V: Clone, K: Copy + Eq + Hash> Lru<V, K> {
         Some(entry.value.clone())
     }
 
-    /// Puts a value in, or gives the one of this key another weight, and drops the oldest beyond the limit.
+    /// Inserts a value, or replaces the value and weight of its key, and drops the oldest beyond the limit.
     pub(super) fn put(&mut self, key: K, weight: usize, value: V) {
         self.uses += 1;
         let old = self.entries.insert(key, Entry { used: self.uses, weight, value });

@@ -1,7 +1,7 @@
-//! `Mds` and `Litdata`: samples of MosaicML's shards, and of LitData's chunks, which are shards here.
+//! `Mds` and `Litdata`: samples of MosaicML's shards, and of LitData's chunks, which this code also calls shards.
 //!
-//! Where the samples of a shard are is at its beginning: that is read once, and kept. A compressed shard is decompressed as a whole, and kept
-//! up to a bound of bytes, as groups of rows are.
+//! The places of a shard's samples are at its beginning, which is read once and kept. A compressed shard is
+//! decompressed as a whole, and kept up to a bound of bytes, as groups of rows are.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,9 +16,9 @@ use super::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::formats::{litdata, mds};
 use crate::index::table::Table;
 
-/// The bytes of the places of samples that are kept.
+/// The most bytes of kept places of samples.
 const STARTS_BYTES_MAX: usize = 64 << 20;
-/// Shards that are decompressed at once.
+/// Shards that are decompressed in parallel.
 const UNPACKING: usize = 16;
 
 pub(crate) struct Mds {
@@ -26,19 +26,19 @@ pub(crate) struct Mds {
     pool: Pool,
     stored: Vec<MdsColumn>,
     fields: Vec<Field>,
-    /// Of LitData's, what is compressed.
+    /// For LitData: the unit of compression.
     wrap: Option<Wrap>,
     starts: Mutex<Lru<Arc<Vec<u32>>>>,
     shards: Mutex<Lru<Arc<Vec<u8>>>>,
-    /// A thread that wants a shard which another one decompresses waits for that one.
+    /// A thread that wants a shard waits for another thread that decompresses it.
     unpacking: [Mutex<()>; UNPACKING],
 }
 
-/// Where the bytes of a sample are, once they are read.
+/// The bytes of a sample, once they are read.
 enum Bytes {
-    /// In the common buffer, up to the end that the layout has.
+    /// In the common buffer, up to the end in the layout.
     Read { at: usize, len: usize },
-    /// Of a compressed shard.
+    /// Of a decompressed shard.
     Unpacked(Vec<u8>),
 }
 
@@ -81,7 +81,7 @@ impl Mds {
         self.wrap.map_or_else(|| mds::is_packed(self.uri(file)), |wrap| wrap != Wrap::None)
     }
 
-    /// Returns a compressed shard.
+    /// Returns a compressed shard, decompressed.
     fn shard(&self, file: usize) -> Result<Arc<Vec<u8>>> {
         let kept = || self.shards.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64);
         if let Some(shard) = kept() {
@@ -100,7 +100,7 @@ impl Mds {
         Ok(shard)
     }
 
-    /// Returns where the samples of a shard are.
+    /// Returns the places of the samples of a shard.
     fn starts(&self, file: usize) -> Result<Arc<Vec<u32>>> {
         if let Some(starts) = self.starts.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(starts);
@@ -119,7 +119,7 @@ impl Mds {
         Ok(starts)
     }
 
-    /// Returns where a sample is in its shard.
+    /// Returns the place of a sample in its shard.
     fn span(&self, id: &RowId) -> Result<(usize, u64, usize)> {
         let file = id.sample.block() as usize;
         let starts = self.starts(file)?;
@@ -129,7 +129,7 @@ impl Mds {
         }
     }
 
-    /// Reads the samples: those of one shard after those of another, so that a compressed one is needed once.
+    /// Reads the samples, shard by shard, so that a compressed shard is needed once.
     fn fetch(&self, ids: &[RowId]) -> Result<(Vec<Bytes>, Vec<u8>)> {
         let mut order: Vec<usize> = (0..ids.len()).collect();
         order.sort_by_key(|&row| ids[row].sample);
@@ -189,8 +189,8 @@ impl Reader for Mds {
     }
 }
 
-/// Returns how many bytes of decompressed shards are kept: as many as may be, or those of two windows where these are more, for a shuffle
-/// over windows asks for the rows of two of them in any order.
+/// Returns how many bytes of decompressed shards are kept: the budget, or those of two windows where these are more,
+/// because a shuffle over windows requests the rows of two windows in any order.
 fn kept_bytes(pool: &Pool, window_rows: u64) -> u64 {
     let (index, least) = (&pool.index, pool.budget.decoded() as u64);
     let bytes = index.inner().tables.iter().fold(0u64, |sum, table| match &**table {

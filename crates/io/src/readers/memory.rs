@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Takes the arrays of a blob without copying them, when it holds one batch.
+    /// Opens the arrays of a blob, without copying them when it holds one batch.
     pub(crate) fn open(schema: Arc<Schema>, index: SourceIndex, blob: Bytes) -> Result<Self> {
         let batch = of_fields(&schema, &decode(blob)?)?;
         let want = index.rows().unwrap_or(0);
@@ -30,7 +30,7 @@ impl Memory {
     }
 }
 
-/// Returns those columns alone that are read.
+/// Returns only the columns that are read.
 fn of_fields(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch> {
     let place = |name: &String| {
         let place = batch.schema_ref().index_of(name);
@@ -40,7 +40,7 @@ fn of_fields(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch> {
     batch.project(&places).map_err(fail::arrow)
 }
 
-/// Converts columns that another Arrow writer made, and leaves those alone that are as they should be.
+/// Converts columns that another Arrow writer made, and leaves columns of the right layout unchanged.
 fn adopt(schema: &Arc<Schema>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     let convert = |batch: &RecordBatch| {
         let nameless = super::block_ids(0, 0, batch.num_rows(), Epoch(0));

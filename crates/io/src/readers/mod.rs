@@ -1,6 +1,6 @@
-//! Rows by place, or a block from its start.
+//! Readers: rows by place, or a block from its start.
 //!
-//! Every reader gives the same row for the same sample id both ways; that is what the tests hold each one to.
+//! Every reader returns the same row for the same sample id both ways; the tests check each reader for this.
 
 mod blocks;
 pub(crate) mod files;
@@ -33,19 +33,19 @@ pub(crate) use groups::Groups;
 pub use options::ReadOptions;
 pub(crate) use pool::Pool;
 
-/// Which row to read, and for which time round.
+/// A row to read, and its epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The row's number among all rows of the source, from 0.
     pub row: u64,
-    /// The epoch that randomness is keyed by; it is handed on in the row's name.
+    /// The epoch that keys the randomness; it becomes part of the row's name.
     pub epoch: Epoch,
 }
 
-/// Chunks in order. After an error there is no more.
+/// Chunks in order. After an error the iterator ends.
 pub type Chunks<'a> = Box<dyn Iterator<Item = Result<Chunk>> + Send + 'a>;
 
-/// While it lives, or until the window is read, no later window of the same lanes is read in this process.
+/// Until it is dropped, or the window is read, this process reads no later window of the same lanes.
 pub struct WindowAnnouncement {
     _expected: Box<dyn Send>,
 }
@@ -56,7 +56,7 @@ impl WindowAnnouncement {
     }
 }
 
-/// Reads one source. Any number of threads may use a reader at once.
+/// Reads one source. Any number of threads may use a reader in parallel.
 pub trait Reader: Send + Sync {
     /// Returns the columns of a row.
     fn schema(&self) -> &Arc<Schema>;
@@ -64,45 +64,46 @@ pub trait Reader: Send + Sync {
     /// Reads these rows in this order. Needs a counted index.
     ///
     /// # Errors
-    /// Data when a row is corrupt or its file has changed, with file, offset and what names the row; NotFound,
-    /// PermissionDenied, Unavailable of a file; Internal for a row that is not there.
+    /// Data when a row is corrupt or its file has changed, with the file, the offset and the row's name; NotFound,
+    /// PermissionDenied, Unavailable of a file; Internal for a row that does not exist.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;
 
-    /// Reads a block from its start, in chunks of at most `rows` rows, all but the last of exactly that many. A row that
-    /// cannot be decoded, where the next one can still be found, is one of them: its chunk lacks it, and says so.
+    /// Reads a block from its start, in chunks of at most `rows` rows, all but the last of exactly that many. A row
+    /// that cannot be decoded counts as a row if the next one can still be found: its chunk omits the row and records
+    /// its error.
     ///
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator.
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>>;
 
-    /// Reads a window of a shuffle whose rows are not counted, in chunks as [`Reader::stream`].
+    /// Reads a window of a shuffle whose rows are not counted, in chunks like [`Reader::stream`].
     ///
     /// # Errors
-    /// As [`Reader::gather`], at once or from the iterator; Internal for a source that is never read so.
+    /// As [`Reader::gather`], at once or from the iterator; Internal for a source without windows.
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         let _ = rows;
         Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
     }
 
-    /// Says that a thread is about to read a window. Threads that announce windows in order may read them in any: their bytes are asked for
-    /// once. A thread that will not read it drops the announcement.
+    /// Announces that a thread will read a window. Threads that announce windows in order may read them in any order:
+    /// their bytes are requested once. A thread that will not read it drops the announcement.
     fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
         let _ = window;
         None
     }
 }
 
-/// Names rows.
+/// Returns the ids of rows.
 fn ids(index: &SourceIndex, places: &[Place]) -> Arc<[RowId]> {
     places.iter().map(|p| RowId { sample: index.locate(p.row), epoch: p.epoch }).collect()
 }
 
-/// Names the rows of a block from `first` on.
+/// Returns the ids of the rows of a block from `first` on.
 fn block_ids(block: u64, first: u64, rows: usize, epoch: Epoch) -> Arc<[RowId]> {
     (first..first + rows as u64).map(|row| RowId { sample: SampleId::new(block, row), epoch }).collect()
 }
 
-/// Refuses rows that are not there.
+/// Refuses rows that do not exist.
 fn check(index: &SourceIndex, places: &[Place]) -> Result<()> {
     let rows = index.rows().ok_or_else(|| Error::internal("the index is not counted"))?;
     match places.iter().find(|p| p.row >= rows) {

@@ -1,4 +1,4 @@
-//! How a source is read.
+//! Options for reading a source.
 
 use std::sync::Arc;
 
@@ -6,13 +6,14 @@ use forebay_data::MemoryBudget;
 
 use crate::store::ReadThrough;
 
-/// How a source is read.
+/// Options for reading a source.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// What remote files are read through. Default: nothing.
+    /// The cache through which remote files are read. Default: none.
     pub near: Option<Arc<dyn ReadThrough>>,
-    /// What the plan says ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows. Default: 0, no windows.
+    /// The window size of the plan ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows.
+    /// Default: 0, no windows.
     pub window_rows: u64,
-    /// How much may be kept decoded. Default: as much as is of use.
+    /// The memory for decoded rows. Default: as much as is useful.
     pub budget: MemoryBudget,
 }

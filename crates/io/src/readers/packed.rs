@@ -1,8 +1,9 @@
 //! Row-major copies of the numeric columns of a decoded group.
 //!
-//! A shuffle over a window takes the rows of a batch from random places of memory that no cache holds. In columns, each number is a cache
-//! miss of its own. In rows, sixteen numbers are one: a row is cut into segments as long as a cache line, so that threads can share a
-//! group's columns out among them, and the columns of a segment are packed while a cache holds what was decoded of them.
+//! A shuffle over a window takes the rows of a batch from random places of memory outside every CPU cache. In columns,
+//! each number is a cache miss. In rows, sixteen numbers share one miss. A row is cut into segments as long as a cache
+//! line, so that threads can divide a group's columns, and the columns of a segment are packed while a CPU cache holds
+//! their decoded values.
 
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_buffer::Buffer;
@@ -12,14 +13,14 @@ use forebay_data::{Bytes, Field, Memory, tensor_values};
 use crate::formats::arrow::{Column, Lack};
 use crate::rows::rebuild;
 
-/// The widest value that is packed, in bytes. A wider one (a tensor) is several cache misses anyway.
+/// The widest value that is packed, in bytes. A wider one (a tensor) costs several cache misses anyway.
 const WIDTH_MAX: usize = 128;
 /// The most bytes of a segment, unless one value is wider.
 const SEGMENT_BYTES: usize = 64;
-/// Rows that are copied at once, so that the first-level cache holds them.
+/// Rows that are copied together, so that the first-level cache holds them.
 const TILE: usize = 64;
 
-/// Where the columns of a schema are in packed rows.
+/// The layout of the columns of a schema in packed rows.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) segments: Vec<Segment>,
@@ -34,7 +35,7 @@ pub(super) struct Segment {
     stride: usize,
 }
 
-/// Where a field is in its segment.
+/// The place of a field in its segment.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     field: usize,
@@ -83,7 +84,7 @@ impl Layout {
     /// Packs the columns of a group of `rows` rows, and empties those columns.
     ///
     /// # Errors
-    /// Internal when a column is not of its field.
+    /// Internal when a column does not match its field.
     pub(super) fn pack(
         &self,
         fields: &[Field],
@@ -106,7 +107,7 @@ impl Layout {
     /// Returns the column of some rows for each packed field. Each row is a pair: its group's index in `groups`, and its place there.
     ///
     /// # Errors
-    /// Internal when Arrow refuses.
+    /// Internal when Arrow returns an error.
     pub(super) fn take(
         &self,
         fields: &[Field],
@@ -127,7 +128,7 @@ impl Layout {
 }
 
 impl Segment {
-    /// Returns the fields that are packed here, in order.
+    /// Returns the packed fields, in order.
     pub(super) fn fields(&self) -> impl Iterator<Item = usize> {
         self.slots.iter().map(|slot| slot.field)
     }
@@ -149,7 +150,7 @@ impl Segment {
 }
 
 impl<'a> Filling<'a> {
-    /// Takes memory for the rows of a group; `fields` are those of the schema.
+    /// Allocates memory for the rows of a group; `fields` are those of the schema.
     pub(super) fn new(segment: &'a Segment, fields: &'a [Field], rows: usize, memory: &Memory) -> Self {
         let (bytes, lacks) = (memory.take(rows * segment.stride), vec![Vec::new(); segment.slots.len()]);
         Self { segment, fields, bytes, filled: 0, rows, lacks }
@@ -158,7 +159,7 @@ impl<'a> Filling<'a> {
     /// Adds the next rows of the segment's columns.
     ///
     /// # Errors
-    /// Internal when a column is not of its field, or these are not the same rows of each, or more than the group has.
+    /// Internal when a column does not match its field, the columns differ in length, or the group has fewer rows.
     pub(super) fn add(&mut self, columns: &[&Column]) -> Result<()> {
         let (stride, rows) = (self.segment.stride, columns.first().map_or(0, |column| column.values.len()));
         let mut values = Vec::with_capacity(columns.len());
@@ -182,10 +183,10 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    /// Returns the rows, and what each column lacks.
+    /// Returns the rows, and the incomplete rows of each column.
     ///
     /// # Errors
-    /// Internal when rows are missing: memory that is used again holds what was there before.
+    /// Internal when rows are missing: reused memory still holds its old content.
     pub(super) fn finish(self) -> Result<(Buffer, Vec<Vec<Lack>>)> {
         if self.filled < self.rows {
             return Err(Error::internal(format!("{} of {} rows were packed", self.filled, self.rows)));
@@ -245,7 +246,7 @@ mod tests {
 
     const DTYPES: [DType; 6] = [DType::Int64, DType::Float32, DType::Uint8, DType::Int16, DType::Float64, DType::Bool];
 
-    /// Columns of every width, each with numbers of its own; the tensors are of three and of 17 numbers.
+    /// Columns of every width, each with its own numbers; the tensors are of three and of 17 numbers.
     fn columns(rows: usize) -> (Vec<Field>, Vec<Column>) {
         let scalar = |dtype| Kind::Scalar { dtype };
         let tensor = |dtype, n| Kind::Tensor { dtype, shape: vec![Some(n)] };
@@ -262,7 +263,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the steps in which rows are packed, and whatever was in the memory before.
+        /// For all step sizes of packing, and any previous content of the memory.
         #[test]
         fn rows_come_out_as_they_went_in(
             lens in prop::collection::vec(1usize..200, 1..4), step in 1usize..90, picks in prop::collection::vec(any::<prop::sample::Index>(), 1..300),

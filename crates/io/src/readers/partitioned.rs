@@ -1,4 +1,4 @@
-//! Adds what the paths of files say to the rows of those files.
+//! Adds the columns of file paths to the rows of those files.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use super::{Chunks, Place, Reader};
 use crate::partitions;
 use crate::{SourceIndex, rows};
 
-/// A reader of files, and of the columns that their paths have.
+/// A reader of files that also returns the columns of their paths.
 struct Partitioned {
     schema: Arc<Schema>,
     stored: Arc<dyn Reader>,
     index: SourceIndex,
-    /// Of each column of the schema that paths have, its value for each file.
+    /// For each column of the schema that paths have, its value for each file.
     said: Vec<Option<ArrayRef>>,
 }
 
-/// Opens a source by `open`, which is given the columns that the files have.
+/// Opens a source by `open`, which receives the columns that the files have.
 ///
 /// # Errors
 /// As [`partitions::column`].

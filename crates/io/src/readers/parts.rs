@@ -1,5 +1,5 @@
-//! The parts that threads share a group's decoding out in: a column each, where columns are read one by one; a segment of the packed
-//! rows, where a shuffle is over windows; else all.
+//! The parts into which threads divide the decoding of a group: one column each, where columns are read one by one; a
+//! segment of the packed rows, where a shuffle is over windows; otherwise the whole group.
 
 use arrow_array::{RecordBatch, new_empty_array};
 use arrow_buffer::Buffer;
@@ -13,19 +13,20 @@ use crate::fail;
 use crate::formats::arrow::{self, Column, Lack};
 use crate::formats::grouped::Grouped;
 
-/// The most rows that are decoded in one step, so that a footer that lies about its rows asks for no memory.
+/// The most rows that are decoded in one step, so that a wrong row count in a footer causes no large allocation.
 pub(super) const BATCH_ROWS_MAX: usize = 1 << 20;
-/// Rows of a column that are decoded before they are packed, so that the second-level cache holds those of a segment.
+/// Rows of a column that are decoded before they are packed, so that the second-level cache holds the rows of a
+/// segment.
 const STEP_ROWS: usize = 8192;
 
 /// A part of a group, decoded.
 pub(super) enum Part {
     Columns(Vec<Column>),
-    /// A segment of the packed rows, and what each of its columns lacks.
+    /// A segment of the packed rows, and the incomplete rows of each of its columns.
     Segment(Buffer, Vec<Vec<Lack>>),
 }
 
-/// The parts of a block of so many rows.
+/// The parts of a block of `rows` rows.
 pub(super) struct Parts<'a, F> {
     pub(super) of: &'a Groups<F>,
     pub(super) block: u64,
@@ -33,7 +34,8 @@ pub(super) struct Parts<'a, F> {
 }
 
 impl<'a, F: Grouped> Parts<'a, F> {
-    /// Returns how rows are packed as they are decoded, if they are. Memory is taken for all of them first, so they must be few enough.
+    /// Returns the layout, if rows are packed as they are decoded. Memory is allocated for all of them first, so they
+    /// must be few enough.
     fn streamed(&self) -> Option<&'a Layout> {
         self.of.layout.as_ref().filter(|_| F::BY_COLUMN && self.rows <= BATCH_ROWS_MAX)
     }
@@ -63,8 +65,8 @@ impl<'a, F: Grouped> Parts<'a, F> {
         self.columns(&self.fields()[field..=field])
     }
 
-    /// Makes a group of its parts. How columns are shared out must not decide which of them is blamed: where data is at fault, it is
-    /// the first that cannot be decoded by itself.
+    /// Makes a group of its parts. The division of columns must not decide which column the error names: for a data
+    /// error, it is the first column that cannot be decoded by itself.
     pub(super) fn join(&self, parts: Vec<Result<Part>>) -> Result<Decoded> {
         let depends = |e: &Error| matches!(e.kind(), ErrorKind::Data | ErrorKind::Exhausted | ErrorKind::Internal);
         let parts = match parts.into_iter().collect::<Result<Vec<_>>>() {
@@ -102,7 +104,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
         located::<F>(&schema, uri, group, &batch).map(Part::Columns)
     }
 
-    /// Decodes the columns of a segment side by side, some rows at a time, and packs them.
+    /// Decodes the columns of a segment together, some rows at a time, and packs them.
     fn segment(&self, segment: &Segment) -> Result<Part> {
         let (file, group) = self.of.pool.index.file_of(self.block);
         let (uri, opened) = (self.of.uri(file), self.of.file(file)?);
@@ -129,7 +131,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
     }
 }
 
-/// Puts the columns of a group together. A packed column is an empty array in its place.
+/// Assembles the columns of a group. A packed column is an empty array in its place.
 fn assembled(
     layout: &Layout,
     fields: &[Field],
@@ -158,7 +160,7 @@ fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Takes a batch of a group as the columns of a schema.
+/// Returns the columns of a schema from a batch of a group.
 pub(super) fn located<F: Grouped>(
     schema: &Schema,
     uri: &str,

@@ -1,7 +1,7 @@
 //! Reads many pieces of many files straight into the buffers of columns.
 //!
-//! Pieces that lie close together in a file are read with one call. A local file's large pieces go into their place
-//! without a copy; a remote object's ranges are asked for together.
+//! Pieces that lie close together in a file are read with one call. Large pieces of a local file are read into their
+//! place without a copy; the ranges of a remote object are requested together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::pool::Pool;
 use super::unpacked;
 use crate::store::Object;
 
-/// One run of bytes to read, and where it goes.
+/// A range of bytes to read, and its destination.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub(super) file: usize,
     pub(super) offset: u64,
     pub(super) len: usize,
-    /// Which buffer, and where in it.
+    /// The number of the buffer, and the offset in it.
     pub(super) buffer: usize,
     pub(super) at: usize,
 }
 
-/// When pieces are read together.
+/// The rule for reading pieces together.
 struct Joining {
-    /// Only pieces up to this length, for larger ones are read in place.
+    /// Only pieces up to this length, because larger ones are read in place.
     piece_max: usize,
     gap_max: u64,
     span_max: u64,
@@ -33,9 +33,9 @@ struct Joining {
 
 const LOCAL: Joining = Joining { piece_max: 32 << 10, gap_max: 4 << 10, span_max: 1 << 20 };
 const REMOTE: Joining = Joining { piece_max: usize::MAX, gap_max: 64 << 10, span_max: 8 << 20 };
-/// What the rows that are read together may take.
+/// The most bytes of the rows that are read together.
 const BUFFER_BYTES_MAX: usize = 64 << 30;
-/// Requests of one gather that are under way at once.
+/// Requests of one gather that are in flight together.
 const REQUESTS_MAX: usize = 16;
 
 /// Fills `buffers` from the files of `pool`.
@@ -45,12 +45,13 @@ pub(super) fn read(pool: &Pool, pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> 
     unpacked::read(pool, packed, buffers)?;
     let mut last = None;
     let filled = fill(pool, pieces, buffers, &mut last);
-    // What has become of the file may be why it could not be read.
+    // The read may have failed because the file changed.
     last.map_or(Ok(()), |(_, object)| object.check_pinned())?;
     filled
 }
 
-/// Fills `buffers`. Each file is looked at again once all of its rows are read, but for the `last`, which is left to the caller.
+/// Fills `buffers`. Each file is checked again once all of its rows are read, except the `last`, which the caller
+/// checks.
 fn fill(
     pool: &Pool,
     mut pieces: Vec<Piece>,
@@ -93,7 +94,7 @@ fn fill(
     Ok(())
 }
 
-/// Takes the pieces at the front that are read together, and where they end.
+/// Splits off the first pieces that are read together, and returns their end.
 fn group<'p>(pieces: &'p [Piece], rule: &Joining) -> (&'p [Piece], u64) {
     let first = pieces[0];
     let mut end = first.offset.saturating_add(first.len as u64);
@@ -113,7 +114,7 @@ fn group<'p>(pieces: &'p [Piece], rule: &Joining) -> (&'p [Piece], u64) {
     (&pieces[..count], end)
 }
 
-/// Waits for the ranges that were asked for first. One that is a single piece goes into its place without a copy.
+/// Waits for the ranges that were requested first. A range of a single piece is written to its place without a copy.
 fn land(
     waiting: &mut VecDeque<(&[Piece], crate::store::Pending)>,
     scratch: &mut Vec<u8>,
@@ -151,7 +152,7 @@ impl Layout {
         Self { offsets, end: 0 }
     }
 
-    /// Makes room for one, and returns where it begins.
+    /// Reserves `len` bytes, and returns where they begin.
     pub(super) fn push(&mut self, len: usize) -> usize {
         let at = self.end;
         self.end = self.end.saturating_add(len);
@@ -159,10 +160,10 @@ impl Layout {
         at
     }
 
-    /// Returns the buffer that holds them all, of zeros that cost nothing until they are written.
+    /// Returns the buffer that holds them all, with zeros that cost nothing until they are written.
     ///
     /// # Errors
-    /// Exhausted when it would be larger than any chunk may be.
+    /// Exhausted when it would be larger than the limit of a chunk.
     pub(super) fn buffer(&self) -> Result<Vec<u8>> {
         if self.end > BUFFER_BYTES_MAX {
             let (rows, bytes) = (self.offsets.len() - 1, self.end);

@@ -1,4 +1,4 @@
-//! The open files of one reader, each compared with what the index pinned when it is opened.
+//! The open files of one reader, each compared with its pinned identity when it is opened.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,30 +15,30 @@ use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough};
 /// The most files that a reader holds open.
 const OPEN_MAX: usize = 256;
 
-/// The first bytes of a file, which tell whether it is compressed.
+/// The first bytes of a file, which show whether it is compressed.
 pub(super) enum Head {
-    /// It is known not to be.
+    /// The file is known to be uncompressed.
     Plain,
-    /// They are the first that are read.
+    /// They are the first bytes that are read.
     First,
-    /// They are on their way.
+    /// They are requested.
     Pending(Pending),
-    /// They are here.
+    /// They are in memory.
     Local,
 }
 
-/// Opens files, and keeps those that were used last.
+/// Opens files, and keeps the most recently used ones.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(super) index: SourceIndex,
-    /// What remote files are read through.
+    /// The cache through which remote files are read.
     near: Option<Arc<dyn ReadThrough>>,
-    /// How much may be kept decoded.
+    /// The memory for decoded rows.
     pub(super) budget: MemoryBudget,
     open: Mutex<Lru<Arc<Object>>>,
-    /// Files that are known to be read as they are stored, by number.
+    /// Files that are known to be uncompressed, by number.
     plain: Mutex<HashSet<usize>>,
-    /// What was decompressed of files that are compressed as a whole.
+    /// The decompressed content of files that are compressed as a whole.
     pub(super) unpacked: Unpacked,
 }
 
@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// Begins to read what a file holds, from front to back or from a known point on.
+    /// Begins to read the content of a file from front to back, or from an access point.
     pub(super) fn forward(&self, file: usize, codec_of: CodecOf) -> Result<Forward> {
         let object = self.get(file)?;
         match self.index.inner().points_of(file) {
@@ -67,7 +67,7 @@ impl Pool {
         }
     }
 
-    /// Asks for what [`Pool::unpacked`] needs of a file that is read from `offset` on.
+    /// Requests the bytes that [`Pool::unpacked`] needs of a file that is read from `offset` on.
     pub(super) fn ask_head(&self, file: usize, object: &Object, offset: u64) -> Head {
         if self.is_plain(file) {
             return Head::Plain;
@@ -79,8 +79,8 @@ impl Pool {
         object.request(0, len).map_or(Head::Local, Head::Pending)
     }
 
-    /// Looks whether a file is compressed, which `forward` began to read; if it is, returns one that reads what the file holds, from
-    /// its start. At most `ahead` stored bytes wait for the reader.
+    /// Checks whether the file of `forward` is compressed; if so, returns a reader of the decompressed content from its
+    /// start. At most `ahead` stored bytes wait for the reader.
     pub(super) fn unpacked(
         &self,
         file: usize,
@@ -113,7 +113,7 @@ impl Pool {
         self.plain.lock().unwrap_or_else(PoisonError::into_inner).contains(&file)
     }
 
-    /// Returns a file, open.
+    /// Returns an open file.
     pub(super) fn get(&self, file: usize) -> Result<Arc<Object>> {
         if let Some(object) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(object);

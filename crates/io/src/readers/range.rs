@@ -1,4 +1,4 @@
-//! `Range`: integers that are computed.
+//! `Range`: computed integers.
 
 use std::sync::Arc;
 

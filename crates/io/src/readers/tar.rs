@@ -46,7 +46,7 @@ impl Tar {
         self.pool.index.inner().uris.get(block as usize).map_or("", |u| u)
     }
 
-    /// Leaves out the rows that have an error.
+    /// Removes the rows that have an error.
     fn without(&self, chunk: &Chunk, lost: Vec<Option<Error>>) -> Result<Chunk> {
         let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
         let loss = |(row, error): (&RowId, Option<Error>)| {
@@ -131,7 +131,7 @@ struct Columns<'a> {
     keys: Binary,
     members: Vec<Binary>,
     there: Vec<NullBufferBuilder>,
-    /// For each sample, why it cannot be a row.
+    /// For each sample, the error because of which it is not a row.
     lost: Vec<Option<Error>>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Columns<'a> {
         Self { reader, keys: Binary::new(), members, there, lost: Vec::new() }
     }
 
-    /// Ends a sample, whose members that are `there` were added; its headers begin at `header` of a file.
+    /// Ends a sample whose present members (`there`) were added; its headers begin at `header` of a file.
     fn end_sample(&mut self, key: &str, there: impl Iterator<Item = bool>, file: u64, header: u64) {
         let mut lack = None;
         for (place, is_there) in there.enumerate() {
@@ -220,7 +220,7 @@ pub(super) struct WindowSamples {
     /// Their members' payloads.
     bytes: Vec<u8>,
     keys: Vec<String>,
-    /// For each sample and each extension, where its payload is among the bytes.
+    /// For each sample and each extension, the place of its payload in the bytes.
     members: Vec<Option<std::ops::Range<usize>>>,
     samples: Vec<SampleId>,
 }

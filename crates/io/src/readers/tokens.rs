@@ -1,4 +1,4 @@
-//! `Tokens` and `Megatron`: rows that are runs of token ids in flat files, found by places alone.
+//! `Tokens` and `Megatron`: rows that are runs of token ids in flat files, located by offsets alone.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::index::table::Table;
 pub(crate) struct Tokens {
     schema: Arc<Schema>,
     pool: Pool,
-    /// Of rows of one length: what an id is stored as, and how many a row has. Documents say it themselves.
+    /// For rows of one length: the type of a stored id, and the ids of a row. Documents have their own type.
     even: Option<(DType, usize)>,
 }
 
-/// Where a row is, and what its ids are stored as.
+/// The place of a row, and the type of its ids.
 struct Run {
     file: usize,
     offset: u64,
@@ -28,7 +28,7 @@ struct Run {
 }
 
 impl Tokens {
-    /// `even`: of rows of one length, the type of an id and the ids of a row.
+    /// `even`: for rows of one length, the type of an id and the ids of a row.
     pub(crate) fn new(schema: Arc<Schema>, pool: Pool, even: Option<(DType, usize)>) -> Self {
         Self { schema, pool, even }
     }
@@ -48,7 +48,7 @@ impl Tokens {
         Ok(Run { file, offset: span.offset, len: span.len as usize, dtype })
     }
 
-    /// Says which row holds an id that cannot be one.
+    /// Adds the row of an invalid id to an error.
     fn blame(&self, error: Error, id: &RowId, run: &Run) -> Error {
         let uri = self.pool.index.inner().uris.get(run.file).map_or("", |uri| uri);
         error.with("file", uri).with("offset", run.offset).with("sample", self.pool.index.describe_sample(id.sample))

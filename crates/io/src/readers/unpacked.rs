@@ -1,7 +1,7 @@
-//! Rows of compressed files, by place: cut out of blocks that were decompressed on the way to them.
+//! Rows of compressed files, by place: cut from blocks that were decompressed on the way to them.
 //!
-//! Decoding begins at the access point before a row. Between two points it goes on from where it stopped, so that rows in order cost
-//! each byte once, however many threads ask for them. A file without points in it is one such stretch from its start.
+//! Decoding begins at the access point before a row. Between two points it continues where it stopped, so that rows in
+//! order cost each byte once, for any number of threads. A file without points is one such stretch from its start.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +15,12 @@ use crate::store::decoded::{Decoded, Points};
 
 /// The bytes of a block; the last one before a point, or of a file, may have fewer.
 const BLOCK: u64 = 256 << 10;
-/// The decoders that rest between two blocks. Each takes up to 2 MiB and the window of its codec: 128 MiB for zstd at most.
+/// The idle decoders between two blocks. Each takes up to 2 MiB and the window of its codec: 128 MiB for zstd at most.
 const RESTING_MAX: usize = 8;
-/// Threads that need the same stretch wait for each other; so do some that do not, for there are only so many locks.
+/// Threads that need the same stretch wait for each other. The number of locks is limited, so some others also wait.
 const LOCKS: usize = 64;
 
-/// A part of what a file holds.
+/// A block of a file's decompressed content.
 #[derive(Debug, Clone)]
 struct Block {
     file: usize,
@@ -28,22 +28,22 @@ struct Block {
     bytes: Arc<[u8]>,
 }
 
-/// A decoder between two blocks.
+/// An idle decoder between two blocks.
 #[derive(Debug)]
 struct Resting {
     file: usize,
-    /// The point that it began at.
+    /// The access point from which it started.
     point: u64,
     /// Where the next block begins.
     next: u64,
     decoded: Decoded,
 }
 
-/// What was decompressed last.
+/// The most recently decompressed blocks.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     blocks: Mutex<Lru<Block, (usize, u64)>>,
-    /// The one that was used last comes last.
+    /// In order of use, the most recent last.
     resting: Mutex<Vec<Resting>>,
     stretches: Box<[Mutex<()>]>,
 }
@@ -80,7 +80,7 @@ pub(super) fn read(pool: &Pool, mut pieces: Vec<Piece>, buffers: &mut [Vec<u8>])
 }
 
 impl Unpacked {
-    /// Keeps so many bytes of blocks.
+    /// Keeps `bytes_max` bytes of blocks.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             blocks: Mutex::new(Lru::new(bytes_max)),
@@ -117,7 +117,7 @@ impl Unpacked {
         }
     }
 
-    /// Takes the decoder that is nearest before a block, or begins at the point.
+    /// Takes the nearest decoder before a block, or starts one at the point.
     fn wake(&self, pool: &Pool, file: usize, points: &Arc<Points>, point: u64, start: u64) -> Result<Resting> {
         let mut all = lock(&self.resting);
         let before = |r: &Resting| r.file == file && r.point == point && r.next <= start;

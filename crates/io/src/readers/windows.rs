@@ -1,12 +1,13 @@
-//! Reads windows of a shuffle whose rows are not counted: pieces of files that are read side by side, each from front to back.
+//! Reads windows of a shuffle whose rows are not counted: pieces of several files in parallel, each from front to back.
 //!
-//! A piece is a range of a file's stored bytes, and its rows are those whose position is in it. A reader finds the first of them from any byte
-//! of the file. So any process can read any window, and what was read before decides only what a window costs. Each group of lanes keeps a
-//! cursor in each file that it is in, and windows of a group follow each other, so one process reads each byte of a file once.
+//! A piece is a range of a file's stored bytes, and its rows are those whose position is in it. A reader finds the
+//! first of them from any byte of the file. So any process can read any window; earlier reads only change its cost.
+//! Each group of lanes keeps a cursor in each of its files, and windows of a group are consecutive, so one process
+//! reads each byte of a file once.
 //!
-//! Where a file is compressed, the position of a row is a quarter of its offset in the content, and the last piece has all rows that are
-//! left: text is seldom compressed more than that. Such a file is read from its start.
-//! Bounds: [`GROUPS_MAX`] groups keep cursors, and what is asked for ahead follows [`Windows::until`].
+//! Where a file is compressed, the position of a row is a quarter of its offset in the content, and the last piece has
+//! all remaining rows: text is seldom compressed more than that. Such a file is read from its start. Bounds:
+//! [`GROUPS_MAX`] groups keep cursors, and [`Windows::until`] bounds the bytes that are requested ahead.
 
 mod turns;
 
@@ -24,22 +25,22 @@ use super::pool::{Head, Pool};
 use crate::store::{CodecOf, Forward};
 use turns::{Cursors, Group, Open, lock};
 
-/// Groups of lanes, of all epochs that are read, whose cursors are kept.
+/// Groups of lanes, over all epochs in use, whose cursors are kept.
 const GROUPS_MAX: usize = 8;
 /// The bytes that wait for the reader of a lane.
 const AHEAD: std::ops::Range<u64> = 256 << 10..8 << 20;
-/// How far readers go behind the end of a piece, before any did.
+/// The initial estimate of how far readers go beyond the end of a piece.
 const OVERRUN: u64 = 256 << 10;
-/// What is asked for behind the end of a piece.
+/// The bytes that are requested beyond the end of a piece.
 const SLACK: std::ops::Range<u64> = 16 << 10..4 << 20;
 
-/// Bit of a row's number in its sample id that says that the other bits are where it begins in its file.
+/// Bit of a row's number in its sample id: if set, the other bits are the row's offset in its file.
 const BY_OFFSET: u64 = SampleId::ROWS_MAX >> 1;
 
-/// Names the row that begins at `offset` of a file.
+/// Returns the id of the row that begins at `offset` of a file.
 ///
 /// # Errors
-/// Invalid where a file is too long for that.
+/// Invalid where the offset is too large for an id.
 pub(super) fn sample_at(file: usize, offset: u64) -> Result<SampleId> {
     if offset >= BY_OFFSET {
         return Err(Error::invalid("rows beyond 512 GiB of a file cannot be named in a shuffle over windows")
@@ -49,21 +50,21 @@ pub(super) fn sample_at(file: usize, offset: u64) -> Result<SampleId> {
     Ok(SampleId::new(file as u64, BY_OFFSET | offset))
 }
 
-/// Returns where in its file a row begins, if its name says so.
+/// Returns the offset of a row in its file, if its id has it.
 pub(crate) fn offset_of(sample: SampleId) -> Option<u64> {
     (sample.row() & BY_OFFSET != 0).then_some(sample.row() & !BY_OFFSET)
 }
 
-/// Bytes of the content for a stored byte of a compressed file.
+/// Assumed decompressed bytes per stored byte of a compressed file.
 const DENSITY: u64 = 4;
 
-/// Returns which stored byte a row counts as beginning at, whose offset in what `forward` reads is given.
+/// Returns the position of a row: the stored byte at which it counts as beginning, by its offset in `forward`.
 pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
     let last = || forward.object().size().saturating_sub(1);
     if forward.is_decoded() { (offset / DENSITY).min(last()) } else { offset }
 }
 
-/// Returns the offset, in what `forward` reads, of the first row that may have the position `stored`.
+/// Returns the offset in `forward` of the first row that may have the position `stored`.
 pub(super) fn content_offset(forward: &Forward, stored: u64) -> u64 {
     match forward.is_decoded() {
         true if stored >= forward.object().size() => u64::MAX,
@@ -72,7 +73,7 @@ pub(super) fn content_offset(forward: &Forward, stored: u64) -> u64 {
     }
 }
 
-/// A format whose rows follow each other in a file.
+/// A format whose rows are consecutive in a file.
 pub(super) trait Sequential: Send + Sync {
     /// A place in an open file.
     type Cursor: Send;
@@ -82,25 +83,26 @@ pub(super) trait Sequential: Send + Sync {
     /// Returns the files.
     fn pool(&self) -> &Pool;
 
-    /// Tells by its first bytes what a file is compressed with.
+    /// Returns the function that detects the codec of a file by its first bytes.
     fn codec_of(&self) -> CodecOf;
 
-    /// Returns how many bytes in front of a piece a reader needs to find its first row.
+    /// Returns how many bytes before a piece a reader needs to find the first row.
     fn bytes_before(&self) -> u64;
 
-    /// Begins at the first row whose position is `offset` or behind.
+    /// Begins at the first row with a position of at least `offset`.
     fn begin(&self, forward: Forward, offset: u64) -> Result<Self::Cursor>;
 
-    /// Returns what the cursor reads with.
+    /// Returns the cursor's reader.
     fn forward<'c>(&self, cursor: &'c mut Self::Cursor) -> &'c mut Forward;
 
-    /// Returns the position of the cursor's row, or what it is not before; behind the last row, the size of the file.
+    /// Returns the position of the cursor's row, or a lower bound of it; after the last row, the size of the file.
     fn position(&self, cursor: &Self::Cursor) -> u64;
 
-    /// Moves the cursor to the first row whose position is `end` or behind, and adds the rows that it passes to `rows`, if that is given.
+    /// Moves the cursor to the first row with a position of at least `end`, and adds the rows that it passes to `rows`,
+    /// if that is given.
     ///
     /// # Errors
-    /// Data when a reader that begins at `end` comes to another row; and what reading says.
+    /// Data when a reader that begins at `end` would find another row; any error of reading.
     fn read(&self, file: usize, cursor: &mut Self::Cursor, end: u64, rows: Option<&mut Self::Rows>) -> Result<()>;
 
     /// Makes room for rows that take about `bytes` bytes.
@@ -109,31 +111,31 @@ pub(super) trait Sequential: Send + Sync {
     /// Returns the number of rows.
     fn len(rows: &Self::Rows) -> usize;
 
-    /// Makes a chunk of these of the rows.
+    /// Makes a chunk of the rows at `places`.
     fn chunk(&self, rows: &Self::Rows, places: &[u64], epoch: Epoch) -> Result<Chunk>;
 }
 
-/// A file that a lane is about to read: its bytes are on their way.
+/// A file that a lane will read: its bytes are requested.
 struct OpenRequest {
     forward: Forward,
     head: Head,
 }
 
-/// Where a lane is when a piece is to be read.
+/// The state of a lane when a piece is to be read.
 enum LaneFile<C> {
     Cursor(C),
     Request(Box<OpenRequest>),
 }
 
-/// Names a group of lanes of an epoch.
+/// The key of a group of lanes of an epoch.
 type GroupKey = (u64, u64);
-/// The groups that were read last, the latest at the end.
+/// The most recently read groups, the latest last.
 type Recent<F> = VecDeque<(GroupKey, Arc<Group<F>>)>;
 
 /// Reads windows of one source.
 pub(super) struct Windows<F: Sequential> {
     groups: Mutex<Recent<F>>,
-    /// How far most readers go behind the end of a piece.
+    /// How far most readers go beyond the end of a piece.
     overrun: AtomicU64,
 }
 
@@ -184,7 +186,7 @@ impl<F: Sequential + 'static> Windows<F> {
         let share = lanes.share_bytes();
         let ahead = share.clamp(AHEAD.start, AHEAD.end) as usize;
         let pieces = lanes.pieces(group, index);
-        // All bytes are asked for before those of the first piece are waited for.
+        // All bytes are requested before the thread waits for the first piece.
         let mut open = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let until = self.until(piece, run, share);
@@ -209,7 +211,8 @@ impl<F: Sequential + 'static> Windows<F> {
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
             cursors.by_lane.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
             if self.slack() >= 2 * asked {
-                // Rows are much larger than was known: what the other pieces lack is asked for at once, not one by one.
+                // Rows are much larger than estimated: the missing bytes of the other pieces are requested at once, not
+                // one by one.
                 asked = self.slack();
                 for (piece, at) in &mut open {
                     let forward = match at {
@@ -225,8 +228,8 @@ impl<F: Sequential + 'static> Windows<F> {
         Ok(rows)
     }
 
-    /// Returns the end of what is asked for of a piece's file. Where windows do not follow each other, another process reads those between them;
-    /// and the first batch needs the first windows alone.
+    /// Returns the end of the request for a piece's file. Where windows are not consecutive, another process reads the
+    /// ones between them; and the first batch needs only the first windows.
     fn until(&self, piece: &Piece, run: u32, share: u64) -> u64 {
         let end = match run {
             0 => piece.bytes.end,
@@ -237,12 +240,13 @@ impl<F: Sequential + 'static> Windows<F> {
         end.min(piece.block_end).saturating_add(self.slack())
     }
 
-    /// Returns how much is asked for behind the end of what is wanted: most readers go less far.
+    /// Returns how many bytes are requested beyond the wanted end: most readers need less.
     fn slack(&self) -> u64 {
         self.overrun.load(Relaxed).clamp(SLACK.start, SLACK.end)
     }
 
-    /// Returns the cursor of a file that is open where a piece begins; or before that, if it is read from its start.
+    /// Returns the cursor of an open file that is at the beginning of a piece, or before it if the file is read from
+    /// its start.
     fn at(format: &F, piece: &Piece, mut open: Open<F>) -> Option<F::Cursor> {
         let is_decoded = format.forward(&mut open.cursor).is_decoded();
         let is_before = is_decoded && format.position(&open.cursor) <= piece.bytes.start;
@@ -256,13 +260,14 @@ impl<F: Sequential + 'static> Windows<F> {
         format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
         let overrun = format.forward(&mut cursor).reached().saturating_sub(piece.bytes.end);
         let known = self.overrun.load(Relaxed);
-        // It rises faster than it falls, so that few readers go further. An update that is lost changes a guess.
+        // The estimate rises faster than it falls, so that few readers exceed it. A lost update changes only an
+        // estimate.
         let weight = if overrun > known { 4 } else { 32 };
         self.overrun.store((known * (weight - 1) + overrun) / weight, Relaxed);
         Ok(cursor)
     }
 
-    /// Asks for a piece's file from the piece's first byte on.
+    /// Requests a piece's file from the piece's first byte on.
     fn ask(format: &F, piece: &Piece, until: u64, ahead: usize) -> Result<OpenRequest> {
         let offset = piece.bytes.start.saturating_sub(format.bytes_before());
         let object = format.pool().get(piece.file)?;
@@ -271,7 +276,7 @@ impl<F: Sequential + 'static> Windows<F> {
         Ok(OpenRequest { forward, head })
     }
 
-    /// Makes a cursor of a file that was asked for. What a compressed file holds is read from its start.
+    /// Makes a cursor of a requested file. A compressed file is read from its start.
     fn begin(format: &F, piece: &Piece, request: OpenRequest, ahead: usize) -> Result<F::Cursor> {
         let OpenRequest { forward, head } = request;
         let forward = format.pool().unpacked(piece.file, forward, head, ahead, format.codec_of())?;

@@ -1,4 +1,4 @@
-//! The head: a small JSON file that says what is saved and how far it is; and how files are named.
+//! The head: a small JSON file with the description and the progress of a save; also the names of files.
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
@@ -7,71 +7,71 @@ use serde::{Deserialize, Serialize};
 use super::sink::UNFINISHED;
 use super::{Compression, Format};
 
-/// The format of the folder. Another one is refused.
+/// The format of the folder. Other versions are refused.
 const FORMAT: u32 = 2;
 /// The head of one writer.
 const HEAD: &str = "_forebay.json";
-/// Where several writers have theirs.
+/// The folder of the heads of several writers.
 pub(super) const HEADS: &str = "_forebay";
-/// The most bytes that a head has: a state may name many samples that were left out.
+/// The most bytes of a head: a state may list many skipped samples.
 pub(super) const HEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// What is saved by one writer.
+/// The head of one writer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
     /// The format of the folder.
     format: u32,
-    /// The version of Forebay that began it.
+    /// The version of Forebay that began the save.
     version: String,
-    /// Which dataset.
+    /// The id of the dataset.
     pub dataset: String,
-    /// What everything random in it followed from.
+    /// The seed of all randomness in it.
     pub seed: u64,
-    /// How many epochs of it, one behind the other.
+    /// The number of epochs, saved one after another.
     pub epochs: u64,
-    /// Which of how many writers; `None` for the only one.
+    /// The number of this writer, and of all writers; `None` for a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<(u64, u64)>,
-    /// What files are.
+    /// The format and size of files.
     pub files: Files,
     /// Its columns.
     pub schema: Vec<Field>,
-    /// Who writes, while it is being written: a name that no other process has.
+    /// The id of the process that writes, while the save is incomplete; no other process has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) writer: Option<String>,
-    /// What is there.
+    /// The progress.
     pub so_far: SoFar,
-    /// How much there is; `None` while it is being written.
+    /// The totals; `None` while the save is incomplete.
     pub complete: Option<Complete>,
 }
 
-/// What files are.
+/// The format and size of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
     /// Their format.
     pub format: Format,
-    /// How columns are compressed.
+    /// The compression of columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// A file whose rows take as many bytes in memory is full.
+    /// A file is full when its rows take this many bytes in memory.
     pub bytes: u64,
 }
 
-/// How far a writer is.
+/// The progress of a writer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SoFar {
-    /// Files that count.
+    /// Files that are complete.
     pub parts: u64,
     /// Rows in them.
     pub rows: u64,
-    /// What the reader goes on from behind them; `None` at the beginning.
+    /// The state from which the reader continues after them; `None` at the beginning.
     pub state: Option<String>,
 }
 
-/// All that was saved.
+/// The totals of a complete save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Complete {
@@ -82,7 +82,7 @@ pub struct Complete {
 }
 
 impl Head {
-    /// Says what is to be saved.
+    /// Creates the head of a new save.
     pub fn new(
         dataset: &str,
         seed: u64,
@@ -108,10 +108,10 @@ impl Head {
         }
     }
 
-    /// Reads a head; `named` is for errors.
+    /// Parses a head; `named` is for errors.
     ///
     /// # Errors
-    /// Data when it is none; Version when another version of Forebay wrote it.
+    /// Data when it is not a head; Version when another version of Forebay wrote it.
     pub(super) fn parse(json: &[u8], named: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Numbered {
@@ -136,12 +136,12 @@ impl Head {
         serde_json::to_vec_pretty(self).map_err(|e| Error::internal(format!("a head: {e}")))
     }
 
-    /// Where it lies.
+    /// Returns the name of the head's file.
     pub(super) fn file(&self) -> String {
         self.consumer.map_or(HEAD.to_owned(), head_of)
     }
 
-    /// Names a file of rows.
+    /// Returns the name of a file of rows.
     pub(super) fn part(&self, number: u64) -> String {
         let extension = self.files.format.name();
         match self.consumer {
@@ -150,7 +150,7 @@ impl Head {
         }
     }
 
-    /// The names of the files that count, as a pattern; `None` when none does.
+    /// Returns a pattern of the names of the complete files; `None` when there are none.
     pub(super) fn parts(&self) -> Option<String> {
         let last = self.so_far.parts.checked_sub(1)?;
         let of_two = |number: u64| format!("{number:08}");
@@ -158,7 +158,7 @@ impl Head {
         Some(self.part(0).replacen(&of_two(0), &range, 1))
     }
 
-    /// Says what differs between two saves that should be one.
+    /// Returns a difference between two heads that should describe the same save.
     pub(super) fn differs(&self, other: &Self) -> Option<(String, String)> {
         let what = |head: &Self| {
             let dataset = head.dataset.get(..12).unwrap_or(&head.dataset);
@@ -174,30 +174,30 @@ impl Head {
 }
 
 impl Files {
-    /// Names them for people.
+    /// Returns its name for messages.
     fn name(&self) -> String {
         let compression = self.compression.map(|compression| format!(", {}", compression.name()));
         format!("files ({}{})", self.format.name(), compression.unwrap_or_default())
     }
 }
 
-/// Where one of several writers has its head.
+/// Returns the name of the head of one of several writers.
 pub(super) fn head_of((i, n): (u64, u64)) -> String {
     format!("{HEADS}/{i:05}-of-{n:05}.json")
 }
 
-/// Where the only writer has its head.
+/// Returns the name of the head of a single writer.
 pub(super) fn only_head() -> &'static str {
     HEAD
 }
 
-/// Says whether a file of a folder is one that `save` makes. Names of others that look alike (`part-00000-ab.parquet`) are not.
+/// Says whether `save` wrote a file of a folder, by its name. Similar names (`part-00000-ab.parquet`) are not its own.
 pub(super) fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     name == HEAD || name == HEADS || name.starts_with(&format!("{HEADS}/")) || is_part(name)
 }
 
-/// Says whether a file is one of rows: `part-00000000.arrow`, or `part-00001-of-00004-00000000.arrow`.
+/// Says whether a file is a file of rows: `part-00000000.arrow`, or `part-00001-of-00004-00000000.arrow`.
 fn is_part(name: &str) -> bool {
     let digits = |text: &str, least: usize| text.len() >= least && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((number, extension)) = name.strip_prefix("part-").and_then(|rest| rest.split_once('.')) else {

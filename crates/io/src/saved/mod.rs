@@ -1,21 +1,22 @@
-//! What `save` leaves in a folder, here or in a store, and `load` reads: the rows of a pipeline in files, each complete or not there.
+//! The folder that `save` writes, here or in a store, and `load` reads: the rows of a pipeline in files, each complete
+//! or absent.
 //!
 //! ```text
-//! _forebay.json         what is saved here; how many files count, their rows, and the reader's state behind them
+//! _forebay.json         description; the number of complete files, their rows, and the reader's state after them
 //! part-00000000.arrow   rows, in the order of the stream
-//! index.json            MDS alone, once all is there: what its own reader wants
+//! index.json            only for MDS, once the save is complete: the index of MosaicML's reader
 //! ```
 //!
-//! A file counts once the head says so: the head is replaced, all at once, when the file is there. So whoever goes on after a
-//! crash begins behind the last file that counts, and writes the next one again. With several writers each has a head of its own,
-//! `_forebay/00001-of-00004.json`, and its parts are `part-00001-of-00004-00000000.arrow`.
+//! A file counts once the head counts it: the writer replaces the head atomically when the file is complete. So a
+//! writer that resumes after a crash begins after the last counted file, and writes the next one again. Each of several
+//! writers has its own head, `_forebay/00001-of-00004.json`, and its parts are `part-00001-of-00004-00000000.arrow`.
 //!
-//! Invariants: where files end, and what bytes they hold, follows from the rows alone, so writers of the same rows write the same
-//! bytes; files are numbered without a gap; of two writers with one head, the one that was there first is told so and stops
-//! (in a folder of this machine the second is refused, by a lock that ends with its process).
+//! Invariants: the ends and the bytes of files depend on the rows alone, so writers of the same rows write the same
+//! bytes; files are numbered without a gap; of two writers with one head, the earlier one gets an error and stops (in a
+//! local folder the second is refused, by a lock that ends with its process).
 //!
-//! Bound: what a writer holds is a delivery of the reader, `BATCH_BYTES` of rows, what an encoder gathers
-//! (a row group; of MDS the whole file), and what is on its way to a store (four blocks of 8 MiB).
+//! Bound: a writer holds a delivery of the reader, `BATCH_BYTES` of rows, the buffer of an encoder (a row group; for
+//! MDS the whole file), and the blocks in flight to a store (four blocks of 8 MiB).
 
 mod encode;
 mod head;
@@ -33,5 +34,5 @@ pub use head::{Complete, Files, Head, SoFar};
 pub use place::{Saved, open};
 pub use writer::{Progress, Writer};
 
-/// Asked ten times a second by whoever waits for a store, on its own thread. An error ends what is waited for with that error (Ctrl-C).
+/// Called ten times a second by a thread that waits for a store. An error ends the wait with that error (Ctrl-C).
 pub type Poll = Arc<dyn Fn() -> Result<()> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Where a save goes: a folder of this machine, or one of a store. Both hold the same files.
+//! The destination of a save: a local folder, or a folder of a store. Both hold the same files.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,11 +14,11 @@ use super::sink::{Sink, UNFINISHED, publish, unwritten};
 use crate::fail;
 use crate::store::{Target, Version, is_remote, local_path};
 
-/// How many files of a store that is not empty are looked at, to see whether they are ours.
+/// The number of files of a non-empty store folder that are checked for names of `save`.
 const LOOKED_AT: usize = 1000;
-/// How many files of a store are asked for at once.
+/// Parallel requests for files of a store.
 const AT_ONCE: usize = 16;
-/// Whoever writes to a folder of this machine holds a lock on this.
+/// A writer to a local folder holds a lock on this file.
 const LOCK: &str = "_lock";
 
 /// A folder, here or in a store.
@@ -27,22 +27,22 @@ pub(super) enum Place {
     Store(Target),
 }
 
-/// A small file as it was last seen: whoever replaces it must know it.
+/// The last seen version of a small file: a writer that replaces it must know it.
 pub(super) enum Known {
     Here,
     Store(Option<Version>),
 }
 
-/// What was saved in a folder.
+/// The content of a saved folder.
 #[derive(Debug, Clone)]
 pub struct Saved {
-    /// What it says of itself; of several writers each.
+    /// The heads of its writers.
     pub heads: Vec<Head>,
     folder: String,
 }
 
 impl Saved {
-    /// Returns patterns of the files that count, in order. Files without rows are left out where others have some.
+    /// Returns patterns of the counted files, in order. Files without rows are left out where others have some.
     pub fn patterns(&self) -> Vec<String> {
         let folder = match is_remote(&self.folder) {
             true => self.folder.clone(),
@@ -53,12 +53,12 @@ impl Saved {
         heads.filter_map(|head| Some(format!("{folder}/{}", head.parts()?))).collect()
     }
 
-    /// Returns files and rows so far.
+    /// Returns the number of files and rows so far.
     pub fn so_far(&self) -> (u64, u64) {
         self.heads.iter().fold((0, 0), |(parts, rows), head| (parts + head.so_far.parts, rows + head.so_far.rows))
     }
 
-    /// Says whether all is there: all of each writer, and each writer.
+    /// Says whether every writer exists and is complete.
     pub fn is_complete(&self) -> bool {
         let writers = self.heads.first().and_then(|head| head.consumer).map_or(1, |(_, n)| n);
         self.heads.len() as u64 == writers && self.heads.iter().all(|head| head.complete.is_some())
@@ -66,10 +66,10 @@ impl Saved {
 }
 
 impl Place {
-    /// Finds a place. Asks nobody.
+    /// Creates a place. Makes no request.
     ///
     /// # Errors
-    /// Invalid when the url is none of a store.
+    /// Invalid when the url is not that of a store.
     pub(super) fn of(folder: &str, poll: Poll) -> Result<Self> {
         if is_remote(folder) {
             return Ok(Self::Store(Target::open(folder, poll)?));
@@ -77,7 +77,7 @@ impl Place {
         Ok(Self::Here(local_path(folder).into()))
     }
 
-    /// Names a file of it.
+    /// Returns the name of one of its files for messages.
     pub(super) fn named(&self, name: &str) -> String {
         match self {
             Place::Here(folder) => folder.join(name).display().to_string(),
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Names it.
+    /// Returns its name for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Place::Here(folder) => folder.display().to_string(),
@@ -93,17 +93,17 @@ impl Place {
         }
     }
 
-    /// Makes the folder, where that is needed.
+    /// Creates the folder, where that is needed.
     pub(super) fn make(&self, has_heads: bool) -> Result<()> {
         let Place::Here(folder) = self else { return Ok(()) };
         let made = if has_heads { folder.join(HEADS) } else { folder.clone() };
         fs::create_dir_all(&made).map_err(|e| unwritten(&made, &e))
     }
 
-    /// Takes the lock that ends with this process; a store has none.
+    /// Takes the lock, which ends with this process; `None` for a store.
     ///
     /// # Errors
-    /// Conflict when another process has it.
+    /// Conflict when another process holds it.
     pub(super) fn lock(&self, consumer: Option<(u64, u64)>) -> Result<Option<File>> {
         let Place::Here(folder) = self else { return Ok(None) };
         let path = match consumer {
@@ -125,7 +125,7 @@ impl Place {
     /// Reads a head; `None` when there is none.
     ///
     /// # Errors
-    /// Data when it is not what `save` writes; Version; Invalid where the folder is a file.
+    /// Data when it is not written by `save`; Version; Invalid where the folder is a file.
     pub(super) fn head(&self, file: &str) -> Result<(Option<Head>, Known)> {
         let (json, known) = match self {
             Place::Here(folder) => (read_here(folder, file)?.map(Bytes::from), Known::Here),
@@ -138,10 +138,10 @@ impl Place {
         Ok((head, known))
     }
 
-    /// Writes a head in the place of what is known.
+    /// Replaces the known version of a head.
     ///
     /// # Errors
-    /// Conflict when another process has written one meanwhile; what the disk or the store says.
+    /// Conflict when another process has written one meanwhile; any error of the disk or the store.
     pub(super) fn write_head(&self, head: &Head, known: &mut Known) -> Result<()> {
         let (file, json) = (head.file(), head.json()?);
         match (self, known) {
@@ -154,7 +154,7 @@ impl Place {
         }
     }
 
-    /// Says whether what is known of a head is still so: before a file is put in its place.
+    /// Checks that the known version of a head is still current, before a file is published.
     ///
     /// # Errors
     /// Conflict when another process has written one meanwhile.
@@ -170,7 +170,7 @@ impl Place {
             .hint("let that one finish; what it finds complete it does not write again")
     }
 
-    /// Writes a small file, whatever is there.
+    /// Writes a small file, and replaces any existing one.
     pub(super) fn put(&self, file: &str, bytes: Vec<u8>) -> Result<()> {
         match self {
             Place::Here(folder) => write_here(folder, file, &bytes),
@@ -186,7 +186,7 @@ impl Place {
         }
     }
 
-    /// Refuses a place that holds something else: what is saved is told by names, and removed by `overwrite`.
+    /// Refuses a place that holds other files: saved files are recognized by their names, and `overwrite` removes them.
     ///
     /// # Errors
     /// Conflict, with an example; NotFound when there is no such bucket.
@@ -209,7 +209,7 @@ impl Place {
         })
     }
 
-    /// Returns the heads of several writers that are there.
+    /// Returns the names of the existing heads of several writers.
     fn heads(&self) -> Result<Vec<String>> {
         let mut found: Vec<String> = match self {
             Place::Here(folder) => {
@@ -223,7 +223,7 @@ impl Place {
         Ok(found)
     }
 
-    /// Refuses a place where the writers are others: one where there are several, or of another number.
+    /// Refuses a place with the heads of a different number of writers.
     ///
     /// # Errors
     /// Conflict.
@@ -243,8 +243,8 @@ impl Place {
         })
     }
 
-    /// Removes what was saved by one writer: all of it, if there is only one. What says that something is there goes first: the index, if
-    /// `has_index`, and the head.
+    /// Removes the files of one writer: everything, if it is the only one. Removes first the files that declare the
+    /// others: the index, if `has_index`, and the head.
     pub(super) fn remove(&self, head: &Head, has_index: bool) -> Result<()> {
         let is_its = |name: &str| match head.consumer {
             None => is_ours(name),
@@ -276,7 +276,7 @@ impl Place {
         }
     }
 
-    /// Removes what was left half; a store leaves nothing.
+    /// Removes incomplete files; a store keeps none.
     pub(super) fn tidy(&self, head: &Head) -> Result<()> {
         let Place::Here(folder) = self else { return Ok(()) };
         let is_its = |name: &str| match head.consumer {
@@ -289,7 +289,7 @@ impl Place {
     /// Returns the size and the first `bytes` bytes of each of these files.
     ///
     /// # Errors
-    /// NotFound when one is not there.
+    /// NotFound when one does not exist.
     pub(super) fn beginnings(&self, files: &[String], bytes: usize) -> Result<Vec<(u64, Bytes)>> {
         match self {
             Place::Here(folder) => files.iter().map(|file| beginning_here(&folder.join(file), bytes)).collect(),
@@ -305,10 +305,10 @@ impl Place {
     }
 }
 
-/// Looks into a folder that `save` wrote; `None` when nothing was ever saved there. `poll` says whether to go on.
+/// Opens a folder that `save` wrote; `None` when nothing was saved there. An error of `poll` ends the wait.
 ///
 /// # Errors
-/// Data when it is not such a folder, or lacks files that were there; Version; Conflict when several saves are mixed in it.
+/// Data when it is not such a folder, or files are missing; Version; Conflict when several saves are mixed in it.
 pub fn open(folder: &str, poll: Poll) -> Result<Option<Saved>> {
     let place = Place::of(folder, poll)?;
     let mut heads: Vec<Head> = place.head(only_head())?.0.into_iter().collect();
@@ -358,7 +358,7 @@ fn read_here(folder: &Path, file: &str) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Writes a file into a folder, all at once.
+/// Writes a file into a folder atomically.
 fn write_here(folder: &Path, file: &str, bytes: &[u8]) -> Result<()> {
     let (path, new) = (folder.join(file), folder.join(format!("{file}{UNFINISHED}")));
     let write = || {

@@ -1,4 +1,4 @@
-//! The index of MDS files, which their own reader wants: written once every writer is done.
+//! The index of MDS files, which MosaicML's reader needs: written once every writer is done.
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Schema;
@@ -8,13 +8,14 @@ use super::encode;
 use super::head::{Head, head_of};
 use super::place::Place;
 
-/// What the reader of MDS files looks for.
+/// The name of the index for MosaicML's reader.
 pub(super) const INDEX: &str = "index.json";
 
-/// Writes the index, if files need one and all of them are there. Each writer asks for it when it is done, so whoever is last writes it.
+/// Writes the index, if files need one and all of them are complete. Each writer calls this when it is done, so the
+/// last one writes it.
 ///
 /// # Errors
-/// NotFound when a file is gone; what the disk or the store says.
+/// NotFound when a file is gone; any error of the disk or the store.
 pub(super) fn write_index(place: &Place, head: &Head) -> Result<()> {
     if head.files.format != Format::Mds {
         return Ok(());

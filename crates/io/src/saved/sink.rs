@@ -1,4 +1,5 @@
-//! Where the bytes of one file go: beside their place in a folder, or to a store; there once all are.
+//! The destination of one file's bytes: a temporary file beside its place, or an upload; the file appears once all
+//! bytes are written.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -8,20 +9,20 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::store::Upload;
 
-/// What files that are being written are called until they are done.
+/// The ending of the names of incomplete files.
 pub(super) const UNFINISHED: &str = ".unfinished";
-/// What is gathered before it is written to a disk.
+/// The bytes that are buffered before they are written to a disk.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Takes the bytes of a file.
+/// Receives the bytes of a file.
 pub(super) enum Sink {
-    /// A file of this machine.
+    /// A local file.
     File(Box<UnfinishedFile>),
     /// An object of a store.
     Upload(Box<Upload>),
 }
 
-/// A file that is written beside its place.
+/// A file that is written beside its final place.
 pub(super) struct UnfinishedFile {
     file: BufWriter<File>,
     at: PathBuf,
@@ -29,7 +30,7 @@ pub(super) struct UnfinishedFile {
 }
 
 impl Sink {
-    /// Begins a file of this machine.
+    /// Begins a local file.
     ///
     /// # Errors
     /// Unavailable, PermissionDenied, Exhausted or Invalid, naming the file.
@@ -41,7 +42,7 @@ impl Sink {
         Ok(Self::File(Box::new(UnfinishedFile { file: BufWriter::with_capacity(BUFFER_BYTES, file), at, path })))
     }
 
-    /// Names the file for errors.
+    /// Returns the file's name for errors.
     pub(super) fn name(&self) -> String {
         match self {
             Sink::File(file) => file.at.display().to_string(),
@@ -49,10 +50,10 @@ impl Sink {
         }
     }
 
-    /// Puts the file in its place.
+    /// Publishes the file in its place.
     ///
     /// # Errors
-    /// As [`Sink::beside`], and what the store says.
+    /// As [`Sink::beside`], and any error of the store.
     pub(super) fn finish(self) -> Result<()> {
         match self {
             Sink::Upload(upload) => upload.finish(),
@@ -77,12 +78,12 @@ impl Write for Sink {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Encoders flush often; what counts is flushed at the end.
+        // Encoders flush often; `finish` writes everything.
         Ok(())
     }
 }
 
-/// Gives a file that is done its name, for good.
+/// Renames a finished file to its final name, and syncs it.
 ///
 /// # Errors
 /// Unavailable or PermissionDenied, naming the file.
@@ -94,7 +95,7 @@ pub(super) fn publish(from: &Path, to: &Path) -> Result<()> {
     sync().map_err(|e| unwritten(to, &e))
 }
 
-/// Something of this machine could not be written.
+/// Returns the error of a failed local write.
 pub(super) fn unwritten(path: &Path, e: &io::Error) -> Error {
     let (kind, hint) = match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -111,7 +112,7 @@ pub(super) fn unwritten(path: &Path, e: &io::Error) -> Error {
     Error::new(kind, format!("this could not be written: {e}")).with("file", path.display()).hint(hint)
 }
 
-/// A sink's error, wherever it went through: an upload's says itself what it is.
+/// Returns a sink's error from an I/O error: the error of an upload is inside it.
 pub(super) fn of_sink(name: &str, e: io::Error) -> Error {
     match e.downcast::<Error>() {
         Ok(ours) => ours,

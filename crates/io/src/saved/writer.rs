@@ -1,4 +1,4 @@
-//! Writes rows into files, and begins behind those that count.
+//! Writes rows into files, and resumes after the counted ones.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::place::{Known, Place};
 use super::shards::write_index;
 use super::{Format, Poll};
 
-/// What rows are gathered to before they are encoded: in Arrow files, what is decoded for a single one.
+/// The size to which rows are gathered before they are encoded: the unit of decoding in Arrow files.
 const BATCH_BYTES: usize = 1 << 20;
-/// The most `file_bytes` in a store, which takes no more than 10,000 blocks of 8 MiB.
+/// The most `file_bytes` in a store, which accepts at most 10,000 blocks of 8 MiB.
 const STORED_BYTES_MAX: u64 = 64 << 30;
 
 /// Writes one stream of rows to one folder.
@@ -25,42 +25,41 @@ pub struct Writer {
     schema: Arc<Schema>,
     rows: u64,
     current: Option<Box<dyn Encoder>>,
-    /// Bytes of rows in the file that is being written, those that wait included.
+    /// Bytes of rows in the current file, gathered rows included.
     bytes: u64,
-    /// Rows that are too few to be encoded, and their bytes.
+    /// Rows that are not encoded yet, and their bytes.
     waiting: (Vec<Chunk>, usize),
-    /// What is left of a delivery behind the end of a file.
+    /// The rest of a delivery after the end of a file.
     left: Option<Left>,
     _lock: Option<File>,
 }
 
-/// A delivery of which some rows are written.
+/// A delivery that is partly written.
 struct Left {
     rows: Chunk,
     bytes: Vec<usize>,
     at: usize,
 }
 
-/// How far a folder is.
+/// The progress of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The state that the reader goes on from; `None` at the beginning.
+    /// The state from which the reader continues; `None` at the beginning.
     pub state: Option<String>,
-    /// Rows that are there.
+    /// Rows that are saved.
     pub rows: u64,
-    /// Whether that is all.
+    /// Whether the save is complete.
     pub complete: bool,
 }
 
 impl Writer {
-    /// Begins in a folder (a path, or a url of a store), which is made if need be, or goes on in one that the same rows were being
-    /// saved in. With `overwrite` what was saved there is removed. Whoever waits for a
-    /// store asks `poll` whether to go on.
+    /// Begins a save in a folder (a path, or a url of a store), which is created if needed, or resumes an earlier save
+    /// of the same rows. With `overwrite` it removes an earlier save. A thread that waits for a store calls `poll`.
     ///
     /// # Errors
-    /// Conflict when somebody writes there, when something else is saved there, or when it is not empty and nothing is
-    /// saved in it; Invalid when a column has no form in the format; NotFound, Unavailable, PermissionDenied, Exhausted or Invalid
-    /// where it cannot be written.
+    /// Conflict when another process writes there, when another save is there, or when it has other files; Invalid when
+    /// the format cannot represent a column; NotFound, Unavailable, PermissionDenied, Exhausted or Invalid where it
+    /// cannot be written.
     pub fn begin(folder: &str, head: Head, overwrite: bool, poll: Poll) -> Result<(Self, Progress)> {
         let schema = Arc::new(Schema::new(head.schema.clone())?);
         head.files.format.check(&schema, head.files.bytes)?;
@@ -95,7 +94,7 @@ impl Writer {
         Ok((writer, progress))
     }
 
-    /// Goes on from a head that is there, or writes the first one: from now on, whoever wrote it is told so.
+    /// Continues from an existing head, or writes the first one: from now on, an earlier writer gets a Conflict.
     fn take_over(&mut self, found: Option<Head>) -> Result<()> {
         if let Some(found) = found {
             if let Some((is, is_not)) = found.differs(&self.head) {
@@ -112,8 +111,8 @@ impl Writer {
         self.place.write_head(&self.head, &mut self.known)
     }
 
-    /// Adds rows. Returns how many of them fit where the file is full: then [`Writer::end_part`] is to be called, and
-    /// [`Writer::go_on`] before anything else is added.
+    /// Adds rows. When the file is full, returns how many of them fit: the caller must then call [`Writer::end_part`],
+    /// and [`Writer::go_on`] before it adds more.
     ///
     /// # Errors
     /// As [`Writer::begin`] where it cannot be written; Data where a row has no form in the format.
@@ -122,7 +121,7 @@ impl Writer {
         self.go_on()
     }
 
-    /// Adds what is left of what was pushed last, as [`Writer::push`] does.
+    /// Adds the rest of the last pushed rows, as [`Writer::push`] does.
     ///
     /// # Errors
     /// As [`Writer::push`].
@@ -150,7 +149,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// Encodes what waits.
+    /// Encodes the gathered rows.
     fn encode(&mut self) -> Result<()> {
         let (chunks, _) = std::mem::take(&mut self.waiting);
         if chunks.is_empty() {
@@ -160,7 +159,7 @@ impl Writer {
         self.file()?.add(&rows)
     }
 
-    /// Returns the file that is being written.
+    /// Returns the current file.
     fn file(&mut self) -> Result<&mut Box<dyn Encoder>> {
         if self.current.is_none() {
             let sink = self.place.create(&self.head.part(self.head.so_far.parts))?;
@@ -170,16 +169,16 @@ impl Writer {
         self.current.as_mut().ok_or_else(|| Error::internal("no file was begun"))
     }
 
-    /// Ends a file, if one was begun: from now on it counts, and `state` is what the reader goes on from.
+    /// Ends a file, if one was begun: from now on it counts, and the reader continues from `state`.
     ///
     /// # Errors
-    /// As [`Writer::begin`] where it cannot be written; Conflict when another process saves here since.
+    /// As [`Writer::begin`] where it cannot be written; Conflict when another process has taken over the save.
     pub fn end_part(&mut self, state: &str) -> Result<()> {
         self.encode()?;
         self.bytes = 0;
         let Some(encoder) = self.current.take() else { return Ok(()) };
         let sink = encoder.finish()?;
-        // Who was overtaken must not write over a file of whoever goes on.
+        // A writer that was replaced must not overwrite a file of its successor.
         self.place.check_head(&self.head.file(), &self.known)?;
         sink.finish()?;
         let so_far = &mut self.head.so_far;
@@ -187,7 +186,7 @@ impl Writer {
         self.place.write_head(&self.head, &mut self.known)
     }
 
-    /// Says that this is all; returns how much it is.
+    /// Completes the save; returns its totals.
     ///
     /// # Errors
     /// As [`Writer::end_part`].
@@ -196,7 +195,7 @@ impl Writer {
             return Ok(complete);
         }
         if self.rows == 0 {
-            // A file of no rows says what the columns are.
+            // A file without rows still has the columns.
             self.file()?;
         }
         self.end_part(state)?;
@@ -213,7 +212,7 @@ impl Writer {
     }
 }
 
-/// A number that no other writer has.
+/// Returns a number that no other writer has.
 fn unlike_others() -> u128 {
     use std::hash::BuildHasher;
     let random = || std::hash::RandomState::new().hash_one(std::process::id());

@@ -1,4 +1,4 @@
-//! Makes an index: lists the files, asks each for its identity and, when rows are counted, reads what tells its rows.
+//! Makes an index: lists the files, reads the identity of each and, when rows are counted, the places of its rows.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -52,7 +52,7 @@ pub(crate) fn build(
     SourceIndex::new(inner)
 }
 
-/// Finds the rows of one file: as known, from the cache, or by reading it.
+/// Finds the rows of one file: already known, from the cache, or by reading it.
 fn count(rows: FileRows<'_>, file: &FileToScan<'_>, cache: Option<&Path>, stop: &AtomicBool) -> Result<Counted> {
     let (key, scan) = match rows {
         FileRows::Known(counted) => return Ok(counted),

@@ -16,7 +16,7 @@ use crate::index::{Inner, Layout};
 use crate::readers::{Reader, frames};
 use crate::store::{self, Forward, Object, ReadThrough};
 
-/// Records that are looked at to find types, and bytes to find out whether quoted fields have line breaks.
+/// Records that are read to find types, and bytes to find out whether quoted fields have line breaks.
 const RECORDS: usize = 1000;
 const HEAD_BYTES: usize = 1 << 20;
 
@@ -27,7 +27,7 @@ pub(super) struct Csv<'s> {
     pub(super) dialect: &'s CsvDialect,
 }
 
-/// Looks up the names and types of columns, or checks those that the user gave.
+/// Infers the names and types of columns, or checks those that the user gave.
 pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     let (paths, files) = looked_up(draft.paths)?;
     let name = files.first().map_or("", |file| file.uri.rsplit('/').next().unwrap_or_default());
@@ -69,7 +69,7 @@ pub(super) fn infer(draft: CsvDraft, near: Option<&dyn ReadThrough>) -> Result<S
     Ok(Source::Csv { paths, names, fields, dialect: written })
 }
 
-/// Reads the header and so many of the first rows. `None` for a file without a row, if rows are looked at.
+/// Reads the header and some of the first rows. `None` for a file without a row, if rows are requested.
 fn look_at_rows(
     forward: &mut Forward,
     written: &CsvDialect,
@@ -125,14 +125,14 @@ fn has_line_breaks(forward: &mut Forward, dialect: &Dialect) -> Result<bool> {
         }
         at += end;
     }
-    // What is behind the last whole record may be cut off in a quoted field.
+    // The bytes after the last whole record may end within a quoted field.
     Ok(head.len() < HEAD_BYTES && memchr::memchr(b'\n', &head[at..]).is_some())
 }
 
-/// Returns how the bytes are written.
+/// Returns the dialect of a file.
 ///
 /// # Errors
-/// Invalid for a delimiter or a quote that cannot be one.
+/// Invalid for a character that cannot be a delimiter or a quote.
 pub(crate) fn dialect(written: &CsvDialect) -> Result<Dialect> {
     let byte = |name: &str, letter: char| match u8::try_from(letter) {
         Ok(byte) if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'\0') => Ok(byte),
@@ -181,7 +181,7 @@ impl SourceFormat for Csv<'_> {
 }
 
 impl Csv<'_> {
-    /// Returns the names with which each file begins, if it does.
+    /// Returns the header of each file, if files have one.
     fn header(&self) -> Option<&[String]> {
         self.dialect.header.then_some(self.names)
     }

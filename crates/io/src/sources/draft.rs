@@ -1,7 +1,7 @@
-//! A source as the user wrote it, and what it becomes when the user's omissions are looked up: extensions, features,
+//! A source as the user wrote it, and the inference of the parts that the user left open: extensions, features,
 //! columns, fields.
 //!
-//! Paths are checked and made absolute, but stay patterns: the index pins the files that they stand for.
+//! Paths are checked and made absolute, but stay patterns: the index pins the matching files.
 
 use forebay_core::Result;
 use forebay_data::{DType, Field};
@@ -21,7 +21,7 @@ pub enum Draft {
     ImageFolder {
         root: String,
     },
-    /// With the extensions to read, a `?` behind those that a sample may lack.
+    /// With the extensions to read; a `?` follows an extension that a sample may lack.
     Tar {
         paths: Vec<String>,
         extensions: Option<Vec<String>>,
@@ -68,35 +68,35 @@ pub enum Draft {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
     },
-    /// With or without the ending of either file.
+    /// With or without the ending of one of the two files.
     Megatron {
         paths: Vec<String>,
         column: String,
     },
 }
 
-/// CSV files, and what the user says of them.
+/// CSV files with the user's options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsvDraft {
     /// The files.
     pub paths: Vec<String>,
-    /// Where names come from.
+    /// The origin of names.
     pub header: CsvHeader,
-    /// What is between fields. `None`: a tab for `.tsv` files, else a comma.
+    /// The separator of fields. `None`: a tab for `.tsv` files, otherwise a comma.
     pub delimiter: Option<char>,
-    /// What fields are quoted with, if they may be.
+    /// The quote of fields; `None` if they have none.
     pub quote: Option<char>,
     /// The fields that mean a missing value, as they are written.
     pub null: Vec<String>,
-    /// Whether quoted fields may have line breaks. `None`: if one at the beginning of the first file has.
+    /// Whether quoted fields may have line breaks. `None`: true if one at the beginning of the first file has.
     pub multiline: Option<bool>,
-    /// The columns to read and their types. `None`: types are looked up.
+    /// The columns to read and their types. `None`: types are inferred.
     pub fields: Option<Vec<Field>>,
-    /// The columns to read, with types that are looked up. `None`: all.
+    /// The columns to read, with inferred types. `None`: all.
     pub columns: Option<Vec<String>>,
 }
 
-/// Where the names of columns come from.
+/// The origin of the names of columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CsvHeader {
     /// The first record of each file.
@@ -107,16 +107,16 @@ pub enum CsvHeader {
     Named(Vec<String>),
 }
 
-/// How the files of a table make one.
+/// How the files of a table are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Together {
     /// Whether `key=value` parts of their paths are columns.
     pub partitions: bool,
-    /// Whether all of them are looked at to find what columns they have together. Else all have those of the first.
+    /// Whether the columns of all files are merged. Otherwise all files have the columns of the first.
     pub merged: bool,
 }
 
-/// What to read of a TFRecord.
+/// The part of a TFRecord to read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Features {
     /// The record's bytes.
@@ -148,19 +148,19 @@ impl Draft {
     }
 }
 
-/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
+/// Infers the parts that the user left open. Remote files are read through `near`.
 ///
 /// # Errors
-/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
-/// what no column can.
+/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when its
+/// content fits no column.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     infer_following(draft, near, &|_, _| Ok(()))
 }
 
-/// As [`infer`]; `progress` hears of it where all files are looked at.
+/// As [`infer`]; reports to `progress` where all files are read.
 ///
 /// # Errors
-/// As [`infer`]; what `progress` returns.
+/// As [`infer`]; any error that `progress` returns.
 pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
     match draft {
         Draft::Files { paths } => files::infer(paths),

@@ -1,4 +1,4 @@
-//! Whole files, one a sample.
+//! Whole files, one per sample.
 
 use std::sync::Arc;
 

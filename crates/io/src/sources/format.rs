@@ -1,4 +1,4 @@
-//! What a source of files is to the rest of the crate: how its files are listed, their rows found, and a reader opened.
+//! The interface of a source of files: it lists the files, finds their rows, and opens a reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,9 +14,9 @@ use crate::readers::{Pool, Reader};
 use crate::store::{self, Forward, Found, Object, ReadThrough, Stat};
 use crate::{Allowed, Blobs, ReadOptions, SourceIndex};
 
-/// A source of files, or of rows that are computed.
+/// A source of files, or of computed rows.
 pub(crate) trait SourceFormat: Sync {
-    /// Lists the files. With `counted`, every row is to be found: by the listing, or by [`Listed::rows`].
+    /// Lists the files. With `counted`, every row must be found: by the listing, or by [`Listed::rows`].
     ///
     /// # Errors
     /// As [`crate::index`].
@@ -32,7 +32,7 @@ pub(crate) trait SourceFormat: Sync {
     fn open(&self, opening: Opening<'_>) -> Result<Arc<dyn Reader>>;
 }
 
-/// Returns the format of a source: the one place that knows all of them.
+/// Returns the format of a source: the only place that knows all formats.
 pub(crate) fn format_of(source: &Source) -> Box<dyn SourceFormat + '_> {
     match source {
         Source::Files { paths } => Box::new(files::Files { paths }),
@@ -73,7 +73,7 @@ impl FileAccess<'_> {
         Object::open(uri, stat, self.near, self.allowed).map(Arc::new)
     }
 
-    /// Returns the identity of a listed file: as the listing has it, or else by asking.
+    /// Returns the identity of a listed file: from the listing, or by a request.
     pub(crate) fn stat(&self, found: &Found) -> Result<Stat> {
         found.stat.clone().map_or_else(|| store::stat(&found.uri, self.allowed), Ok)
     }
@@ -88,17 +88,17 @@ pub(crate) struct Listed<'s> {
     pub(crate) found: Vec<Found>,
     /// See [`Inner::labels`].
     pub(crate) labels: Vec<u64>,
-    /// How rows lie in blocks.
+    /// The layout of rows in blocks.
     pub(crate) layout: Layout,
-    /// Where the rows of each file are, if the listing says it already.
+    /// The places of the rows of each file, if the listing has them.
     pub(crate) tables: Vec<Arc<Table>>,
-    /// How they are found in a file, if the layout is counted and the listing does not say it.
+    /// Finds the rows of a file, if the layout is counted and the listing does not have them.
     pub(crate) rows: Option<FindRows<'s>>,
-    /// Checks the identity of a file against its table, if the listing says where rows are.
+    /// Checks the identity of a file against its table, if the listing has the places of rows.
     pub(crate) check: Option<CheckFile<'s>>,
 }
 
-/// Says how the rows of one file are found, of which the place among all files is given.
+/// Returns how the rows of one file are found; receives the place of the file among all files.
 pub(crate) type FindRows<'s> = Box<dyn Fn(usize, &FileToScan<'_>) -> Result<FileRows<'s>> + Sync + 's>;
 
 /// Checks a file against its table.
@@ -117,14 +117,14 @@ impl FileToScan<'_> {
     }
 }
 
-/// Finds the rows of one file by reading it. Long scans look at the flag now and then, and end when it is set.
+/// Finds the rows of one file by reading it. Long scans check the flag regularly, and end when it is set.
 pub(crate) type Scan<'s> = Box<dyn FnOnce(&FileToScan<'_>, &AtomicBool) -> Result<Counted> + 's>;
 
-/// How the rows of one file are found.
+/// The way in which the rows of one file are found.
 pub(crate) enum FileRows<'s> {
     /// They are known without reading it.
     Known(Counted),
-    /// By reading it. The result may be kept under `key`, which names everything besides the file that it depends on.
+    /// By reading it. The result may be cached under `key`, which contains all inputs besides the file.
     Scan { key: String, scan: Scan<'s> },
 }
 
@@ -133,7 +133,7 @@ impl<'s> Listed<'s> {
         Self { found, labels: Vec::new(), layout, tables: Vec::new(), rows: None, check: None }
     }
 
-    /// Files whose rows are found by reading each of them, all in one way.
+    /// Files whose rows are found by reading each of them in the same way.
     pub(crate) fn scanned(
         found: Vec<Found>,
         layout: Layout,
@@ -150,7 +150,7 @@ impl<'s> Listed<'s> {
     }
 }
 
-/// Returns a table, and where decoding of a file can begin that is compressed as a whole.
+/// Returns a table, and the access points of a file that is compressed as a whole.
 ///
 /// # Errors
 /// As [`Forward`].
@@ -160,7 +160,7 @@ pub(crate) fn counted(table: Table, forward: Option<Forward>) -> Result<Counted>
     Ok(Counted { table: table.into(), points })
 }
 
-/// Looks for access points, if the file is compressed.
+/// Enables the recording of access points, if the file is compressed.
 pub(crate) fn recording(mut forward: Forward) -> Forward {
     if let Some(decoded) = forward.decoded() {
         decoded.record();
@@ -168,7 +168,7 @@ pub(crate) fn recording(mut forward: Forward) -> Forward {
     forward
 }
 
-/// What a reader is opened with.
+/// The arguments for opening a reader.
 pub(crate) struct Opening<'a> {
     pub(crate) schema: Arc<Schema>,
     pub(crate) index: SourceIndex,

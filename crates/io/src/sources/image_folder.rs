@@ -1,4 +1,4 @@
-//! A folder of images with one sub-folder a class.
+//! A folder of images with one sub-folder per class.
 
 use std::sync::Arc;
 

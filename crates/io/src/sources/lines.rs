@@ -14,7 +14,7 @@ use crate::index::{Inner, Layout};
 use crate::readers::{Reader, frames};
 use crate::store::{self, Object, ReadThrough};
 
-/// Lines that are looked at to find the fields of JSON.
+/// Lines that are read to find the fields of JSON.
 const LINES: u64 = 100;
 
 pub(super) struct Lines<'s> {
@@ -27,7 +27,7 @@ pub(super) fn infer_text(paths: Vec<String>) -> Result<Source> {
     Ok(Source::Text { paths: looked_up(paths)?.0 })
 }
 
-/// Looks up the fields, or checks those that the user named.
+/// Infers the fields, or checks those that the user named.
 pub(super) fn infer_json(
     paths: Vec<String>,
     fields: Option<Vec<Field>>,
@@ -47,7 +47,7 @@ pub(super) fn infer_json(
 
 impl SourceFormat for Lines<'_> {
     fn list(&self, is_counted: bool, _access: FileAccess<'_>) -> Result<Listed<'_>> {
-        // A blank line at the end is a row of text, and none of JSON.
+        // A blank line at the end is a row of text, but not of JSON.
         let is_text = self.fields.is_none();
         let key = if is_text { "lines" } else { "jsonl" }.to_owned();
         let layout = Layout::PerFile { counted: is_counted };

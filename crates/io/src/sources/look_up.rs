@@ -1,4 +1,4 @@
-//! Looking at the first files of a source, when the user writes it.
+//! Reads the first files of a source when the user defines it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::Allowed;
 use crate::open_found::open_found as open;
 use crate::store::{self, Found, Object, ReadThrough};
 
-/// Empty files that are passed over before giving up.
+/// Empty files that are skipped before giving up.
 pub(super) const FILES: usize = 16;
 
-/// Refuses a file that a path names and that is not there.
+/// Refuses a file that a path names and that does not exist.
 pub(super) fn exists(first: &Found) -> Result<()> {
     if first.stat.is_none() {
         store::stat(&first.uri, &Allowed::everything())?;
@@ -19,7 +19,7 @@ pub(super) fn exists(first: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Makes patterns absolute and looks up the first files that they stand for, the first one's existence included.
+/// Makes patterns absolute, lists the files that match, and checks that the first one exists.
 pub(super) fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
     listed(paths, FILES)
 }
@@ -32,7 +32,7 @@ pub(super) fn listed(paths: Vec<String>, most: usize) -> Result<(Vec<String>, Ve
     Ok((paths, files))
 }
 
-/// Looks into files until one tells something.
+/// Reads files until one returns a result.
 pub(super) fn first<T>(
     files: &[Found],
     near: Option<&dyn ReadThrough>,
@@ -52,7 +52,7 @@ pub(super) fn empty(files: &[Found], what: &str) -> Error {
         .hint("check that these are the right files, and not empty")
 }
 
-/// Replaces the hint of an error about a missing file, where another file than the named one is read.
+/// Replaces the hint of an error about a missing file, where another file than the user's is read.
 pub(super) fn name_instead(error: Error, hint: &str) -> Error {
     let is_missing = error.kind() == ErrorKind::NotFound && error.get("hint") == Some("check the path");
     if is_missing { error.replace("hint", hint) } else { error }

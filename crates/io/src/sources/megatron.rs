@@ -1,4 +1,4 @@
-//! Megatron's indexed datasets: a `.bin` file of token ids, and an `.idx` file beside it that says where documents are.
+//! Megatron's indexed datasets: a `.bin` file of token ids, and an `.idx` file beside it with the places of documents.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub(super) fn infer(paths: &[String], column: String) -> Result<Source> {
     Ok(Source::Megatron { paths: indexes.iter().map(|path| megatron::prefix(path).to_owned()).collect(), column })
 }
 
-/// Says that the file of ids is missing where its index is there.
+/// Returns an error if an index exists without its file of ids.
 fn has_ids(index: &str) -> Result<()> {
     store::stat(&megatron::file(megatron::prefix(index), "bin"), &Allowed::everything()).map(drop)
 }
 
-/// Lists the files of ids. A pattern is compared with the names of their indexes: a user who copies a dataset copies the
-/// small file last.
+/// Lists the files of ids. A pattern is compared with the names of their indexes: a user who copies a dataset usually
+/// copies the small file last.
 fn list(paths: &[String]) -> Result<Vec<Found>> {
     let indexes: Vec<String> = paths.iter().map(|path| megatron::file(path, "idx")).collect();
     let ids = |found: Found| Found { uri: megatron::file(megatron::prefix(&found.uri), "bin"), stat: None };

@@ -1,14 +1,14 @@
-//! The sources that read files, one file each: what the user left open is looked up, files are listed, rows are found,
-//! and a reader is opened.
+//! The sources that read files, one file each. A source infers the parts that the user left open, lists files, finds
+//! rows, and opens a reader.
 //!
 //! - `build`: makes an index of a source.
-//! - `format`: the trait `SourceFormat`, and which source has which format.
-//! - `draft`: what the user wrote; `look_up`: looking at the first files.
+//! - `format`: the trait `SourceFormat`, and the format of each source.
+//! - `draft`: the user's definition of a source; `look_up`: reads the first files.
 //! - `files`, `image_folder`, `tar`, `tfrecord`, `lines` (text and JSON), `csv`, `parquet`, `arrow`, `tokens`, `megatron`,
 //!   `mds`, `litdata`, `computed` (arrays in memory, and numbers): the sources.
-//! - `table/`: files that have columns of their own. `shards`: folders that have an `index.json`.
+//! - `table/`: files with columns (Parquet, Arrow). `shards`: folders with an `index.json`.
 //!
-//! What the bytes of a file mean is in `formats`, how rows are read from them in `readers`.
+//! `formats` decodes the bytes of files; `readers` reads rows from them.
 
 mod arrow;
 mod build;

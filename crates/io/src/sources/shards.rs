@@ -1,4 +1,4 @@
-//! Folders of shards, each with an `index.json` that says how many samples each shard has: MosaicML's and LitData's.
+//! Folders of shards, each with an `index.json` that has the number of samples of each shard: MosaicML's and LitData's.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::index::Layout;
 use crate::index::table::Table;
 use crate::store::{self, Found, Object};
 
-/// Lists the indexes of folders, and returns also the folders. `hint` says what to name instead of a folder without one.
+/// Lists the indexes of folders, and returns also the folders. `hint` tells the user which path to name when a folder
+/// has no index.
 pub(super) fn folders(paths: &[String], hint: &str) -> Result<(Vec<String>, Vec<Found>)> {
     let indexes = paths.iter().map(|folder| mds::index_of(folder)).collect();
     let (indexes, files) = listed(indexes, usize::MAX).map_err(|e| name_instead(e, hint))?;
@@ -19,10 +20,10 @@ pub(super) fn folders(paths: &[String], hint: &str) -> Result<(Vec<String>, Vec<
     Ok((indexes.iter().map(folder).collect(), files))
 }
 
-/// Reads the index of a folder: its shards, and whether they are of the source's columns.
+/// Reads the index of a folder: its shards, and whether they have the source's columns.
 type ReadIndex<'r> = &'r dyn Fn(&Arc<Object>) -> Result<(Vec<mds::Shard>, bool)>;
 
-/// Lists the shards of folders, and how many samples each has, by the index of each folder.
+/// Lists the shards of folders, and the number of samples of each, by the index of each folder.
 pub(super) fn list<'s>(folders: &[String], read: ReadIndex<'_>, access: FileAccess<'_>) -> Result<Listed<'s>> {
     let indexes: Vec<String> = folders.iter().map(|folder| mds::index_of(folder)).collect();
     let (mut found, mut tables) = (Vec::new(), Vec::new());

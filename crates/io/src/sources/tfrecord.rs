@@ -15,7 +15,7 @@ use crate::index::{Inner, Layout};
 use crate::readers::{Reader, frames};
 use crate::store::{self, Forward, Found, Object, ReadThrough};
 
-/// Records that are looked at to find the features of an Example.
+/// Records that are read to find the features of an Example.
 const RECORDS: u64 = 16;
 
 pub(super) struct Tfrecord<'s> {

@@ -34,7 +34,7 @@ pub(super) fn infer(
     Ok(Source::Tokens { paths, dtype, length, stride, column })
 }
 
-/// No file is as long as a row of token ids.
+/// Returns the error when no file is as long as one row of token ids.
 fn no_row(files: &[Found], length: u64) -> Error {
     Error::data(format!("there is no row of {length} ids in the first files"))
         .with("file", files.first().map_or("", |f| &f.uri))

@@ -1,7 +1,8 @@
-//! A long range of a remote object as it comes: one request, and a bounded number of bytes ahead of the reader.
+//! A long range of a remote object as a stream: one request, and a bounded number of bytes ahead of the reader.
 //!
-//! A task of the shared runtime takes the answer's chunks and sends them; it takes no more of them while the bytes that wait exceed the
-//! bound, so the connection fills up and the store waits. The task ends when its reader does.
+//! A task of the shared runtime receives the answer's chunks and sends them to the reader. It stops receiving while the
+//! waiting bytes exceed the bound, so the connection fills up and the store waits (backpressure). The task ends when
+//! its reader does.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use forebay_core::{Error, Result};
 use tokio::sync::Semaphore;
 
-/// What a permit stands for.
+/// The bytes that one permit stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
 /// The sending end.
@@ -23,7 +24,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Sends bytes once there is room for them; false if nobody takes them any more.
+    /// Sends bytes once there is room for them; returns false if the reader is gone.
     pub(super) async fn send(&self, chunk: Bytes) -> bool {
         let permits = permits_of(&chunk, self.permits);
         match self.room.acquire_many(permits).await {
@@ -35,13 +36,13 @@ impl Feed {
         }
     }
 
-    /// Sends an error, which is the last.
+    /// Sends an error, which is the last message.
     pub(super) fn fail(&self, error: Error) {
         let _ = self.send.send(Err(error));
     }
 }
 
-/// A chunk of more bytes than the bound takes all the room.
+/// Returns the permits of a chunk. A chunk larger than the bound takes all permits.
 fn permits_of(chunk: &Bytes, most: u32) -> u32 {
     (chunk.len().div_ceil(PERMIT_BYTES) as u32).min(most)
 }
@@ -52,7 +53,7 @@ pub(crate) struct Body {
     receive: Receiver<Result<Bytes>>,
     room: Arc<Semaphore>,
     permits: u32,
-    /// What has come and was not taken.
+    /// Received bytes that were not returned yet.
     part: Bytes,
     rest: Range<u64>,
 }
@@ -67,20 +68,20 @@ impl Body {
         (Feed { send, room, permits }, body)
     }
 
-    /// Returns where in the file the next byte is.
+    /// Returns the file offset of the next byte.
     pub(crate) fn at(&self) -> u64 {
         self.rest.start
     }
 
-    /// Returns where in the file the range ends.
+    /// Returns the file offset of the range's end.
     pub(crate) fn end(&self) -> u64 {
         self.rest.end
     }
 
-    /// Returns the bytes that come next: some, but at most `most`. Waits for the first.
+    /// Returns the next bytes: at least one, at most `most`. Waits for the first.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     pub(crate) fn next(&mut self, most: usize) -> Result<Bytes> {
         while self.part.is_empty() {
             let dropped = |_| Err(Error::internal("a read was dropped"));

@@ -2,12 +2,12 @@
 
 use forebay_core::{Error, Result};
 
-/// The most paths that one pattern may stand for.
+/// The most paths that one pattern may expand to.
 const PATHS_MAX: usize = 1 << 24;
 /// The deepest nesting of braces.
 const DEPTH_MAX: usize = 8;
 
-/// Writes out every path that `pattern` stands for, in order. Braces that are neither a list nor a range stay as they are.
+/// Returns every path that `pattern` expands to, in order. Braces that are neither a list nor a range stay as they are.
 ///
 /// # Errors
 /// Invalid when there are more than 2^24 paths or braces nest deeper than 8.
@@ -50,7 +50,7 @@ fn too_many(pattern: &str) -> Error {
     Error::invalid(format!("a pattern stands for more than {PATHS_MAX} paths")).with("pattern", pattern)
 }
 
-/// Finds where the group that begins `text` ends, and its own commas.
+/// Returns the end of the group that begins `text`, and its own commas.
 fn group(text: &str) -> Option<(usize, Vec<usize>)> {
     let (mut depth, mut commas) = (0, Vec::new());
     for (i, byte) in text.bytes().enumerate() {
@@ -65,7 +65,7 @@ fn group(text: &str) -> Option<(usize, Vec<usize>)> {
     None
 }
 
-/// Writes out `a..b`.
+/// Expands `a..b`.
 fn range(text: &str, pattern: &str) -> Result<Option<Vec<String>>> {
     let Some((a, b)) = text.split_once("..") else { return Ok(None) };
     if let ([a @ b'a'..=b'z', ..], [b @ b'a'..=b'z', ..]) | ([a @ b'A'..=b'Z', ..], [b @ b'A'..=b'Z', ..]) =

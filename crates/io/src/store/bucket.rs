@@ -1,9 +1,9 @@
-//! A folder of objects that are written once and whole: what machines share through a store.
+//! A folder of objects that are written once and whole, which machines share through a store.
 //!
-//! A source's reads must succeed, so they are patient. Whoever comes here can do without: each call says how long it may take,
-//! and is over by then, whatever the store or the share does. Invariants: an object is there whole or not at all; a
-//! name is never given twice, so a plain put is as safe as one that is refused where something is already, and is what stores get
-//! that do not know the latter.
+//! A source's reads must succeed, so they retry for long. A caller of a bucket can continue without it: each call has a
+//! time limit, and ends by then in any state of the store or the share. Invariants: an object is there whole or not at
+//! all; a name is never used twice. So a plain put is as safe as a conditional one, and stores without conditional puts
+//! get plain puts.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Range;
@@ -25,21 +25,21 @@ use super::retry::Policy;
 use super::share;
 use crate::fail;
 
-/// The most requests that are under way at once, apart from those of sources.
+/// The most requests in flight, apart from those of sources.
 const REQUESTS_MAX: usize = 32;
-/// Attempts go on for this part of a call's time, and no longer than so: whoever comes here can do without.
+/// Attempts continue for this part of a call's time, and no longer: the caller can continue without the object.
 const PATIENCE_PART: u32 = 4;
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
-/// A folder of a store or of a file system that machines share, by its url. See the module's documentation.
+/// A folder of a store or of a shared file system, by its url. See the module's documentation.
 #[derive(Debug)]
 pub struct Bucket {
     store: Store,
     base: Path,
     uri: String,
     permits: Arc<Semaphore>,
-    /// The store refuses what would be written over something.
+    /// Whether the store supports conditional puts.
     conditional: AtomicBool,
-    /// The folder, where it is of a file system.
+    /// The folder, if it is in a file system.
     folder: Option<std::path::PathBuf>,
 }
 
@@ -64,10 +64,11 @@ pub struct Wanted {
 }
 
 impl Bucket {
-    /// Prepares to use what is below `uri`: `s3://`, `gs://`, `az://`, or `file:///` for a file system that is mounted. Asks nobody.
+    /// Prepares to use the objects below `uri`: `s3://`, `gs://`, `az://`, or `file:///` for a mounted file system.
+    /// Makes no request.
     ///
     /// # Errors
-    /// Invalid when it is no such url, or a setting of the store makes no sense.
+    /// Invalid when it is no such url, or a setting of the store is invalid.
     pub fn open(uri: &str) -> Result<Self> {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base, folder) = match uri.strip_prefix("file://") {
@@ -89,10 +90,10 @@ impl Bucket {
         &self.uri
     }
 
-    /// Lists what is below a folder of it; an empty name is all.
+    /// Lists the objects below one of its folders; an empty name means all.
     ///
     /// # Errors
-    /// What the store says; Unavailable when that took longer than `limit`.
+    /// Any error of the store; Unavailable after `limit`.
     pub fn list(&self, below: &str, limit: Duration) -> Result<Vec<Entry>> {
         let (path, uri, base) = (self.path(below), self.named(below), self.base.clone());
         let store = self.within(limit);
@@ -104,10 +105,11 @@ impl Bucket {
         Ok(metas.into_iter().filter_map(entry).collect())
     }
 
-    /// Reads parts of objects, all at once, and returns them in that order. What has not come within `limit` is Unavailable.
+    /// Reads parts of objects in parallel, and returns them in the order of `wanted`. A part that has not arrived
+    /// within `limit` is Unavailable.
     ///
     /// # Errors
-    /// Of each part, what the store says: NotFound, Data where the object ends before it.
+    /// For each part the store's error: NotFound, or Data where the object ends before it.
     pub fn read(&self, wanted: &[Wanted], limit: Duration) -> Vec<Result<Bytes>> {
         let late = || Err(late(&self.uri, limit));
         let mut read: Vec<Result<Bytes>> = wanted.iter().map(|_| late()).collect();
@@ -161,10 +163,10 @@ impl Bucket {
         })
     }
 
-    /// Writes an object that is not there yet, whole.
+    /// Writes a new object, whole.
     ///
     /// # Errors
-    /// What the store says: PermissionDenied, Exhausted where a disk is full; Unavailable when it took longer than `limit`.
+    /// The store's error: PermissionDenied, Exhausted where a disk is full; Unavailable after `limit`.
     pub fn put(&self, name: &str, bytes: Bytes, limit: Duration) -> Result<()> {
         let store = self.within(limit);
         let (path, uri) = (self.path(name), self.named(name));
@@ -178,7 +180,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Makes an object anew, with nothing in it: the time when it was written is what it says.
+    /// Writes an empty object: its modification time is its information.
     ///
     /// # Errors
     /// As [`Bucket::put`].
@@ -189,7 +191,7 @@ impl Bucket {
         run(limit, &self.uri, put).map_err(|e| unwritten(e, &self.uri))
     }
 
-    /// Removes an object, if it is there.
+    /// Removes an object, if it exists.
     ///
     /// # Errors
     /// As [`Bucket::put`].
@@ -203,14 +205,14 @@ impl Bucket {
         }
     }
 
-    /// Removes what writers that died left half in a file system, below `folder`; other stores leave nothing.
+    /// Removes incomplete files of dead writers in a file system, below `folder`; other stores have none.
     pub fn tidy(&self, folder: &str) {
         if let Some(root) = &self.folder {
             share::tidy(&root.join(folder));
         }
     }
 
-    /// Returns the store, as patient as a call of `limit` may be.
+    /// Returns the store, with retries limited for a call of `limit`.
     fn within(&self, limit: Duration) -> Store {
         let patience = (limit / PATIENCE_PART).min(PATIENCE_MAX);
         Store { policy: Policy { stall: limit, patience }, ..self.store.clone() }
@@ -225,7 +227,7 @@ impl Bucket {
     }
 }
 
-/// Puts an object; returns whether the store knows how to write only where nothing is.
+/// Puts an object; returns whether the store supports conditional puts.
 async fn put(
     store: &dyn ObjectStore,
     path: &Path,
@@ -237,7 +239,7 @@ async fn put(
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match store.put_opts(path, payload.clone(), options).await {
             Ok(_) => return Ok(true),
-            // No two have one name: this is what an attempt brought whose answer was lost.
+            // Names are unique: an earlier attempt, whose answer was lost, wrote it.
             Err(Refused::AlreadyExists { .. }) => return Ok(true),
             Err(Refused::NotImplemented { .. } | Refused::NotSupported { .. }) => {}
             Err(e @ Refused::Generic { .. }) if cause::<HttpError>(&e).is_none() => {}

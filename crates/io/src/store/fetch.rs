@@ -1,7 +1,7 @@
-//! Requests to a store, each carried on until it is done: a size, a range of bytes.
+//! Requests to a store, each retried until it is done: a size, a range of bytes.
 //!
-//! A body that breaks in the middle goes on at the byte where it broke. Invariants: every answer
-//! that bytes are taken of is of the pinned object; what is returned is as long as what was asked for.
+//! A body that breaks in the middle is resumed at the byte where it broke. Invariants: bytes are only used from answers
+//! about the pinned object; the result has exactly the requested length.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -25,22 +25,22 @@ use super::retry::{Attempts, Budget, Failure, Policy};
 use super::{Mark, Stat, refusal};
 use crate::fail;
 
-/// What an attempt must bring to count as progress, unless it brings all.
+/// The bytes that an attempt must receive to count as progress, unless it completes.
 const PROGRESS_BYTES: usize = 64 << 10;
 
-/// A store, and how its failures are met.
+/// A store with its retry policy.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) inner: Arc<dyn ObjectStore>,
     pub(super) policy: Policy,
     pub(super) budget: Arc<Budget>,
-    /// Nobody gave credentials for it.
+    /// Whether no credentials are set for it.
     pub(super) is_unsigned: bool,
-    /// How large objects are written to it, block by block.
+    /// Writes large objects to it, block by block.
     pub(super) blocks: Option<Blocks>,
 }
 
-/// A store that takes an object block by block.
+/// A store that accepts an object block by block.
 #[derive(Clone)]
 pub(super) struct Blocks(pub(super) Arc<dyn MultipartStore>);
 
@@ -50,14 +50,14 @@ impl fmt::Debug for Blocks {
     }
 }
 
-/// How an attempt ended that did not succeed.
+/// A failed attempt.
 pub(super) enum Failed {
     Finally(Error),
     ForNow(Failure),
 }
 
 impl Store {
-    /// Waits for the next attempt, or says that there is none.
+    /// Waits for the next attempt, or returns the error when there is none.
     pub(super) async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
         let failure = match failed {
             Failed::Finally(e) => return Err(e),
@@ -66,7 +66,8 @@ impl Store {
         let now = Instant::now();
         match attempts.failed(&failure, now, random_part(), &self.policy, &self.budget) {
             Some(wait) => tokio::time::sleep(wait).await,
-            // Without credentials the first that is asked is the machine, for its own, under an address that nobody knows.
+            // Without credentials, `object_store` first requests the machine's own, from an address that the user does
+            // not know.
             None if self.is_unsigned && !self.budget.has_answered() => {
                 return Err(refusal::no_credentials(uri, &attempts.blame(&failure, now)));
             }
@@ -94,7 +95,7 @@ impl Store {
         }
     }
 
-    /// Adds to `bytes` what is still missing of the range.
+    /// Adds the missing bytes of the range to `bytes`.
     async fn part(
         &self,
         path: &Path,
@@ -131,7 +132,7 @@ impl Store {
                 Ok(Some(chunk)) => {
                     let chunk = chunk.map_err(|e| why(uri, pinned, e))?;
                     if chunk.len() > len - bytes.len() {
-                        // Nothing of an answer that is too long can be trusted to be where it should.
+                        // The bytes of an answer that is too long may be at wrong offsets.
                         bytes.truncate(before);
                         return Err(Failed::ForNow(Failure::odd("the answer was longer than what was asked for")));
                     }
@@ -143,8 +144,8 @@ impl Store {
         Ok(())
     }
 
-    /// Sends a range of the pinned object as it comes, with one request unless an answer breaks. Returns when all of it was sent, after
-    /// an error, or when nobody takes it any more.
+    /// Sends a range of the pinned object as it arrives, with one request unless an answer breaks. Returns when all of
+    /// it was sent, after an error, or when the reader is gone.
     pub(super) async fn stream(&self, path: &Path, uri: &str, pinned: &Stat, mut range: Range<u64>, feed: &Feed) {
         let mut attempts = Attempts::new(Instant::now());
         while !range.is_empty() {
@@ -160,7 +161,7 @@ impl Store {
         }
     }
 
-    /// Sends what one answer brings, and moves the start of the range behind it.
+    /// Sends the bytes of one answer, and advances the start of the range past them.
     async fn stream_part(
         &self,
         path: &Path,
@@ -178,7 +179,7 @@ impl Store {
             return Err(Failed::Finally(fail::changed(uri, pinned, now)));
         }
         let mut body = answer.into_stream();
-        // Only the time counts in which the store is waited for, not that in which the reader is.
+        // Only the time spent waiting for the store counts, not the time spent waiting for the reader.
         let (mut arrived, mut waited) = (0, Duration::ZERO);
         while !range.is_empty() {
             let asked = Instant::now();
@@ -210,12 +211,12 @@ impl Store {
         Ok(())
     }
 
-    /// Asks for an object's size and identity.
+    /// Requests an object's size and identity.
     pub(super) async fn stat(&self, path: &Path, uri: &str) -> Result<Stat> {
         self.tried(uri, || self.inner.head(path)).await.map(|meta| identity(&meta))
     }
 
-    /// Makes a request that is answered at once, as often as it takes.
+    /// Makes a request with a short answer, with retries.
     pub(super) async fn tried<T, F>(&self, uri: &str, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -235,7 +236,7 @@ impl Store {
 pub(super) const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
 
 impl Stat {
-    /// The etag, where the store can compare it: weak ones (`W/"…"`) never match.
+    /// Returns the etag, where the store can compare it: weak ones (`W/"…"`) never match.
     fn strong_tag(&self) -> Option<&str> {
         match &self.mark {
             Mark::Etag(tag) if !tag.starts_with("W/") => Some(tag),
@@ -244,7 +245,7 @@ impl Stat {
     }
 }
 
-/// Which content of an object this is.
+/// Returns the identity of an object's content.
 pub(super) fn identity(meta: &ObjectMeta) -> Stat {
     let mark = match &meta.e_tag {
         Some(tag) => Mark::Etag(tag.as_str().into()),
@@ -253,12 +254,12 @@ pub(super) fn identity(meta: &ObjectMeta) -> Stat {
     Stat { size: meta.size, mark }
 }
 
-/// A random number of 0 to 1, for waiting only.
+/// Returns a random number from 0 to 1, for waiting only.
 fn random_part() -> f64 {
     RandomState::new().hash_one(0) as f64 / u64::MAX as f64
 }
 
-/// Says what a store's refusal means: whether another attempt may help, and else what the reader can do.
+/// Classifies a store's error: another attempt may help, or the user gets an error with a hint.
 pub(super) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
     use object_store::Error as Store;
     Failed::Finally(match &e {
@@ -280,7 +281,7 @@ pub(super) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
     })
 }
 
-/// Finds an error of a type among an error and its causes.
+/// Returns the error of a type among an error and its causes.
 pub(super) fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(e);
     while let Some(e) = next {
@@ -292,7 +293,7 @@ pub(super) fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> 
     None
 }
 
-/// The cause that all others only wrap.
+/// Returns the cause that all others only wrap.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {

@@ -1,5 +1,5 @@
-//! Folders below a folder, through links too, but never into one that it lies in: such a link would go round for ever, and
-//! give every file once for each time round.
+//! Folders below a folder, through links too, but never into one of its own parents: such a link would be a cycle that
+//! yields every file again and again.
 
 use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt;
@@ -10,20 +10,20 @@ use forebay_core::{Error, Result};
 
 use crate::fail;
 
-/// The deepest folder that is looked into.
+/// The deepest folder that is listed.
 const DEPTH_MAX: usize = 64;
 
-/// A folder on the way, known by what tells it from all others.
+/// A folder on the path of the walk, identified by device and inode.
 struct Folder {
     path: PathBuf,
     depth: usize,
     identity: (u64, u64),
-    /// The one that it was found in.
+    /// Its parent folder in the walk.
     parent: Option<Arc<Folder>>,
 }
 
 impl Folder {
-    /// Says whether the walk has come through a folder to here.
+    /// Says whether a folder is this one or one of its parents in the walk.
     fn is_within(&self, identity: (u64, u64)) -> bool {
         let mut at = Some(self);
         while let Some(folder) = at {
@@ -36,18 +36,18 @@ impl Folder {
     }
 }
 
-/// What a folder holds.
+/// An entry of a folder.
 pub(super) enum Entry {
     Folder,
     File,
 }
 
-/// Calls `visit` with every entry below `root` whose name is not hidden, its path and how deep its folder is.
+/// Calls `visit` with every entry below `root` whose name is not hidden, its path and the depth of its folder.
 ///
 /// # Errors
-/// Of a folder that cannot be listed; Invalid for folders that nest too deep; what `visit` returns.
+/// Any error of listing a folder; Invalid for folders that nest too deep; any error that `visit` returns.
 pub(super) fn walk(root: &Path, mut visit: impl FnMut(PathBuf, Entry, usize) -> Result<()>) -> Result<()> {
-    // Without links, so that these are the folders that it lies in.
+    // Resolved, so that its parents are the real ones.
     let real = std::fs::canonicalize(root).map_err(|e| fail::io(&root.to_string_lossy(), e))?;
     let above: Vec<_> = real.ancestors().skip(1).filter_map(|folder| identity(folder).ok()).collect();
     let start = Folder { path: root.to_path_buf(), depth: 0, identity: identity(root)?, parent: None };
@@ -80,7 +80,7 @@ pub(super) fn walk(root: &Path, mut visit: impl FnMut(PathBuf, Entry, usize) -> 
     Ok(())
 }
 
-/// The folder knows what most entries are: a large one need not be asked about each.
+/// Says whether an entry is a folder. The listing has the type of most entries, so few need a request.
 fn is_folder(entry: &DirEntry, path: &Path) -> bool {
     match entry.file_type() {
         Ok(kind) if !kind.is_symlink() => kind.is_dir(),

@@ -1,8 +1,9 @@
-//! Reads a file from front to back through one buffer, and skips what nobody asked for.
+//! Reads a file from front to back through one buffer, and skips unwanted bytes.
 //!
-//! The buffer grows while reads follow each other and shrinks at a jump, so that headers between large payloads cost
-//! small reads and small records cost large ones. A remote object is read with one request from where the walk begins, and what a
-//! short jump passes over is read and dropped; one of which pages are kept here is asked for its next range while this one is used.
+//! The buffer grows while reads are consecutive and shrinks at a jump, so that headers between large payloads cost
+//! small reads and small records cost large ones. A remote object is read with one request from the start of the walk,
+//! and the bytes of a short jump are read and dropped. For a file with cached pages, the next range is requested while
+//! the current one is used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,39 +14,39 @@ use super::decoded::{Codec, Decoded, HEAD, Points};
 use super::{Body, Object, Pending};
 use crate::fail;
 
-/// What waits for the reader of a remote object.
+/// The bytes that wait for the reader of a remote object.
 const AHEAD: usize = 8 << 20;
-/// A longer jump in a remote object begins another request: it takes about as long as these bytes.
+/// A longer jump in a remote object begins another request, which takes about as long as these bytes.
 const SKIP_MAX: u64 = 4 << 20;
-/// What a request asks for at least that goes on behind what was wanted.
+/// The least size of a request that continues after the wanted range.
 const REST_MIN: u64 = 256 << 10;
 
-/// A reader that goes forward.
+/// A reader that moves forward.
 #[derive(Debug)]
 pub(crate) struct Forward {
     object: Arc<Object>,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
+    /// The file offset of the buffer.
     start: u64,
     step: usize,
     step_min: usize,
     step_max: usize,
-    /// The next range, asked for ahead (remote objects when read in full).
+    /// The next range, requested ahead (remote objects that are read in full).
     ahead: Option<(u64, usize, Pending)>,
     reads_ahead: bool,
-    /// The bytes behind the buffer, of a remote object that is read in full.
+    /// The bytes after the buffer, of a remote object that is read in full.
     body: Option<Body>,
-    /// The bytes behind the body, where they were asked for before the body was read.
+    /// The bytes after the body, if they were requested before the body was read.
     next_body: Option<Body>,
-    /// How many bytes of a body may wait.
+    /// The most bytes of a body that may wait.
     body_ahead: usize,
-    /// Where a request ends, unless a reader goes on behind it.
+    /// The end of a request, unless a reader continues after it.
     until: u64,
-    /// What the file holds, where it is compressed as a whole: nothing else of this is used then.
+    /// The content of a file that is compressed as a whole: the other fields are then unused.
     decoded: Option<Box<Decoded>>,
 }
 
-/// Tells by the first bytes of a file, whose address is given, what it is compressed with.
+/// Returns the codec of a file by its address and first bytes.
 pub(crate) type CodecOf = fn(&str, &[u8]) -> Result<Option<Codec>>;
 
 impl Forward {
@@ -62,7 +63,7 @@ impl Forward {
         Self::new(object, min, max, reads_ahead)
     }
 
-    /// Asks for the bytes up to `until` before they are read, if the request that is under way ends before that.
+    /// Requests the bytes up to `until` before they are read, if the current request ends before that.
     ///
     /// # Errors
     /// Exhausted when no request can be made.
@@ -76,13 +77,13 @@ impl Forward {
         Ok(())
     }
 
-    /// Returns the offset in the stored file behind what was read of it.
+    /// Returns the offset in the stored file after the bytes that were read.
     pub(crate) fn reached(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
 
-    /// As [`Forward::reading`], from `range.start` on, beside many others: at most `ahead` bytes wait. A remote object is asked for the range at
-    /// once, and for no more before a reader goes on behind it.
+    /// As [`Forward::reading`], from `range.start` on, in parallel with many others: at most `ahead` bytes wait. The
+    /// range of a remote object is requested at once, and no more until a reader continues after it.
     ///
     /// # Errors
     /// Exhausted when no request can be made.
@@ -116,14 +117,15 @@ impl Forward {
         }
     }
 
-    /// Reads what the file holds, if its first bytes say that it is compressed: offsets count the bytes of the content then.
+    /// Reads the decompressed content, if the first bytes show that the file is compressed: offsets then count content
+    /// bytes.
     ///
     /// # Errors
     /// Data for a file that is compressed twice, or in a way that is not supported.
     pub(crate) fn unpacked(mut self, codec_of: CodecOf) -> Result<Self> {
         let object = self.object();
         let Some(codec) = codec_of(object.uri(), self.at(0, HEAD)?)? else { return Ok(self) };
-        // All of it is read now, however little of the content is asked for.
+        // All of the stored file is read from now on, even for a small part of the content.
         let is_slow = object.is_remote() && !self.reads_ahead;
         let mut outer = Self::skipping(object.clone());
         let mut decoded = Decoded::new(if is_slow { Self::reading(object.clone()) } else { self }, codec);
@@ -134,23 +136,23 @@ impl Forward {
         Ok(outer)
     }
 
-    /// Reads what a compressed file holds, whose points are known: a jump begins at the point before.
+    /// Reads a compressed file with known access points: a jump begins at the last point before its target.
     pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
         let decoded = Decoded::with_points(object.clone(), points);
         Self { decoded: Some(decoded.into()), ..Self::reading(object) }
     }
 
-    /// Says whether the file is compressed, so that offsets count the bytes of its content.
+    /// Says whether the file is compressed, so that offsets count content bytes.
     pub(crate) fn is_decoded(&self) -> bool {
         self.decoded.is_some()
     }
 
-    /// Returns what a compressed file holds; `None` for one that is read as it is.
+    /// Returns the decompressing reader; `None` for a file that is read as it is.
     pub(crate) fn decoded(&mut self) -> Option<&mut Decoded> {
         self.decoded.as_deref_mut()
     }
 
-    /// Returns how many bytes there are to read, if that is known: of a compressed file only at its end.
+    /// Returns the number of readable bytes, if it is known: for a compressed file only at its end.
     pub(crate) fn size(&self) -> Option<u64> {
         self.decoded.as_ref().map_or(Some(self.object.size()), |decoded| decoded.size())
     }
@@ -167,7 +169,7 @@ impl Forward {
         self.decoded.as_mut().map_or(Ok(&[]), |decoded| decoded.at(offset, len))
     }
 
-    /// Returns bytes of the file as it is stored.
+    /// Returns bytes of the stored file.
     fn stored_at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let size = self.object.size();
         let len = size.saturating_sub(offset).min(len as u64) as usize;
@@ -219,7 +221,8 @@ impl Forward {
         }
     }
 
-    /// Makes `offset` the next byte of the object's body, of which `len` are wanted; false where there is none and ranges are asked for.
+    /// Moves the body to `offset`, of which `len` bytes are wanted; returns false where there is no body and ranges are
+    /// requested instead.
     fn find(&mut self, offset: u64, len: usize) -> Result<bool> {
         if self.body.as_ref().is_some_and(|body| body.end() <= offset) {
             self.body = self.next_body.take();
@@ -235,14 +238,14 @@ impl Forward {
         Ok(true)
     }
 
-    /// Asks for a body of at least `len` bytes from `offset` on; false where there is none.
+    /// Requests a body of at least `len` bytes from `offset` on; returns false where there is none.
     fn ask_body(&mut self, offset: u64, len: usize) -> Result<bool> {
         let end = self.until.max(offset + REST_MIN.max(len as u64)).min(self.object.size());
         self.body = self.object.stream(offset..end, self.body_ahead)?;
         Ok(self.body.is_some())
     }
 
-    /// Adds at least `len` bytes of the body, and of those behind it, to the buffer.
+    /// Adds at least `len` bytes of the body, and of the bodies after it, to the buffer.
     fn take(&mut self, len: usize) -> Result<()> {
         let mut missing = len;
         while missing > 0 {

@@ -1,7 +1,8 @@
-//! What keeps jobs of tenants from addresses that they were not given: of this machine, of its link, and of servers that others name.
+//! Keeps jobs of tenants from addresses outside their rules: of this machine, of its link, and of servers to which
+//! others redirect.
 //!
-//! An address is looked at when it is connected to, after its name was resolved: a name that resolves to another one the next time leads
-//! nowhere else. Servers' redirections are followed here, one by one, for the same reason.
+//! An address is checked at the connection, after its name was resolved, so a name that resolves differently the next
+//! time reaches no other address. This module also follows redirects itself, one by one, for the same reason.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,17 +17,17 @@ use super::http::Wrong;
 use crate::Allowed;
 use crate::allowed::is_own;
 
-/// How long a connection may take to be made.
+/// The time limit of a connection attempt.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Redirections of one request.
 pub(super) const REDIRECTS_MAX: usize = 5;
 
-/// The rights of a job, where they bound what it connects to.
+/// The rules of a job, where they limit its connections.
 #[derive(Debug, Clone)]
 pub(super) struct Guard(pub(super) Allowed);
 
 impl Guard {
-    /// Returns a client that connects to nothing else, and follows nobody.
+    /// Returns a client that connects to allowed addresses only, and follows no redirects.
     pub(super) fn client(&self) -> reqwest::Result<reqwest::Client> {
         reqwest::Client::builder()
             .user_agent(concat!("forebay/", env!("CARGO_PKG_VERSION")))
@@ -49,10 +50,10 @@ impl Guard {
         if is_own(address) && !self.0.names_host(host) { Err(Wrong::Own(address.to_string())) } else { Ok(()) }
     }
 
-    /// Returns where an answer sends its request, if it does.
+    /// Returns the target of an answer's redirect, if it has one.
     ///
     /// # Errors
-    /// Elsewhere, when it may not go there.
+    /// Elsewhere, when the rules do not allow the target.
     pub(super) fn follow(&self, from: &str, answer: &HttpResponse) -> Result<Option<Url>, Wrong> {
         if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);

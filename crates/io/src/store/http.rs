@@ -1,6 +1,6 @@
-//! The seam to HTTP: what `object_store` would not tell of an answer is seen here, before it.
+//! The seam to HTTP: checks each answer before `object_store`, which does not report these properties.
 //!
-//! That is a store's wish to be left alone (`Retry-After`), and answers to another question than was asked.
+//! They are a store's `Retry-After`, and answers that do not match the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use object_store::{ClientOptions, Result};
 use super::guard::{Guard, REDIRECTS_MAX};
 use super::retry::{Budget, Failure};
 
-/// What is wrong with an answer.
+/// A fault of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// The store wants to be asked later.
+    /// The store requests a later attempt.
     Busy(Failure),
-    /// Other bytes than were asked for.
+    /// Other bytes than requested.
     OtherRange(Failure),
-    /// All bytes where some were asked for.
+    /// The whole object instead of a range.
     NoRanges,
     /// The object ends before the range.
     Shorter,
-    /// A server sends whoever asks to another host.
+    /// A server redirects to another host.
     Elsewhere(String),
-    /// It is an address of this machine, or of its link.
+    /// The address is one of this machine, or of its link.
     Own(String),
 }
 
@@ -38,23 +38,25 @@ impl fmt::Display for Wrong {
             Wrong::Busy(failure) | Wrong::OtherRange(failure) => f.write_str(&failure.seen),
             Wrong::NoRanges => f.write_str("the server sends whole files only"),
             Wrong::Shorter => f.write_str("the object ends before the range"),
-            Wrong::Elsewhere(to) => write!(f, "the server sends its readers elsewhere, to {to}"),
-            Wrong::Own(address) => write!(f, "this is an address of the machine itself, or of its link: {address}"),
+            Wrong::Elsewhere(to) => write!(f, "the server redirects to {to}"),
+            Wrong::Own(address) => {
+                write!(f, "this is an address of the machine itself, of its link or of a cloud's metadata: {address}")
+            }
         }
     }
 }
 
 impl std::error::Error for Wrong {}
 
-/// Says whether a status passes by itself. 501 and 505 to 599 do not: they say that the server cannot.
+/// Says whether a status is transient. 501 and 505 to 599 are not: the server cannot serve the request.
 fn is_passing(status: u16) -> bool {
     matches!(status, 429 | 500 | 502..=504)
 }
 
-/// Looks at an answer's status and headers; `range` is what was asked for.
+/// Checks an answer's status and headers; `range` is the requested range.
 fn check(status: u16, reason: &str, header: impl Fn(&str) -> Option<String>, range: Option<&str>) -> Option<Wrong> {
     if is_passing(status) {
-        // A date instead of seconds is passed over: this machine's clock need not be the store's.
+        // A date instead of seconds is ignored: this machine's clock may differ from the store's.
         let asked = header("retry-after").and_then(|s| s.trim().parse().ok()).map(Duration::from_secs);
         return Some(Wrong::Busy(Failure { asked, ..Failure::new(format!("status {status} {reason}").trim_end()) }));
     }
@@ -64,10 +66,10 @@ fn check(status: u16, reason: &str, header: impl Fn(&str) -> Option<String>, ran
         206 => {
             let sent = header("content-range").unwrap_or_default();
             let (from, to, size) = content_range(&sent).unwrap_or_default();
-            // A range that goes beyond the end ends there; which object this is an end of is looked at by its etag.
+            // A range beyond the end of the object is cut there; the etag shows whether it is the right object.
             let right = from == first && (to == last || to.parse::<u64>().ok().map(|n| n + 1) == size.parse().ok());
             let other = || Wrong::OtherRange(Failure::odd(format!("asked for bytes {first}-{last}, got {sent:?}")));
-            // A body of another length may begin anywhere: its bytes are used as they come, so that is found out before.
+            // A body of another length may begin anywhere. Its bytes are used as they arrive, so this is checked first.
             let length = header("content-length").and_then(|length| length.parse::<u64>().ok());
             let said =
                 from.parse::<u64>().ok().zip(to.parse::<u64>().ok()).map(|(from, to)| (to + 1).saturating_sub(from));
@@ -87,11 +89,11 @@ fn content_range(text: &str) -> Option<(&str, &str, &str)> {
     Some((first, last, size))
 }
 
-/// Makes clients that look at every answer.
+/// Makes clients that check every answer.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) budget: Arc<Budget>,
-    /// Where what is connected to is bounded.
+    /// The limits of connections, if there are any.
     pub(super) guard: Option<Guard>,
 }
 
@@ -116,7 +118,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Sends a request, and once more wherever a server may send it.
+    /// Sends a request, and follows allowed redirects.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let Some(guard) = &self.guard else { return self.client.execute(request).await };
         let refused = |wrong| HttpError::new(HttpErrorKind::Unknown, wrong);
@@ -129,7 +131,7 @@ impl Watched {
             request = HttpRequest::from_parts(parts, body);
             *request.uri_mut() = to.as_str().parse().map_err(|_| refused(Wrong::Elsewhere(to.to_string())))?;
         }
-        Err(refused(Wrong::Elsewhere(format!("ever another place, {REDIRECTS_MAX} times"))))
+        Err(refused(Wrong::Elsewhere(format!("{REDIRECTS_MAX} places, one after the other"))))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Lists what a store holds below a prefix: folders side by side, where there are many names.
+//! Lists the objects of a store below a prefix: folders in parallel, where there are many names.
 //!
-//! A list that breaks goes on behind the last name. Bounds: [`LISTS_MAX`] lists are under way for one prefix, and every answer has the policy's
-//! time.
+//! A list that breaks is resumed after the last name. Bounds: [`LISTS_MAX`] lists are in flight for one prefix, and
+//! every answer has the policy's time.
 
 use std::time::Instant;
 
@@ -15,12 +15,13 @@ use tokio::time::timeout;
 use super::fetch::{NOTHING_PINNED, Store, why};
 use super::retry::Attempts;
 
-/// Names below a prefix from which on its folders are listed side by side: a store gives 1,000 in one answer.
+/// The number of names below a prefix from which its folders are listed in parallel: a store returns 1,000 in one
+/// answer.
 const SPLIT_NAMES: usize = 2_000;
-/// Lists that are under way at once.
+/// Lists in flight.
 const LISTS_MAX: usize = 16;
 
-/// What is below a prefix.
+/// The listed part of a prefix.
 #[derive(Default)]
 struct Listed {
     objects: Vec<ObjectMeta>,
@@ -46,7 +47,8 @@ impl Store {
         }
     }
 
-    /// Lists the first objects below a prefix that are `wanted`, in the order of the store, which is that of the names: at most `most`.
+    /// Lists the first `most` objects below a prefix that are `wanted`, in the order of the store, which is that of the
+    /// names.
     pub(super) async fn list_first(
         &self,
         prefix: &Path,
@@ -57,7 +59,8 @@ impl Store {
         self.list_or_split(prefix, uri, most, wanted).await.map(|listed| listed.objects)
     }
 
-    /// Lists objects below a prefix. Of one with many names, where all are wanted, it may return what is directly in it, and its folders.
+    /// Lists objects below a prefix. For a prefix with many names, if all are wanted, it may return only the objects
+    /// directly in it, and its folders.
     async fn list_or_split(
         &self,
         prefix: &Path,
@@ -69,7 +72,7 @@ impl Store {
         let (mut found, mut last): (Vec<ObjectMeta>, Option<Path>) = (Vec::new(), None);
         let (mut is_sorted, mut may_split) = (true, most == usize::MAX);
         loop {
-            // Stores list by name; one that does not is listed from the start again.
+            // Stores list by name; a list that is not sorted is restarted from the beginning.
             if !is_sorted {
                 (found, last, is_sorted) = (Vec::new(), None, true);
             }
@@ -106,8 +109,8 @@ impl Store {
         }
     }
 
-    /// Returns what is directly below a prefix and its folders; `None` where its first objects are in no folder, or the store does not say
-    /// so in time. Then the list goes on name by name.
+    /// Returns the objects directly below a prefix and its folders; `None` where its first objects are in no folder, or
+    /// the store does not answer in time. The list then continues name by name.
     async fn folders(&self, prefix: &Path, first: &[ObjectMeta]) -> Option<Listed> {
         let depth = prefix.parts().count() + 1;
         first.iter().any(|meta| meta.location.parts().count() > depth).then_some(())?;

@@ -1,4 +1,4 @@
-//! This machine's files.
+//! Local files.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ pub(super) fn is_file(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file())
 }
 
-/// Joins the current folder, whose own name is no pattern.
+/// Prefixes the current folder, with its special characters escaped.
 pub(super) fn absolute(pattern: &str) -> Result<String> {
     if pattern.is_empty() {
         return Err(Error::invalid("a path is empty").hint("name a file"));
@@ -40,7 +40,7 @@ pub(super) fn stat(path: &str) -> Result<Stat> {
     Ok(mark(&meta))
 }
 
-/// Refuses all but regular files: reading another may wait for ever, never end, or do something.
+/// Refuses all but regular files: reading another may block, never end, or have side effects.
 fn regular(meta: &Metadata, path: &str) -> Result<()> {
     let kind = meta.file_type();
     let what = match kind {
@@ -55,14 +55,15 @@ fn regular(meta: &Metadata, path: &str) -> Result<()> {
     Err(fail::special(path, what))
 }
 
-/// Opens a regular file, and never waits for whoever is at the other end of something else.
+/// Opens a regular file, and never blocks on another kind of file.
 ///
 /// # Errors
-/// Of the system; Invalid for a folder, a pipe, a socket or a device.
+/// Any error of the system; Invalid for a folder, a pipe, a socket or a device.
 pub(super) fn open_regular(path: &Path) -> Result<File> {
     let name = path.to_string_lossy();
     let failed = |e| fail::io(&name, e);
-    // Opening alone may do something to a device, so it is looked at before; and after, for the name may be another's by then.
+    // Opening a device may already have side effects, so the check comes before; and again after, because the name may
+    // have been replaced.
     regular(&std::fs::metadata(path).map_err(failed)?, &name)?;
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(failed)?;
@@ -70,7 +71,7 @@ pub(super) fn open_regular(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Opens a file and compares it with what was pinned.
+/// Opens a file and compares it with its pinned identity.
 pub(super) fn open(path: &str, pinned: &Stat) -> Result<File> {
     let file = open_regular(Path::new(path)).map_err(|e| match e.kind() {
         forebay_core::ErrorKind::NotFound => fail::gone(path),
@@ -80,8 +81,8 @@ pub(super) fn open(path: &str, pinned: &Stat) -> Result<File> {
     Ok(file)
 }
 
-/// Compares an open file with what was pinned: it may be written over where it is. One that another took the name of is still
-/// the one that was pinned.
+/// Compares an open file with its pinned identity: it may have been overwritten in place. If the name was replaced by
+/// another file, the open one is still the pinned one.
 pub(super) fn check(file: &File, path: &str, pinned: &Stat) -> Result<()> {
     let now = mark(&file.metadata().map_err(|e| fail::io(path, e))?);
     if now == *pinned { Ok(()) } else { Err(fail::changed(path, pinned, now)) }
@@ -90,7 +91,7 @@ pub(super) fn check(file: &File, path: &str, pinned: &Stat) -> Result<()> {
 /// Returns the files that match, sorted.
 pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    // All that is below a folder, as a shell takes it.
+    // All files below a folder, as in a shell.
     let files = pattern.strip_suffix("/**").map(|folder| format!("{folder}/**/*"));
     matching::each(files.as_deref().unwrap_or(pattern), &mut |path| {
         if !path.is_dir() {
@@ -104,12 +105,13 @@ pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
         return Err(nothing_matches(pattern, folder, Path::new(folder).is_dir()));
     }
     found.sort_by(|a, b| a.uri.cmp(&b.uri));
-    // Patterns with `**` twice come to a file in more than one way.
+    // Patterns with `**` twice match a file in more than one way.
     found.dedup();
     Ok(found)
 }
 
-/// Returns the names of the direct sub-folders, and every file below whose name is `wanted`, sorted. Hidden names are left out.
+/// Returns the names of the direct sub-folders, and every file below whose name is `wanted`, sorted. Hidden names are
+/// left out.
 pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     let (mut names, mut files) = (Vec::new(), Vec::new());
     folders::walk(Path::new(root), |path, entry, depth| {
@@ -130,7 +132,7 @@ fn name_of(folder: &Path) -> Result<String> {
     text(folder).map(|text| text.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-/// Returns a path as text, which is what the names of files are in graphs, indexes and columns.
+/// Returns a path as text, the form of file names in graphs, indexes and columns.
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         Error::invalid("a file's name is not utf-8")

@@ -1,7 +1,7 @@
-//! Finds the files of this machine that a pattern stands for, folder by folder.
+//! Finds the local files that match a pattern, folder by folder.
 //!
-//! A name that is not UTF-8 is compared as if what is no letter were `U+FFFD`: whether it matches is then known, and one that
-//! does not is of no concern.
+//! A name that is not UTF-8 is compared with its invalid bytes replaced by `U+FFFD`: this decides whether it matches,
+//! and a name that does not match is ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ enum Part {
 /// Calls `visit` with every path that matches a pattern, in no order.
 ///
 /// # Errors
-/// Invalid for what is no pattern; of a folder that cannot be listed; what `visit` returns.
+/// Invalid for an invalid pattern; any error of listing a folder; any error that `visit` returns.
 pub(super) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
     let wrong = |e: glob::PatternError| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern);
     Pattern::new(pattern).map_err(wrong)?;
@@ -39,7 +39,7 @@ pub(super) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) 
     below(PathBuf::from(if pattern.starts_with('/') { "/" } else { "." }), &parts, visit)
 }
 
-/// Returns the name that a part stands for, if it can be one only: a bracket with one letter is that letter.
+/// Returns the only name that a part matches, if there is just one: a bracket with one character is that character.
 pub(crate) fn only_name(part: &str) -> Option<String> {
     let mut name = String::with_capacity(part.len());
     let mut letters = part.chars();
@@ -61,7 +61,7 @@ fn below(at: PathBuf, parts: &[Part], visit: &mut dyn FnMut(PathBuf) -> Result<(
     match part {
         Part::Name(name) => {
             let next = at.join(name);
-            // A link that leads nowhere is there, too: who reads it is told.
+            // A dangling link matches, too: its reader gets the error.
             if rest.is_empty() && next.symlink_metadata().is_err() {
                 return Ok(());
             }
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of `a`, `b` and what Latin-1 has for ä, in two folders and one that is named so.
+    /// Files named `a`, `b` and ä in Latin-1, in four folders, one of which is named ä.
     fn tree() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder");
         for folder in [&b"."[..], b"x", b"x/[y]", b"\xe4"] {

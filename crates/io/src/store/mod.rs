@@ -1,7 +1,7 @@
-//! Where bytes lie: this machine's files, or an object store. The seam is [`Object`] and the three functions beside it.
+//! Access to bytes: local files, or an object store. The interface is [`Object`] and the three functions beside it.
 //!
-//! Invariant: an [`Object`] is the file that was pinned, or reading it is an error: a remote one is asked for by its etag, and a
-//! local one is looked at again once its bytes are read, before anyone has them.
+//! Invariant: an [`Object`] is the pinned file, or reading it is an error: requests for a remote one compare its etag,
+//! and a local one is checked again after its bytes are read, before they are returned.
 
 mod body;
 mod braces;
@@ -41,12 +41,12 @@ pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 pub(crate) use target::{Target, Version};
 pub(crate) use upload::Upload;
 
-/// What tells one content of a file from another.
+/// The mark that distinguishes one content of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Nanoseconds since 1970.
     Mtime(i64),
-    /// What the object store says.
+    /// The etag of the object store.
     Etag(Box<str>),
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Says whether it tells this content of a remote file from another that is there later. A server that gives neither an etag
-    /// nor a time leaves the size alone.
+    /// Says whether the mark distinguishes this content of a remote file from a later one. A server that sends neither
+    /// an etag nor a time leaves only the size.
     fn tells_apart(&self) -> bool {
         self.mark != Mark::Mtime(0)
     }
@@ -75,14 +75,14 @@ impl fmt::Display for Stat {
     }
 }
 
-/// One file that a pattern stands for; what the listing already told of it.
+/// One file that matches a pattern, with its identity if the listing has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) uri: String,
     pub(crate) stat: Option<Stat>,
 }
 
-/// Says whether `uri` is not a path of this machine.
+/// Says whether `uri` is not a local path.
 pub fn is_remote(uri: &str) -> bool {
     uri.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'))
 }
@@ -92,15 +92,17 @@ pub(crate) fn local_path(uri: &str) -> &str {
     uri.strip_prefix("file://").unwrap_or(uri)
 }
 
-/// Writes a pattern so that it means the same in another folder.
+/// Returns a pattern that means the same in another working folder.
 pub(crate) fn absolute(pattern: &str) -> Result<String> {
     if is_remote(pattern) { Ok(pattern.to_owned()) } else { local::absolute(local_path(pattern)) }
 }
 
-/// What a folder stands for: all files below it but those whose names begin with a dot or `_`, as what other tools write beside the data do.
+/// The pattern of a folder's files: all files below it except names that begin with a dot or `_`, such as the files
+/// that other tools write beside the data.
 const FILES_OF_FOLDER: &str = "**/[!_]*";
 
-/// Returns a pattern of the files of a folder; any other path as it is. A folder of a store is a path that ends in a slash.
+/// Returns a pattern of the files of a folder; any other path unchanged. A folder of a store is a path that ends in a
+/// slash.
 pub(crate) fn files_of(path: String) -> String {
     let is_http = path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
     match is_remote(&path) {
@@ -112,15 +114,15 @@ pub(crate) fn files_of(path: String) -> String {
     }
 }
 
-/// Returns the files that `patterns` stand for: patterns in the user's order, the files of one glob sorted.
+/// Returns the files that match `patterns`: patterns in the user's order, the files of one glob sorted.
 ///
 /// # Errors
-/// NotFound for a glob without a file, naming it and the folder it looked in.
+/// NotFound for a glob without a file, naming it and its folder.
 pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
     list_first(patterns, usize::MAX)
 }
 
-/// As [`list`], but of each glob of a store only the first `most` files.
+/// As [`list`], but for each glob of a store only the first `most` files.
 ///
 /// # Errors
 /// As [`list`].
@@ -131,7 +133,7 @@ pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>>
             found.push(Found { uri: local_path(pattern).to_owned(), stat: None });
             continue;
         }
-        // The braces in a folder's name are its own.
+        // Braces in a folder's existing name are literal.
         if !is_remote(pattern)
             && pattern.ends_with(FILES_OF_FOLDER)
             && let Ok(files) = local::glob(local_path(pattern))
@@ -157,12 +159,13 @@ pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>>
     Ok(found)
 }
 
-/// Returns every file below a folder whose name is `wanted`, sorted by path, and every direct sub-folder's name, sorted.
+/// Returns every file below a folder whose name is `wanted`, sorted by path, and every direct sub-folder's name,
+/// sorted.
 pub(crate) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     if is_remote(root) { remote::walk(root, wanted) } else { local::walk(local_path(root), wanted) }
 }
 
-/// Says whether there is a file of this machine.
+/// Says whether a local file exists.
 pub(crate) fn is_file(uri: &str) -> bool {
     !is_remote(uri) && local::is_file(local_path(uri))
 }
@@ -171,7 +174,7 @@ fn is_glob(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// Says how a glob without a file should be mended.
+/// Returns the hint for a glob without a file.
 fn nothing_matches(pattern: &str, folder: &str, exists: bool) -> Error {
     let hint = if exists { "check the pattern: * does not cross folders, ** does" } else { "there is no such folder" };
     Error::new(ErrorKind::NotFound, "no file matches this pattern")
@@ -180,12 +183,12 @@ fn nothing_matches(pattern: &str, folder: &str, exists: bool) -> Error {
         .hint(hint)
 }
 
-/// Asks for size and identity.
+/// Requests size and identity.
 pub(crate) fn stat(uri: &str, allowed: &Allowed) -> Result<Stat> {
     if is_remote(uri) { remote::stat(uri, allowed) } else { local::stat(uri) }
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct Object {
     uri: Arc<str>,
@@ -197,15 +200,15 @@ pub(crate) struct Object {
 enum Where {
     Local(std::fs::File),
     Remote(remote::Remote),
-    /// Remote, and bytes of it are kept nearer.
+    /// Remote, with some bytes cached nearer.
     Near(Arc<dyn NearFile>),
 }
 
-/// A range of bytes of a remote object, on its way.
+/// A requested range of bytes of a remote object.
 pub(crate) struct Pending(Arriving);
 
 impl Pending {
-    /// Waits for it, and puts it into its place, which is as long.
+    /// Waits for the bytes, and fills `to`, which has the same length.
     pub(crate) fn fill(self, to: &mut [u8]) -> Result<()> {
         self.0(to)
     }
@@ -217,7 +220,8 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// Returns how ranges of a file are fetched that are not here. Its store is looked up then: most files are here.
+/// Returns the function that fetches missing ranges of a file. It looks up the store only when called, because most
+/// ranges are cached.
 fn fetching(uri: Arc<str>, pinned: Stat, allowed: Allowed) -> Fetch {
     Arc::new(move |range, done: Done| match remote::Remote::open(&uri, &pinned, &allowed) {
         Ok(remote) => remote.fetch(range, done),
@@ -225,7 +229,7 @@ fn fetching(uri: Arc<str>, pinned: Stat, allowed: Allowed) -> Fetch {
     })
 }
 
-/// Fills a place with all of `bytes`.
+/// Fills `to` with all of `bytes`.
 fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
     if bytes.len() != to.len() {
         return Err(Error::internal(format!("{} bytes came where {} were asked for", bytes.len(), to.len())));
@@ -235,10 +239,12 @@ fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
 }
 
 impl Object {
-    /// Opens `uri`, which must be allowed, and still be what `pinned` says. A remote one is read through `near`, if that is given.
+    /// Opens `uri`, which must be allowed, and still match `pinned`. A remote file is read through `near`, if that is
+    /// given.
     ///
     /// # Errors
-    /// PermissionDenied; Data when a local file has changed; a remote one is compared when it is read, which costs nothing more.
+    /// PermissionDenied; Data when a local file has changed. A remote file is compared when it is read, which needs no
+    /// extra request.
     pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>, allowed: &Allowed) -> Result<Self> {
         allowed.check(uri)?;
         let name: Arc<str> = uri.into();
@@ -270,15 +276,16 @@ impl Object {
         !matches!(self.place, Where::Local(_))
     }
 
-    /// Fills `to` from `offset`, if the file is still what was pinned once that is done.
+    /// Fills `to` from `offset`, if the file still matches its pinned identity afterwards.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         let read = self.read_part(offset, to);
-        // A file that is written over may well end too early: say why.
+        // A file that is being overwritten may end too early: report the change.
         self.check_pinned()?;
         read
     }
 
-    /// Says whether a local file is still what was pinned. Nobody may be given what was read before that is known.
+    /// Checks that a local file still matches its pinned identity. Bytes that were read before this check must not be
+    /// returned until it succeeds.
     ///
     /// # Errors
     /// Data when it has changed.
@@ -289,7 +296,7 @@ impl Object {
         }
     }
 
-    /// Fills `to` from `offset`, as one of several reads after which [`Object::check_pinned`] is asked once.
+    /// Fills `to` from `offset`, as one of several reads that are followed by one call of [`Object::check_pinned`].
     pub(crate) fn read_part(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         self.check_range(offset, to.len() as u64)?;
         match &self.place {
@@ -300,7 +307,7 @@ impl Object {
         }
     }
 
-    /// Asks for a range ahead of time; `None` for a local file, where there is nothing to wait for.
+    /// Requests a range ahead; `None` for a local file, which needs no wait.
     pub(crate) fn request(&self, offset: u64, len: usize) -> Option<Pending> {
         match &self.place {
             Where::Local(_) => None,
@@ -317,10 +324,11 @@ impl Object {
         }
     }
 
-    /// Asks for a long range, of which at most `ahead` bytes wait for the reader; `None` where short ranges are to be asked for instead.
+    /// Requests a long range, of which at most `ahead` bytes wait for the reader; `None` where the reader must request
+    /// short ranges instead.
     ///
     /// # Errors
-    /// Exhausted when no request can be made; what the store says comes with the bytes.
+    /// Exhausted when no request can be made; errors of the store come with the bytes.
     pub(crate) fn stream(&self, range: Range<u64>, ahead: usize) -> Result<Option<Body>> {
         match &self.place {
             Where::Remote(remote) => remote.stream(range, ahead).map(Some),
@@ -328,7 +336,7 @@ impl Object {
         }
     }
 
-    /// Refuses a range that the pinned size does not hold, which only a corrupt index or file can ask for.
+    /// Refuses a range beyond the pinned size, which only a corrupt index or file can request.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.stat.size) {
             return Err(crate::fail::truncated(&self.uri, "the file ends before the data that it should hold")

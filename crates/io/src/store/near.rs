@@ -1,8 +1,8 @@
-//! The seam to whatever keeps bytes of remote files nearer than their store: `io` says which range of which file it wants, and
-//! how to fetch what is not there.
+//! The interface of a cache that keeps bytes of remote files nearer than their store: `io` requests a range of a file,
+//! and passes a function that fetches missing bytes.
 //!
-//! Invariants that an implementation keeps: the bytes are those of the pinned file, as many as were asked for; asking returns at
-//! once, so that several ranges are on their way together.
+//! Invariants that an implementation keeps: the bytes are those of the pinned file, as many as requested; a request
+//! returns at once, so that several ranges are in flight together.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,33 +11,33 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::Result;
 
-/// Told once what became of a read.
+/// Called once with the result of a read.
 pub type Done = Box<dyn FnOnce(Result<Bytes>) + Send>;
-/// Begins to read a range of a file from its store, and returns at once. What does not come of the file that was pinned is an
-/// error.
+/// Starts to read a range of a file from its store, and returns at once. Bytes of another file than the pinned one are
+/// an error.
 pub type Fetch = Arc<dyn Fn(Range<u64>, Done) + Send + Sync>;
-/// Waits for a range, and fills the place that is as long.
+/// Waits for a range, and fills a slice of the same length.
 pub type Arriving = Box<dyn FnOnce(&mut [u8]) -> Result<()> + Send>;
 
-/// A remote file as it was pinned.
+/// A remote file with its pinned identity.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteFile<'a> {
-    /// Where it is.
+    /// Its url.
     pub uri: &'a str,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// What tells its content from any other at this place: its etag, or when it was written.
+    /// The identity of its content among all contents of this url: its etag, or its modification time.
     pub identity: &'a str,
 }
 
 /// Keeps bytes of remote files.
 pub trait ReadThrough: Send + Sync + fmt::Debug {
-    /// Returns a file that is read through what is kept of it.
+    /// Returns a file that is read through its cached bytes.
     fn file(&self, file: RemoteFile<'_>, fetch: Fetch) -> Arc<dyn NearFile>;
 }
 
-/// A file of which bytes are kept.
+/// A file with cached bytes.
 pub trait NearFile: Send + Sync + fmt::Debug {
-    /// Asks for a range, which the file has.
+    /// Requests a range, which lies within the file.
     fn request(&self, range: Range<u64>) -> Arriving;
 }

@@ -1,6 +1,6 @@
-//! What a store's refusal means, said for the person who named the file: which bucket, what to set.
+//! Translates a store's error for the user who named the file: the bucket, and the setting to change.
 //!
-//! Stores answer in XML, and `object_store` hands it on as text. What is told of it is its code and its message.
+//! Stores answer in XML, and `object_store` passes it on as text. The error has its code and its message.
 
 use forebay_core::{Error, ErrorKind};
 use object_store::ObjectStoreScheme;
@@ -8,7 +8,7 @@ use object_store::ObjectStoreScheme;
 use super::fetch::cause;
 use crate::fail;
 
-/// What sets the credentials of each store, by the scheme of its urls.
+/// The settings of the credentials of each store, by the scheme of its urls.
 const CREDENTIALS: [(&str, &str); 3] = [
     (
         "s3",
@@ -28,7 +28,7 @@ const CREDENTIALS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Parts of the names of settings that are credentials, or do without.
+/// Parts of the names of settings that are credentials, or disable them.
 const SECRETS: [&str; 9] = [
     "access_key",
     "account_key",
@@ -41,7 +41,7 @@ const SECRETS: [&str; 9] = [
     "azure_cli",
 ];
 
-/// Says what to set for a url's store.
+/// Returns the hint about the settings of a url's store.
 fn hint(uri: &str) -> &'static str {
     let scheme = if uri.starts_with("s3") {
         "s3"
@@ -53,13 +53,13 @@ fn hint(uri: &str) -> &'static str {
     CREDENTIALS.iter().find(|(of, _)| *of == scheme).map_or("", |(_, hint)| hint)
 }
 
-/// Says whether no setting of a store is a credential, so that only the machine itself could give one.
+/// Says whether no setting of a store is a credential, so that only the machine itself could have one.
 pub(super) fn are_missing(scheme: &ObjectStoreScheme, settings: &[(String, String)]) -> bool {
     !matches!(scheme, ObjectStoreScheme::Http)
         && !settings.iter().any(|(name, _)| SECRETS.iter().any(|part| name.contains(part)))
 }
 
-/// Nobody gave credentials, and the machine has none either.
+/// No credentials are set, and the machine has none either.
 pub(super) fn no_credentials(uri: &str, seen: &Error) -> Error {
     Error::new(
         ErrorKind::PermissionDenied,
@@ -70,7 +70,7 @@ pub(super) fn no_credentials(uri: &str, seen: &Error) -> Error {
     .hint(hint(uri))
 }
 
-/// What a store says that will say the same again.
+/// Returns the error for an answer that a retry would not change.
 pub(super) fn refused(uri: &str, e: &object_store::Error) -> Error {
     use object_store::Error as Store;
     match e {
@@ -94,7 +94,7 @@ pub(super) fn no_bucket(uri: &str) -> Error {
         .hint("check the name; and that the account, endpoint and region in the environment are those of the bucket")
 }
 
-/// The store does not let this user write, or cannot be written to.
+/// The store does not allow this user to write, or cannot be written to.
 pub(super) fn unwritten(uri: &str, e: Error) -> Error {
     match e.kind() {
         ErrorKind::PermissionDenied if e.message().starts_with("not allowed") => {
@@ -116,7 +116,7 @@ fn denied(uri: &str, answer: &str) -> Error {
     }
 }
 
-/// Says what an answer means that has no kind of its own.
+/// Returns the error for an answer without an error kind of its own.
 fn answered(uri: &str, answer: &str) -> Error {
     let below = uri.split_once("://").map_or(uri, |(_, rest)| rest);
     let (bucket, object) = below.split_once('/').unwrap_or((below, ""));
@@ -127,7 +127,7 @@ fn answered(uri: &str, answer: &str) -> Error {
         return no_bucket(uri);
     }
     if ["://169.254.169.254/", "://metadata.google.internal/"].iter().any(|host| answer.contains(host)) {
-        // The machine itself, asked for its own credentials, answered that it has none.
+        // The machine's metadata service answered that it has no credentials.
         return no_credentials(uri, &Error::unavailable("the machine gives no credentials"));
     }
     if has(" 403 ") || has(" 401 ") || matches!(code, "AccessDenied" | "InvalidAccessKeyId" | "SignatureDoesNotMatch") {
@@ -153,19 +153,19 @@ fn answered(uri: &str, answer: &str) -> Error {
     Error::unavailable(format!("the store refuses: {said}")).with("file", uri)
 }
 
-/// Returns an answer without urls and the object's name, whose words may be any.
+/// Returns an answer without urls and without the object's name, whose words may be arbitrary.
 fn without_names(answer: &str, object: &str) -> String {
     let words = answer.split(' ').filter(|word| !word.contains("://")).collect::<Vec<_>>().join(" ");
     if object.is_empty() { words } else { words.replace(object, "") }
 }
 
-/// Returns what is in a tag of XML.
+/// Returns the content of an XML tag.
 fn tag<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     Some(rest.split_once(&format!("</{name}>"))?.0.trim()).filter(|text| !text.is_empty())
 }
 
-/// Returns what the operating system said, where the store is a file system.
+/// Returns the operating system's error, where the store is a file system.
 fn of_file_system(e: &object_store::Error) -> Option<&std::io::Error> {
     match e {
         object_store::Error::Generic { store: "LocalFileSystem", .. } => cause(e),

@@ -1,7 +1,7 @@
 //! Object stores: S3, Google Cloud Storage, Azure Blob Storage, and plain HTTP.
 //!
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
-//! environment variables that each store's own tools use. What happens when a store does not answer is in `retry`.
+//! environment variables that each store's own tools use. `retry` handles stores that do not answer.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,12 +25,12 @@ use super::retry::{Budget, Policy};
 use super::{Done, Found, Stat, nothing_matches, refusal};
 use crate::Allowed;
 
-/// The most requests of this process that are under way at once.
+/// The most requests of this process in flight.
 const REQUESTS_MAX: usize = 16;
-/// How often somebody who waits is asked whether to go on.
+/// The interval at which a waiting thread calls `poll`.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// What the process shares. A forked child makes its own, for threads do not survive a fork.
+/// The state that the process shares. A forked child makes its own, because threads do not survive a fork.
 pub(super) struct Shared {
     pid: u32,
     pub(super) runtime: tokio::runtime::Runtime,
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     permits: Arc<tokio::sync::Semaphore>,
 }
 
-/// What tells one store from another: its url without a path, and its settings, which may change while the process runs.
+/// The identity of a store: its url without a path, and its settings, which may change while the process runs.
 type Address = (String, Settings);
 type Settings = Vec<(String, String)>;
 
@@ -49,7 +49,7 @@ pub(super) fn shared() -> Result<Arc<Shared>> {
     if let Some(shared) = slot.as_ref().filter(|s| s.pid == std::process::id()) {
         return Ok(shared.clone());
     }
-    // An error only says that somebody has chosen a provider already, which serves as well.
+    // An error only means that another provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -66,7 +66,7 @@ pub(super) fn shared() -> Result<Arc<Shared>> {
     Ok(shared)
 }
 
-/// Runs a request to its end from a thread that may be anywhere.
+/// Runs a request to its end from any thread.
 fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = sync_channel(1);
     shared()?.runtime.spawn(async move {
@@ -75,10 +75,10 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
     receive.recv().unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
 }
 
-/// As [`wait`], asking `poll` ten times a second whether to go on.
+/// As [`wait`], calling `poll` ten times a second.
 ///
 /// # Errors
-/// What the request or `poll` says.
+/// Any error of the request or of `poll`.
 pub(super) fn wait_polling<T: Send + 'static>(
     poll: &crate::saved::Poll,
     request: impl Future<Output = Result<T>> + Send + 'static,
@@ -90,7 +90,7 @@ pub(super) fn wait_polling<T: Send + 'static>(
     polled(poll, &receive).inspect_err(|_| task.abort())
 }
 
-/// Receives what is on its way, asking `poll` meanwhile.
+/// Receives the result of a request, calling `poll` meanwhile.
 pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
     loop {
         match receive.recv_timeout(POLL_EVERY) {
@@ -101,7 +101,7 @@ pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>
     }
 }
 
-/// An object of a store, as it was pinned.
+/// An object of a store with its pinned identity.
 #[derive(Debug)]
 pub(super) struct Remote(Arc<Pinned>);
 
@@ -119,7 +119,7 @@ impl Remote {
         Ok(Self(Arc::new(Pinned { store, path, uri: uri.clone(), stat: pinned.clone() })))
     }
 
-    /// Starts to read a range; `done` is told on a thread of the runtime, and must not wait.
+    /// Starts to read a range; `done` is called on a thread of the runtime, and must not block.
     pub(super) fn fetch(&self, range: Range<u64>, done: Done) {
         let object = self.0.clone();
         match shared() {
@@ -166,8 +166,8 @@ pub(super) fn plain_http(uri: String) -> Result<Found> {
     Ok(Found { uri, stat: None })
 }
 
-/// Splits a pattern of urls into the part without special characters, ending in a slash, and lists what is below. At most the first `most` files
-/// that match are looked for.
+/// Splits a pattern of urls at the last slash before its first special character, and lists the objects below. Returns
+/// at most the first `most` matching files.
 pub(super) fn glob(pattern: &str, most: usize) -> Result<Vec<Found>> {
     let literal = &pattern[..pattern.find(['*', '?', '[']).unwrap_or(pattern.len())];
     let folder = &literal[..=literal.rfind('/').unwrap_or(0)];
@@ -198,7 +198,7 @@ pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
 
 /// Lists the first `most` objects below a url that ends in a slash whose urls are wanted, sorted.
 fn below(folder: &str, most: usize, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Vec<Found>> {
-    // A server of plain HTTP is never asked for a list: such a server may be guarded, and listing is not.
+    // A server of plain HTTP gets no list request: its connections may be guarded, and listing is not.
     let url = url::Url::parse(folder).map_err(|e| Error::invalid(e.to_string()).with("file", folder))?;
     if matches!(ObjectStoreScheme::parse(&url), Ok((ObjectStoreScheme::Http, _))) {
         return Err(Error::invalid("an http server cannot list files").with("file", folder).hint("name the files"));
@@ -241,7 +241,7 @@ fn without_markers(found: Vec<Found>) -> Vec<Found> {
     found.into_iter().zip(markers).filter(|(_, is_marker)| !is_marker).map(|(file, _)| file).collect()
 }
 
-/// Returns the store of a url, made once in this process for those with the same rights, and the path in it.
+/// Returns the store of a url, created once per process for each set of rules, and the path in it.
 pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> {
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
@@ -250,7 +250,7 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     };
     let url = url::Url::parse(uri).map_err(|e| wrong(&e))?;
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&e))?;
-    // The hosts of other stores are this process's own settings, and so is where their credentials come from.
+    // The hosts of other stores, and of their credentials, come from this process's own settings.
     let guard = (allowed.is_guarded() && scheme == ObjectStoreScheme::Http).then(|| Guard(allowed.clone()));
     let mut settings = settings(&url);
     settings.extend(guard.iter().map(|guard| ("guard".to_owned(), guard.0.to_string())));
@@ -272,10 +272,10 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     Ok((store, path))
 }
 
-/// A store, and how large objects are written to it, if they can be.
+/// A store, and its writer of large objects, if it has one.
 type Connected = (Arc<dyn ObjectStore>, Option<Blocks>);
 
-/// Makes a store. It tries nothing twice and waits for ever, for `retry` does both better; `None` for an unknown kind.
+/// Creates a store without retries and time limits, because `retry` handles both better; `None` for an unknown kind.
 fn connect(
     scheme: &ObjectStoreScheme,
     url: &url::Url,
@@ -309,7 +309,7 @@ fn connect(
     }))
 }
 
-/// Returns the settings that the store's own tools take from the environment.
+/// Returns the settings that the store's own tools read from the environment.
 fn settings(url: &url::Url) -> Settings {
     let prefix = match url.scheme() {
         "s3" | "s3a" => "AWS_",
@@ -323,7 +323,7 @@ fn settings(url: &url::Url) -> Settings {
         .filter(|(k, v)| !v.is_empty() && (k.starts_with(prefix) || (prefix == "GOOGLE_" && k == "SERVICE_ACCOUNT")));
     let mut settings: Settings = wanted.map(|(k, v)| (k.to_ascii_lowercase(), v)).collect();
     settings.sort();
-    // Who names a server without TLS means it, as the store's own tools take it.
+    // A user who names a server without TLS wants that, as in the store's own tools.
     if settings.iter().any(|(k, v)| k.contains("endpoint") && v.starts_with("http://")) {
         settings.push(("allow_http".into(), "true".into()));
     }

@@ -1,10 +1,10 @@
-//! When a store's failure is met with another attempt, and after how long.
+//! Decides whether a failed request to a store is retried, and after how long.
 //!
 //! One rule for every request to a store (a size, a list, a range of bytes), since `object_store`'s own retries are
-//! switched off: they know neither `Retry-After`, nor what other readers of the store are doing, nor a body that drips.
-//! The wait is a random part of a time that doubles ("full jitter"), added to what the store asked for, and never
-//! sooner than the store's [`Budget`] allows. Randomness and the time are arguments, and reach no sample.
-//! Invariant: there are at most [`ATTEMPTS_MAX`] attempts, and [`Policy::patience`], without progress.
+//! switched off: they handle neither `Retry-After`, nor the retries of other readers of the store, nor a body that
+//! arrives very slowly. The wait is a random part of a time that doubles ("full jitter"), added to the store's
+//! `Retry-After`, and never sooner than the store's [`Budget`] allows. Randomness and the time are arguments, and reach
+//! no sample. Invariant: there are at most [`ATTEMPTS_MAX`] attempts, and [`Policy::patience`], without progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{Error, Result};
 
-/// The most attempts in a row that bring nothing.
+/// The most consecutive attempts without progress.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
-/// As above, of a store that has never answered: its name is more likely wrong than its servers busy.
+/// As above, for a store that has never answered: its name is more likely wrong than its servers busy.
 pub(super) const ATTEMPTS_UNREACHED_MAX: u32 = 4;
-/// As above, where the answers make no sense.
+/// As above, for malformed answers.
 pub(super) const ATTEMPTS_ODD_MAX: u32 = 4;
 /// The longest wait before the second attempt; it doubles with each further one.
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-/// Where it stops doubling.
+/// The longest such wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(20);
-/// Retries of one store that may be made at once …
+/// The most immediate retries of one store.
 const BUDGET_BURST: u32 = 32;
-/// … and how long it takes to earn another.
+/// The interval at which one more retry is allowed.
 const BUDGET_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a store is waited for. Set by the user, in seconds.
+/// The time limits of a store, set by the user in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Policy {
-    /// How long an attempt may bring (almost) nothing. `FOREBAY_STORE_TIMEOUT`, default 20.
+    /// How long an attempt may receive (almost) nothing. `FOREBAY_STORE_TIMEOUT`, default 20.
     pub(super) stall: Duration,
-    /// How long attempts go on that bring nothing. `FOREBAY_STORE_PATIENCE`, default 180.
+    /// How long attempts without progress continue. `FOREBAY_STORE_PATIENCE`, default 180.
     pub(super) patience: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Policy {
     }
 }
 
-/// The retries of all readers of one store: a bucket of tokens, so that a store that is throttled is not hammered.
+/// The retries of all readers of one store: a token bucket, so that a throttled store is not overloaded.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     /// When the bucket is full again.
@@ -64,7 +64,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Notes that the store has answered, whatever it said.
+    /// Records that the store has answered, with any status.
     pub(super) fn answered(&self) {
         self.reached.store(true, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ impl Budget {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Takes a token, and returns how long it is until there is one.
+    /// Takes a token, and returns the time until it is valid.
     fn take(&self, now: Instant) -> Duration {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let next = full_at.map_or(now, |at| at.max(now)) + BUDGET_EVERY;
@@ -83,14 +83,14 @@ impl Budget {
     }
 }
 
-/// What is known of a failure that another attempt may mend.
+/// A failure that another attempt may cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What was seen, for people.
+    /// The description for the user.
     pub(super) seen: String,
-    /// How long the store asked to be left alone.
+    /// The store's `Retry-After`.
     pub(super) asked: Option<Duration>,
-    /// Whether the answer made no sense: patience will hardly help.
+    /// Whether the answer was malformed: waiting will hardly help.
     pub(super) odd: bool,
 }
 
@@ -108,7 +108,7 @@ impl Failure {
 #[derive(Debug)]
 pub(super) struct Attempts {
     began: Instant,
-    /// Since when nothing has come.
+    /// The time of the last progress.
     since: Instant,
     made: u32,
     fruitless: u32,
@@ -119,12 +119,12 @@ impl Attempts {
         Self { began: now, since: now, made: 0, fruitless: 0 }
     }
 
-    /// Notes that the last attempt brought something.
+    /// Records progress of the last attempt.
     pub(super) fn progressed(&mut self, now: Instant) {
         (self.since, self.fruitless) = (now, 0);
     }
 
-    /// Says how long to wait before the next attempt; `None` to give up. `part` is a random number of 0 to 1.
+    /// Returns the wait before the next attempt; `None` to give up. `part` is a random number from 0 to 1.
     pub(super) fn failed(
         &mut self,
         failure: &Failure,
@@ -149,7 +149,7 @@ impl Attempts {
         ((now - self.since).saturating_add(wait) <= policy.patience).then_some(wait)
     }
 
-    /// Names what was tried.
+    /// Returns the final error with the number of attempts.
     pub(super) fn blame(&self, failure: &Failure, now: Instant) -> Error {
         let seconds = (now - self.began).as_secs_f64();
         Error::unavailable(format!("the store did not answer as it should: {}", failure.seen))
@@ -173,7 +173,7 @@ mod tests {
         budget
     }
 
-    /// Fails over and over, and returns the waits until it is given up.
+    /// Fails repeatedly, and returns the waits until the policy gives up.
     fn waits(failure: &Failure, budget: &Budget, part: f64) -> Vec<Duration> {
         let mut now = Instant::now();
         let mut attempts = Attempts::new(now);

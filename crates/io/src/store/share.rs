@@ -1,7 +1,7 @@
-//! A file system that machines share, as a store of objects: what is read straight, and what writers that died left half.
+//! A shared file system as a store of objects: direct reads, and the removal of incomplete files of dead writers.
 //!
-//! Writing is `object_store`'s: a file beside the place (`x.arrow#1`), then a link to it, so that an object is there whole or not
-//! at all.
+//! `object_store` writes: a file beside the place (`x.arrow#1`), then a link to it, so that an object is there whole or
+//! not at all.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -19,10 +19,10 @@ use super::local;
 use super::retry::{Budget, Policy};
 use crate::fail;
 
-/// What a writer to a file system left half is removed when it is so old: no put takes that long.
+/// An incomplete file of this age is removed: no put takes that long.
 const LEFT_HALF: Duration = Duration::from_secs(3600);
 
-/// A file system that is mounted. Paths are only put together here, so one that hangs holds nobody up.
+/// Creates the store of a mounted file system. It only builds paths, so a file system that hangs does not block it.
 pub(super) fn open(uri: &str, folder: &str) -> Result<(Store, Path)> {
     let wrong = |e: String| {
         Error::invalid(format!("not a folder that can be used: {e}"))
@@ -38,7 +38,7 @@ pub(super) fn open(uri: &str, folder: &str) -> Result<(Store, Path)> {
     Ok((Store { inner: Arc::new(LocalFileSystem::new()), policy, budget, is_unsigned: false, blocks: None }, base))
 }
 
-/// Reads a part of a file, straight: what it lacks is then told apart from what the system refuses.
+/// Reads a part of a file directly, so that a missing part and a system error are distinguished.
 pub(super) fn read(path: &FilePath, range: Range<u64>) -> Result<Bytes> {
     let file = local::open_regular(path)?;
     let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -46,7 +46,7 @@ pub(super) fn read(path: &FilePath, range: Range<u64>) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Removes what is half in the folders below one, and old.
+/// Removes old incomplete files in the folders below `root`.
 pub(super) fn tidy(root: &FilePath) {
     for below in std::fs::read_dir(root).into_iter().flatten().flatten() {
         for file in std::fs::read_dir(below.path()).into_iter().flatten().flatten() {

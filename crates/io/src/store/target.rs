@@ -1,7 +1,8 @@
-//! A folder of a store that `save` writes to: files that appear whole, and small ones that only its last writer replaces.
+//! A folder of a store that `save` writes to: files that appear whole, and small files that only their last writer
+//! replaces.
 //!
-//! Unlike a [`super::Bucket`], this is patient: what is written must get there. Invariant: a small file is replaced by whoever
-//! knows its content alone, so that of two writers one is told.
+//! Unlike a [`super::Bucket`], this retries for long, because the data must be written. Invariant: only a writer that
+//! knows the content of a small file can replace it, so that one of two writers gets an error.
 
 use std::sync::Arc;
 
@@ -28,27 +29,27 @@ pub(crate) struct Target {
     poll: Poll,
 }
 
-/// A small file as it was last seen.
+/// A version of a small file.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     at: UpdateVersion,
     pub(crate) bytes: Bytes,
 }
 
-/// What came of a write that is to replace what is known.
+/// The result of a conditional write.
 enum Put {
     Done(UpdateVersion),
-    /// Something else is there.
+    /// Another version is there.
     Other,
-    /// The store knows no such writes.
+    /// The store does not support conditional writes.
     Unknown,
 }
 
 impl Target {
-    /// Prepares to use what is below `uri`. Asks nobody. Whoever waits here asks `poll` ten times a second whether to go on.
+    /// Prepares to use the files below `uri`. Makes no request. A thread that waits calls `poll` ten times a second.
     ///
     /// # Errors
-    /// Invalid when it is no url of a store that can be written to.
+    /// Invalid when it is not the url of a writable store.
     pub(crate) fn open(uri: &str, poll: Poll) -> Result<Self> {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base) = parse(&uri, &Allowed::everything())?;
@@ -73,19 +74,20 @@ impl Target {
         name.split('/').fold(self.base.clone(), |path, part| path.join(part))
     }
 
-    /// Reads a small file; `None` when there is none.
+    /// Reads a small file; `None` when it does not exist.
     ///
     /// # Errors
-    /// Data when it has more than `most` bytes; what the store says.
+    /// Data when it has more than `most` bytes; any error of the store.
     pub(crate) fn read(&self, name: &str, most: u64) -> Result<Option<Version>> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
         wait_polling(&self.poll, async move { read(&store, &path, &uri, most).await })
     }
 
-    /// Writes a small file in the place of what is known (`None`: nothing). Returns `None` when something else is there.
+    /// Writes a small file in place of the known version (`None`: no file). Returns `None` when another version is
+    /// there.
     ///
     /// # Errors
-    /// What the store says.
+    /// Any error of the store.
     pub(crate) fn replace(&self, name: &str, bytes: Bytes, known: Option<&Version>) -> Result<Option<Version>> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
         let known = known.cloned();
@@ -95,10 +97,10 @@ impl Target {
         })
     }
 
-    /// Writes a small file, whatever is there.
+    /// Writes a small file, and replaces any existing one.
     ///
     /// # Errors
-    /// What the store says.
+    /// Any error of the store.
     pub(crate) fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
         wait_polling(&self.poll, async move {
@@ -107,10 +109,11 @@ impl Target {
         })
     }
 
-    /// Returns the first `most` files below a folder of it (`""`: all of it), by their names there, with their sizes.
+    /// Returns the first `most` files below one of its folders (`""`: all of it), with their names there and their
+    /// sizes.
     ///
     /// # Errors
-    /// NotFound when there is no such bucket; what else the store says.
+    /// NotFound when there is no such bucket; any other error of the store.
     pub(crate) fn list(&self, below: &str, most: usize) -> Result<Vec<(String, u64)>> {
         let (store, uri, base) = (self.store.clone(), self.named(below), self.base.clone());
         let path = if below.is_empty() { base.clone() } else { self.path(below) };
@@ -130,7 +133,7 @@ impl Target {
     /// Reads the first bytes of files, `at_once` of them at a time.
     ///
     /// # Errors
-    /// What the store says.
+    /// Any error of the store.
     pub(crate) fn beginnings(&self, names: &[String], bytes: u64, at_once: usize) -> Result<Vec<Bytes>> {
         let files: Vec<_> = names.iter().map(|name| (self.path(name), self.named(name))).collect();
         let store = self.store.clone();
@@ -143,10 +146,10 @@ impl Target {
         })
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     ///
     /// # Errors
-    /// What the store says.
+    /// Any error of the store.
     pub(crate) fn delete(&self, name: &str) -> Result<()> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
         let deleted = wait_polling(&self.poll, async move {
@@ -159,7 +162,7 @@ impl Target {
         }
     }
 
-    /// Begins a file, which is there once it is finished.
+    /// Begins a file, which exists once it is finished.
     pub(crate) fn create(&self, name: &str) -> Upload {
         Upload::new(self.store.clone(), self.path(name), self.named(name), self.poll.clone())
     }

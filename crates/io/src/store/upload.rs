@@ -1,7 +1,8 @@
-//! A file on its way to a store: whole if it is small, else in blocks, and there only once it is finished.
+//! An upload of a file to a store: in one request if it is small, otherwise in blocks. The file exists only once it is
+//! finished.
 //!
-//! Bound: `BLOCKS_AT_ONCE` blocks under way and one that fills, of `BLOCK_BYTES` each. Invariant: blocks are put together in
-//! the order in which they were written, however they arrive.
+//! Bound: `BLOCKS_AT_ONCE` blocks in flight and the current one, of `BLOCK_BYTES` each. Invariant: blocks are joined in
+//! the order in which they were written, in any order of arrival.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -21,23 +22,24 @@ use super::remote::{polled, shared, wait_polling};
 use super::retry::Policy;
 use crate::saved::Poll;
 
-/// The bytes of a block: stores want 5 MiB at least, and some want all but the last to be alike.
+/// The bytes of a block: stores require at least 5 MiB, and some require equal sizes of all but the last.
 const BLOCK_BYTES: usize = 8 << 20;
-/// How many blocks of a file are under way at once.
+/// Blocks of a file in flight.
 const BLOCKS_AT_ONCE: usize = 3;
-/// How many blocks a store takes.
+/// The most blocks of one file that a store accepts.
 const BLOCKS_MAX: usize = 10_000;
-/// A block may take so many times as long as a store may be silent (`FOREBAY_STORE_TIMEOUT`): nothing is heard while it is sent.
+/// A block may take this many times the timeout of a silent store (`FOREBAY_STORE_TIMEOUT`): the store sends nothing
+/// while it receives a block.
 const SILENCES: u32 = 6;
-/// How long the blocks of a file that is given up are worth waiting for, so that the store forgets them.
+/// How long to wait for the blocks of an abandoned file, so that the store can delete them.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
-/// A file on its way. What was written is there once [`Upload::finish`] says so, and never in part.
+/// An upload in progress. The file is complete once [`Upload::finish`] succeeds, and never visible in part.
 pub(crate) struct Upload {
     store: Arc<Store>,
     path: Path,
     uri: String,
-    /// The block that fills.
+    /// The current block.
     block: Vec<u8>,
     begun: Option<(Arc<dyn MultipartStore>, MultipartId)>,
     under_way: VecDeque<Receiver<Result<PartId>>>,
@@ -58,7 +60,7 @@ impl Upload {
         &self.uri
     }
 
-    /// Sends what is left, and puts the file in its place.
+    /// Sends the rest, and publishes the file.
     ///
     /// # Errors
     /// NotFound (no such bucket), PermissionDenied, Exhausted, Unavailable, naming the file.
@@ -81,7 +83,8 @@ impl Upload {
         wait_polling(&self.poll, async move {
             let complete = || blocks.complete_multipart(&path, &id, parts.clone());
             match store.tried(&uri, complete).await.map(|_| ()) {
-                // An attempt whose answer was lost may have put it there, and then the store knows no blocks any more.
+                // An attempt whose answer was lost may have finished the upload, and the store has then deleted its
+                // blocks.
                 Err(e) if e.kind() == ErrorKind::NotFound => match store.stat(&path, &uri).await {
                     Ok(there) if there.size == all => Ok(()),
                     _ => Err(lost(&uri)),
@@ -105,7 +108,7 @@ impl Upload {
         Ok(self.begun.insert((blocks, id)).clone())
     }
 
-    /// Sends the block that was filled, once there is room for it on the way.
+    /// Sends the current block, once fewer than the most are in flight.
     fn send(&mut self) -> Result<()> {
         let (blocks, id) = self.begin()?;
         while self.under_way.len() >= BLOCKS_AT_ONCE {
@@ -133,7 +136,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for the oldest block under way.
+    /// Waits for the oldest block in flight.
     fn arrive(&mut self) -> Result<()> {
         let Some(block) = self.under_way.pop_front() else { return Ok(()) };
         self.arrived.push(polled(&self.poll, &block)?);
@@ -141,7 +144,7 @@ impl Upload {
     }
 }
 
-/// Somebody, or a rule of the bucket, has ended this upload.
+/// Returns the error when another party, or a rule of the bucket, has ended this upload.
 fn lost(uri: &str) -> Error {
     Error::unavailable("the store lost the blocks of this file")
         .with("file", uri)
@@ -150,7 +153,7 @@ fn lost(uri: &str) -> Error {
 
 impl Write for Upload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A full block is sent once there is more, so that a file of one block is put whole.
+        // A full block is sent only when more bytes follow, so that a file of one block is put whole.
         if self.block.len() >= BLOCK_BYTES {
             self.send().map_err(io::Error::other)?;
         }
@@ -166,7 +169,7 @@ impl Write for Upload {
 }
 
 impl Drop for Upload {
-    /// Gives up what was begun, or the store would keep its blocks.
+    /// Aborts an unfinished upload, or the store would keep its blocks.
     fn drop(&mut self) {
         let (Some((blocks, id)), Ok(shared)) = (self.begun.take(), shared()) else { return };
         let (path, (send, receive)) = (self.path.clone(), sync_channel(1));

@@ -1,4 +1,4 @@
-"""Writes the golden files with other people's libraries, and what the same libraries read back.
+"""Writes the golden files with other libraries, and the rows that the same libraries read back.
 
     pip install numpy pyarrow webdataset tensorflow-cpu
     python write.py

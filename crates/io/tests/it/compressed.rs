@@ -1,4 +1,4 @@
-//! A compressed file gives the rows of what it holds, however it is read; a damaged one is never short of rows in silence.
+//! A compressed file yields the rows of its content in every way of reading; a damaged one never silently lacks rows.
 
 use std::io::Write;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn tar(path: String) -> Draft {
 
 type Drafted = fn(String) -> Draft;
 
-/// One small file of each format: its name, what reads it, what it holds.
+/// One small file of each format: its name, its reader, its content.
 fn formats() -> Vec<(&'static str, Drafted, Vec<u8>)> {
     let names: Vec<String> = (0..40).map(|i| format!("{i:03}.bin")).collect();
     let members: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &name.as_bytes()[..3])).collect();
@@ -101,7 +101,7 @@ fn streamed(draft: Draft) -> Result<Rows> {
     stream_all(&*reader, index.blocks(), 7).map(|chunks| both(&chunks))
 }
 
-/// Gathers every row, the last first, by an index that has crossed a wire.
+/// Gathers every row, the last first, by an index that was encoded and decoded.
 fn counted(draft: Draft) -> Result<Rows> {
     let source = infer(draft, None)?;
     let index = index(&source, true)?;
@@ -162,7 +162,7 @@ fn a_skippable_frame_is_no_part_of_what_zstd_holds() {
     assert_eq!(got.iter().map(|row| row["text"].as_str().expect("text")).collect::<Vec<_>>(), ["one", "two"]);
 }
 
-/// Every prefix of a compressed file is an error, or what the whole file gives.
+/// Every prefix of a compressed file is an error, or yields the rows of the whole file.
 #[test]
 fn a_file_that_is_cut_off_anywhere_is_an_error_or_whole() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -180,12 +180,12 @@ fn a_file_that_is_cut_off_anywhere_is_an_error_or_whole() {
             let whole = [pack(first), pack(second)].concat();
             let between = pack(first).len();
             for cut in 1..whole.len() {
-                // A file that ends between two members is whole for all that its codec says.
+                // A file that ends between two members is complete for its codec.
                 if cut == between {
                     continue;
                 }
                 let path = write(folder.path(), "cut", &whole[..cut]);
-                // Shorter than what tells the codec, it is text; a tar is told to be none.
+                // Shorter than the bytes that identify the codec, it is text; as a tar it is an error.
                 if let Ok(got) = read(draft(path)) {
                     assert!(cut < 12 && format == "text", "{format} {kind} cut at {cut}: {} rows", got.len());
                 }
@@ -241,7 +241,7 @@ fn what_asks_for_too_much_memory_is_refused_before_it_is_taken() {
     assert_eq!(e.kind(), ErrorKind::Exhausted, "{e}");
     assert!(e.message().contains("a window of more than 2^27 bytes"), "{e}");
 
-    // The dictionary of the only filter of the first block, which its header says behind three bytes.
+    // The dictionary size of the only filter of the first block, at the third byte of its header.
     let mut packed = xz(b"a line\n");
     let end = 12 + (usize::from(packed[12]) + 1) * 4;
     packed[16] = 39;
@@ -253,7 +253,7 @@ fn what_asks_for_too_much_memory_is_refused_before_it_is_taken() {
     assert!(e.message().contains("more memory than 268435456 bytes"), "{e}");
 }
 
-/// Rows of a file of many stretches, of one block each and of many, in any order.
+/// Rows of a file with many stretches, with one and with many blocks each, in any order.
 #[test]
 fn a_row_is_found_anywhere_in_a_large_file() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -288,7 +288,7 @@ fn records_that_tensorflow_compressed_are_read() {
     assert_eq!(read(records(write(folder.path(), "z", &zlib(&bytes)))).expect("reads"), want);
 }
 
-/// The length of a record may begin as zlib or gzip does.
+/// The length of a record may begin like zlib or gzip.
 #[test]
 fn a_record_whose_length_looks_compressed_is_a_record() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -317,7 +317,7 @@ proptest! {
             let want = read(draft(write(folder.path(), "plain", &bytes))).expect("reads");
             for (kind, pack) in KINDS {
                 let got = read(draft(damaged(folder.path(), pack, &bytes, &flips)));
-                // Without what tells the codec it is text, which is another file.
+                // Without the bytes that identify the codec it is text, which is another file.
                 if let Ok(got) = got {
                     let is_told = flips.iter().all(|(place, _)| place.index(pack(&bytes).len()) >= 10);
                     prop_assert!(got == want || !is_told, "{} {}", format, kind);

@@ -1,4 +1,4 @@
-//! What goes wrong is said with its kind, its file, its place in the file and what to do.
+//! Errors have their kind, their file, the place in the file and a hint.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -117,7 +117,7 @@ fn blank_behind(lines: usize) -> Vec<u8> {
     [b"{\"a\":1}\n".repeat(lines).as_slice(), b"\n{\"a\":2}\n\n \n"].concat()
 }
 
-/// Writes other bytes over a file, until that can be seen.
+/// Overwrites a file, until the change is visible.
 fn overwrite(path: &str, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
     let modified = || std::fs::metadata(path).expect("there").modified().expect("known");

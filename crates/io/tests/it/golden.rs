@@ -1,4 +1,4 @@
-//! Files that other people's libraries wrote give the rows that the same libraries read (`golden/write.py`).
+//! Files that other libraries wrote yield the rows that the same libraries read (`golden/write.py`).
 
 use crate::support::{assert_rows, golden, index, open, places, rows, stream_all};
 use forebay_core::{Epoch, ErrorKind, Fault};

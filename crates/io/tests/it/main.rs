@@ -1,4 +1,4 @@
-//! The tests of crate `io` from outside, in one binary, which is linked once.
+//! The integration tests of crate `io`, in one binary, which is linked once.
 
 mod compressed;
 mod errors;

@@ -1,4 +1,4 @@
-//! A row is the same however it is read, and no bytes make a reader panic.
+//! A row is the same in every way of reading, and no bytes make a reader panic.
 
 use crate::support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::{Epoch, SampleId};
@@ -7,7 +7,7 @@ use forebay_io::{Draft, Features, ReadOptions, Together, infer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Holds one source to it: streamed without an index, streamed with one and gathered in any order are the same rows.
+/// Checks that a source yields the same rows streamed without an index, streamed with one, and gathered in any order.
 fn same_either_way(draft: Draft, order: &[prop::sample::Index], step: usize) -> Vec<serde_json::Value> {
     let source = infer(draft, None).expect("infers");
     let counted = index(&source, true).expect("indexes");
@@ -31,7 +31,7 @@ fn same_either_way(draft: Draft, order: &[prop::sample::Index], step: usize) -> 
     all
 }
 
-/// Reads everything there is, and returns the rows or the error: what matters is that it returns.
+/// Reads everything, and returns the number of rows or the error: the test checks only that it returns.
 fn read(draft: Draft, counted: bool) -> forebay_core::Result<usize> {
     let source = infer(draft, None)?;
     let index = index(&source, counted)?;

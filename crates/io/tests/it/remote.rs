@@ -1,4 +1,4 @@
-//! Files behind an HTTP server give the rows that the same files give from this machine.
+//! Files behind an HTTP server yield the same rows as local files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -79,7 +79,7 @@ fn remote_rows_are_the_local_rows() {
     let server = serve(crate::support::golden("").into());
     let url = |name: &str| vec![format!("{}/{name}", server.address)];
     let here = |name: &str| vec![crate::support::golden(name)];
-    // But for lists, some of which are missing in that file, which is an error of those rows (`golden.rs`).
+    // Except lists, some of which are missing in that file, which is an error of those rows (`golden.rs`).
     let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
     let drafts = |paths: &dyn Fn(&str) -> Vec<String>| {
         [

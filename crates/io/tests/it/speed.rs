@@ -1,4 +1,5 @@
-//! How fast rows are gathered. Run with `--release -- --ignored --nocapture`; prints, and asserts only the orders of magnitude.
+//! Measures how fast rows are gathered. Run with `--release -- --ignored --nocapture`; prints, and asserts only the
+//! orders of magnitude.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,7 +68,7 @@ fn gather() {
         measure(&format!("tfrecord 100 B, verify {verify}, in order"), &*reader, &in_order, 1024);
         measure(&format!("tfrecord 100 B, verify {verify}, shuffled"), &*reader, &shuffled(200_000), 1024);
     }
-    // Small reads, of one file and of many: what it takes to see that they are as they were shows here, if anywhere.
+    // Small reads, of one file and of many: the cost of checking that files are unchanged shows most here.
     let draft = Draft::Tfrecord { paths: vec![path], features: Features::Raw, verify: false };
     let reader = opened(draft, true).expect("opens");
     measure("tfrecord 100 B, one at once", &*reader, &shuffled(200_000), 1);

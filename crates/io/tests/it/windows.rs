@@ -1,4 +1,5 @@
-//! Windows of a shuffle whose rows are not counted: together they have each row that streaming has, whichever is read first, by any reader.
+//! Windows of a shuffle whose rows are not counted: together they have the same rows as streaming, in any order of
+//! reading, by any reader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Streamed {
         reader.window(&window, 3)?.collect()
     }
 
-    /// The names and the content of a window's rows.
+    /// Returns the ids and the content of a window's rows.
     fn named(&self, reader: &dyn Reader, number: u64) -> Vec<(u64, serde_json::Value)> {
         let chunks = self.window(reader, number).expect("no row is damaged");
         assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.num_rows() == 3), "only the last chunk may be short");
@@ -46,7 +47,7 @@ impl Streamed {
     }
 }
 
-/// Reads the windows in order and in `order`, by readers of their own, and compares both with what streaming gives.
+/// Reads the windows in order and in `order`, each with a new reader, and compares both with streaming.
 fn check(draft: &Draft, window_bytes: u64, key: u64, order: &[prop::sample::Index]) {
     let streamed = Streamed::new(draft.clone(), window_bytes, key);
     let reader = streamed.reader();
@@ -58,7 +59,7 @@ fn check(draft: &Draft, window_bytes: u64, key: u64, order: &[prop::sample::Inde
     for (sample, row) in in_order.iter().flatten() {
         assert!(seen.insert(*sample, row.clone()).is_none(), "a row comes twice");
     }
-    // Samples are named by file and offset, so they are in the order of streaming.
+    // Samples are named by file and offset, so they sort in the order of streaming.
     assert_eq!(seen.into_values().collect::<Vec<_>>(), all);
     let other = streamed.reader();
     for (i, at) in order.iter().enumerate() {
@@ -68,7 +69,8 @@ fn check(draft: &Draft, window_bytes: u64, key: u64, order: &[prop::sample::Inde
     }
 }
 
-/// Reads all windows in order, by one reader or each by one of its own. Rows are those of streaming, or a window refuses the file.
+/// Reads all windows in order, by one reader or each by a new one. Rows equal those of streaming, or a window refuses
+/// the file.
 fn check_or_refused(draft: &Draft, window_bytes: u64, key: u64, refusal: &str) -> usize {
     let streamed = Streamed::new(draft.clone(), window_bytes, key);
     let reader = streamed.reader();
@@ -139,7 +141,7 @@ proptest! {
         check(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, &order);
     }
 
-    /// With members that are no part of a sample in front, between and behind.
+    /// With members that are no part of a sample before, between and after the samples.
     #[test]
     fn tars(shards in vec(vec((0usize..2500, 0usize..40, 0u8..4), 1..20), 1..5), key: u64, order in order(), window in 1u64..60_000) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -160,7 +162,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A reader that begins in the middle of a member that is an archive finds the headers in it. It must not take them for the shard's.
+    /// A reader that begins in the middle of a member that is an archive finds the headers in it. It must not treat
+    /// them as the shard's.
     #[test]
     fn archives_in_archives(members in vec((0usize..1200, 0usize..9), 1..30), key: u64, window in 1u64..40_000) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -182,7 +185,8 @@ proptest! {
         check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "looks like the header of a record");
     }
 
-    /// A reader that begins in the middle passes over a damaged length as it does over any bytes. The reader before it must not.
+    /// A reader that begins in the middle passes over a damaged length as over any bytes. The reader before it must
+    /// not.
     #[test]
     fn records_with_a_damaged_length(sizes in vec(0usize..3000, 1..30), at: prop::sample::Index, verify: bool, key: u64, window in 1u64..40_000) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -196,7 +200,7 @@ proptest! {
     }
 }
 
-/// Threads that ask for windows out of order take turns.
+/// Threads that request windows out of order take turns.
 #[test]
 fn threads_get_the_windows_that_one_thread_gets() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -214,7 +218,7 @@ fn threads_get_the_windows_that_one_thread_gets() {
         assert_eq!(&streamed.named(shared.as_ref(), number), want, "window {number}");
     };
     std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(read))));
-    // A split that is leased a second time is read by two threads.
+    // Two threads read a split that is leased a second time.
     let twice = streamed.reader();
     let read = || {
         for (number, want) in want.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! computed.
 //!
 //! A step is a batch; without batches it is a sample. Each consumer reports how many steps of an epoch it has so far,
-//! and whether these are all ([`Count`]). From the counts follows how many steps all of them may deliver
+//! and whether these are all ([`Count`]). The counts determine how many steps all of them may deliver
 //! ([`Ending::floor`]).
 //!
 //! Invariants: counts only rise, and the last count of a consumer is a function of the pipeline, the seed, the epoch
@@ -16,7 +16,7 @@ use crate::graph::Graph;
 use crate::ops::{self, Op};
 use crate::physical::stages::Stages;
 
-/// The action at the first step of an epoch that some consumers have and others do not.
+/// What happens at the first step of an epoch that some consumers have and others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {

@@ -1,12 +1,12 @@
 //! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, never stored.
 //!
-//! Rows are sharded in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
+//! Rows are sharded in **units**: a batch if the plan aligns splits with batches, otherwise a run of rows (or a source
 //! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the
 //! global sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a
 //! **morsel** is the part of a split that a thread computes at once.
 //!
-//! Invariants: every unit is in exactly one split; sizes depend on the pipeline and the source alone, so morsels,
-//! and with them everything that a user's batched function sees, are the same everywhere.
+//! Invariants: every unit is in exactly one split; sizes depend on the pipeline and the source alone, so morsels, and
+//! with them the groups of rows that a user's batched function gets, are the same everywhere.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub struct Extent {
     pub blocks: u64,
     /// Its bytes, as stored.
     pub bytes: u64,
-    /// Whether its files can only be read from their start, as their names say that they are compressed.
+    /// Whether its files can only be read from their start, because their names show that they are compressed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_compressed: bool,
 }
@@ -45,18 +45,19 @@ fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order
 /// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
 fn check_coordinated(stages: &Stages) -> Result<()> {
     if !stages.is_bucketed() && stages.batching().is_none() {
-        return Err(Error::invalid("coordinated=True, and there are no batches")
+        return Err(Error::invalid("coordinated=True needs batches, and this pipeline has none")
             .hint("use batch or bucket_by_length: consumers that are coordinated take turns at batches"));
     }
     if stages.graph.on_error().is_tolerant() {
-        return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
-            "a sample may fail at one consumer alone, and the others would be in other batches: use on_error=\"raise\"",
+        return Err(Error::invalid("coordinated=True cannot be used when samples that fail are skipped").hint(
+            "a sample may fail at one consumer only, which would then have other batches than the others: use on_error=\"raise\"",
         ));
     }
     Ok(())
 }
 
-/// Each consumer takes, skips and counts on what is its own, which must be what one of them alone would have given.
+/// Checks that parts are possible: each consumer takes, skips and counts its own rows, and the result must be the same
+/// as with one consumer.
 fn check_parts(stages: &Stages) -> Result<()> {
     let graph = &stages.graph;
     if matches!(graph.source(), Source::Generator { .. }) {
@@ -109,7 +110,7 @@ pub struct EpochPlan {
     sharding: Sharding,
     /// Whether the plan knows how many units consumers get.
     counts_known: bool,
-    /// Whether samples may be skipped, so that a consumer's position does not tell the number of its units.
+    /// Whether samples may be skipped, so that a consumer's position does not determine the number of its units.
     tolerant: bool,
     batched: bool,
     /// Whether a short last unit counts: a short batch does, a short run of samples does not.
@@ -124,8 +125,8 @@ impl EpochPlan {
     /// Plans the epochs of a pipeline over a source, choosing sizes unless the job has recorded them.
     ///
     /// # Errors
-    /// Invalid when the order ops do not go together, when the sizes are of another pipeline, or when even shares are
-    /// requested but not possible.
+    /// Invalid when the order ops contradict each other, when the sizes are those of another pipeline, or when even
+    /// shares are requested but not possible.
     pub fn new(
         stages: &Stages,
         extent: Extent,
@@ -170,11 +171,13 @@ impl EpochPlan {
         Ok(plan)
     }
 
-    /// Even shares need counts, and at least one unit for each consumer.
+    /// Checks even shares: they need counts, and at least one unit for each consumer.
     fn check_even(&self, stages: &Stages) -> Result<()> {
         if !self.counts_known {
-            let error = Error::invalid("even=True, and how much each consumer gets is known only when it has run")
-                .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
+            let error = Error::invalid(
+                "even=True cannot be used here: how much each consumer gets is known only after it has run",
+            )
+            .hint("leave even out, and let each consumer take a fixed number of steps, with epochs=None");
             return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
         }
         let (n, units) = (self.sharding.consumers, self.whole_units());
@@ -182,7 +185,7 @@ impl EpochPlan {
             Some(units) if units > 0 && units < u64::from(n) => {
                 let what = if self.batched { "batches" } else { "samples" };
                 Err(Error::invalid(format!(
-                    "an epoch has {units} {what} for {n} consumers, and each gets as many as the others: none"
+                    "an epoch has {units} {what} for {n} consumers: with equal shares, each would get none"
                 ))
                 .hint("use smaller batches or fewer consumers; with even=False some get one and others none"))
             }
@@ -205,7 +208,7 @@ impl EpochPlan {
         Self { lane_order: self.lane_order.as_ref().map(|order| order.over(sizes)), ..self.clone() }
     }
 
-    /// Returns whether it knows the rows. If not, the plan that [`EpochPlan::over`] returns does.
+    /// Returns whether it knows the rows. If not, the plan returned by [`EpochPlan::over`] does.
     pub fn knows_rows(&self) -> bool {
         self.order.as_ref().is_none_or(Order::knows_rows)
     }
@@ -252,12 +255,12 @@ impl EpochPlan {
         self.counts_known && !self.tolerant
     }
 
-    /// Returns the rows of an epoch before any filter; `None` when endless or not known.
+    /// Returns the rows of an epoch before any filter; `None` if endless or unknown.
     pub fn rows(&self) -> Option<u64> {
         self.places
     }
 
-    /// Says whether an epoch never ends.
+    /// Returns whether an epoch never ends.
     pub fn is_endless(&self) -> bool {
         self.order.as_ref().is_some_and(|o| o.len().is_none())
             || self.lane_order.as_ref().is_some_and(LaneOrder::is_endless)

@@ -21,12 +21,12 @@ use crate::epoch::permute::Permutation;
 
 /// The most lanes of a group: files that are read side by side.
 const LANES_MAX: u64 = 40;
-/// A further group takes this many blocks, so that its lanes have several each.
+/// A further group needs this many blocks, so that its lanes have several each.
 const GROUP_BLOCKS: u64 = 64;
 /// The most groups: a process that reads all of them keeps a connection to each file that it reads.
 const GROUPS_MAX: u64 = 4;
-/// A divisible file that is larger than the source divided by this is divided into equal blocks. So a few large files
-/// fill as many lanes as many small ones, and a block is long enough for one request.
+/// A divisible file larger than 1/`BLOCKS_WANTED` of the source is divided into equal blocks. So a few large files fill
+/// as many lanes as many small ones, and a block is long enough for one request.
 const BLOCKS_WANTED: u64 = 40;
 const BLOCK_BYTES_MIN: u64 = 8 << 20;
 /// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter
@@ -38,10 +38,10 @@ const PIECES_BEFORE: u64 = 3;
 /// The smallest piece.
 const PIECE_BYTES_MIN: u64 = 512;
 
-/// How the windows of a source are laid out. The same on every machine, in every epoch.
+/// The layout of the windows of a source. The same on every machine, in every epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// The most bytes of a block; `None` where a file is one block.
+    /// The most bytes of a block; `None` if each file is one block.
     block_bytes: Option<u64>,
     piece_bytes: u64,
     groups: u64,
@@ -71,7 +71,7 @@ impl Layout {
         self.groups * self.windows
     }
 
-    /// Returns how many pieces of a lane that has as many as a window's share are in the first `windows` windows.
+    /// Returns how many pieces of a full lane are in the first `windows` windows.
     fn pieces_before(windows: u64) -> u64 {
         match windows {
             0..=WINDOWS_BEFORE => (1 << windows) - 1,
@@ -116,11 +116,11 @@ struct Block {
 /// equivalent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The lane that it belongs to, within its group.
+    /// Its lane, within the group.
     pub lane: usize,
     /// The file, by its number in the index.
     pub file: usize,
-    /// The end of its block, where the lane continues in another one.
+    /// The end of its block, after which the lane continues in another one.
     pub block_end: u64,
     /// The range of positions of its rows.
     pub bytes: Range<u64>,
@@ -130,7 +130,7 @@ pub struct Piece {
 #[derive(Debug, Clone, Default)]
 struct Lane {
     blocks: Vec<Block>,
-    /// The number of the first piece of each block, and of all.
+    /// The number of the first piece of each block, and the number of all pieces.
     firsts: Vec<u64>,
 }
 
@@ -186,7 +186,8 @@ impl EpochLanes {
         lanes.flat_map(|(lane, of)| self.of_lane(lane, of, index)).collect()
     }
 
-    /// A lane's pieces are spread evenly over the windows, so that the last windows hold as many lanes as the first.
+    /// Returns the pieces of one lane, spread evenly over the windows, so that the last windows hold as many lanes as
+    /// the first.
     fn of_lane(&self, lane: usize, of: &Lane, index: u64) -> Vec<Piece> {
         let all = of.firsts.last().copied().unwrap_or(0);
         let windows = self.layout.windows;

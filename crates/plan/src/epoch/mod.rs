@@ -2,7 +2,7 @@
 //!
 //! - `epoch_plan`: units, splits and morsels of each consumer
 //! - `sharding`: how units are divided among consumers
-//! - `ending`: how many batches an epoch gives, and what becomes of an uneven rest
+//! - `ending`: how many batches an epoch has, and how consumers end it together if their counts differ
 //! - `order`: the order of counted rows after `shuffle`, `repeat`, `take`, `skip` and `shard`
 //! - `permute`: a pseudo-random permutation that is computed element by element
 //! - `window`: shuffles over windows of counted rows, and their sizes

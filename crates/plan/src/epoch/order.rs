@@ -43,12 +43,13 @@ enum Step {
     },
 }
 
-/// What the first shuffle needs to permute rows within windows of whole blocks.
+/// The blocks over which the first shuffle permutes rows within windows.
 #[derive(Debug, Clone, Default)]
 pub struct Blocks {
     /// The rows of a window; 0 if the shuffle permutes all rows at once.
     pub window_rows: u64,
-    /// The first row of each block of the source, and the number of rows. `None` in a plan that is asked for no rows.
+    /// The first row of each block of the source, and the number of rows. `None` in a plan that is not used to read
+    /// rows.
     pub starts: Option<Vec<u64>>,
 }
 
@@ -71,7 +72,7 @@ impl Order {
     /// Builds the map for a source of `rows`; each op comes with its number among the random ops.
     ///
     /// # Errors
-    /// Invalid when an op is no order op that the plan does, or comes after an endless repeat.
+    /// Invalid when an op is no order op of the plan, or comes after an endless repeat.
     pub fn new<'a>(rows: u64, mut blocks: Blocks, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
         let mut order = Self { steps: Vec::new(), len: Some(rows), repetitions: 1 };
         for (op, random) in ops {
@@ -95,7 +96,7 @@ impl Order {
                     let len = order.len.ok_or_else(endless)?;
                     order.steps.push(Step::Repeat { count: count.unwrap_or(FOREVER), len });
                     order.repetitions = order.repetitions.saturating_mul(count.unwrap_or(FOREVER));
-                    // Nothing repeated for ever is still nothing.
+                    // An endless repeat of no rows has no rows.
                     order.len = match count {
                         _ if len == 0 => Some(0),
                         Some(n) => Some(len.checked_mul(*n).ok_or_else(|| {
@@ -124,7 +125,7 @@ impl Order {
         Ok(order)
     }
 
-    /// Says whether it knows which rows come. It does not if a shuffle is over windows and `starts` was `None`.
+    /// Returns whether it can map places to rows. It cannot if a shuffle is over windows and `starts` was `None`.
     pub fn knows_rows(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, Step::Windows { windows: None, .. }))
     }
@@ -134,7 +135,7 @@ impl Order {
         self.len
     }
 
-    /// Says whether an epoch has no row.
+    /// Returns whether an epoch has no row.
     pub fn is_empty(&self) -> bool {
         self.len == Some(0)
     }
@@ -145,7 +146,7 @@ impl Order {
     }
 }
 
-/// The map of one epoch. Keeps the permutations it made last: neighbours mostly share them.
+/// The map of one epoch. Keeps its latest permutations, because neighbouring places mostly share them.
 #[derive(Debug)]
 pub struct EpochOrder<'a> {
     order: &'a Order,
@@ -169,7 +170,7 @@ impl EpochOrder<'_> {
         }
     }
 
-    /// Takes places and the repetitions that they are in back through all steps.
+    /// Maps places and their repetitions back through all steps.
     fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
         for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
             match step {
@@ -213,8 +214,8 @@ impl EpochOrder<'_> {
     }
 }
 
-/// One time round of a repeat: its number, and the first of its places. Neighbours are mostly in the same, so that a
-/// division is rare.
+/// One repetition of a repeat: its number, and its first place. Neighbouring places are mostly in the same one, so that
+/// a division is rare.
 struct Time {
     number: u64,
     first: u64,
@@ -242,7 +243,7 @@ mod tests {
         rows
     }
 
-    /// What the ops mean, on lists.
+    /// Returns the result of the ops, on lists.
     fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
         ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
             Op::Shuffle(_) => shuffled(i, list),

@@ -35,12 +35,12 @@ impl Permutation {
         Self { n, left_bits: bits / 2, right_bits: bits - bits / 2, keys }
     }
 
-    /// Replaces each of these numbers, which must be below `n`, by where it goes.
+    /// Replaces each of these numbers, which must be below `n`, by its image.
     pub fn map(&self, places: &mut [u64]) {
         places.chunks_mut(BLOCK).for_each(|block| self.walk(block));
     }
 
-    /// Goes through the network until each number is below `n`.
+    /// Applies the network until each number is below `n`.
     fn walk(&self, block: &mut [u64]) {
         debug_assert!(block.iter().all(|i| *i < self.n));
         self.once(block);
@@ -68,7 +68,7 @@ impl Permutation {
         self.portable(numbers);
     }
 
-    /// The same, in wider registers.
+    /// Does the same in wider registers.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn avx2(&self, numbers: &mut [u64]) {
@@ -112,7 +112,7 @@ fn low(bits: u32) -> u32 {
     u32::MAX >> (32 - bits)
 }
 
-/// The finaliser of MurmurHash3 (Appleby, 2011), keyed; its upper bits are used. Halves have 32 bits at most.
+/// Applies the keyed finaliser of MurmurHash3 (Appleby, 2011); callers use its upper bits. Halves have 32 bits at most.
 #[inline(always)]
 fn round(x: u32, key: u32) -> u32 {
     let h = (x ^ key).wrapping_mul(0x85EB_CA6B);
@@ -125,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     impl Permutation {
-        /// The same, one number at a time, as the papers have it.
+        /// Returns the image of one number, computed as in the papers.
         fn at(&self, i: u64) -> u64 {
             let mut x = i;
             loop {
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Chi-square of where each input lands over many keys, and of the gap between neighbours.
+    /// Chi-square of the image of each input over many keys, and of the gap between neighbours.
     #[test]
     fn places_and_gaps_are_uniform() {
         let n = 24;

@@ -7,7 +7,7 @@
 //!
 //! **Coordinated** consumers share batches instead of units. The length of a row, and whether a filter keeps it, are
 //! known only after it was computed, so each consumer reads all units and takes its part of every `n` batches (of one
-//! bucket, where there are buckets). All coordinated consumers have the same position, and all end together.
+//! bucket, if there are buckets). All coordinated consumers have the same position, and all end together.
 //!
 //! Invariants: in step `s` from frontier `g`, consumers take units `g + s * n .. g + (s + 1) * n`, one each. Even
 //! shares end all consumers after the same step, with fewer than `n` units left.
@@ -24,7 +24,7 @@ pub struct Sharding {
     pub consumers: u32,
     /// Whether all consumers get the same number of units in every epoch; the remaining units are then dropped.
     pub even: bool,
-    /// Whether consumers share batches (of the same bucket, where there are buckets) instead of units: each reads all
+    /// Whether consumers share batches (of the same bucket, if there are buckets) instead of units: each reads all
     /// units, and takes its part of their batches.
     pub coordinated: bool,
 }
@@ -37,11 +37,10 @@ impl From<u32> for Sharding {
 }
 
 impl Sharding {
-    /// Divides a graph among consumers. Shares are even if the user says so; by default, if there are several consumers
-    /// and the plan knows the units of each.
+    /// Divides a graph among consumers. Shares are even if the user requests it; by default, if there are several
+    /// consumers and the plan knows the units of each.
     ///
-    /// # Errors
-    /// As [`Stages::new`].
+    /// Errors of [`Stages::new`].
     pub fn choose(graph: &Graph, consumers: u32, even: Option<bool>, coordinated: bool) -> Result<(Stages, Self)> {
         let sharding = Self { consumers, even: false, coordinated };
         let stages = Stages::in_parts(graph, sharding.parts())?;
@@ -75,7 +74,7 @@ impl Sharding {
         units.checked_sub(phase).map_or(0, |units| units / self.count() + before)
     }
 
-    /// Returns the frontier after a consumer has completed `passed` of its units, in an epoch of this phase.
+    /// Returns the frontier after a consumer has completed `passed` of its units, in an epoch with this phase.
     pub fn frontier(self, consumer: ConsumerIndex, passed: u64, phase: u64) -> u64 {
         let before = u64::from(u64::from(consumer.0) < phase);
         passed.saturating_sub(before).saturating_mul(self.count()).saturating_add(phase)
@@ -94,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// The units that a consumer takes from a frontier on.
+    /// Returns the units that a consumer takes from a frontier on.
     fn rest(sharding: Sharding, consumer: u32, frontier: u64, units: u64) -> Vec<u64> {
         let index = ConsumerIndex(consumer);
         let (passed, phase) = sharding.resume(index, frontier);
@@ -124,7 +123,7 @@ mod tests {
             }
         }
 
-        /// After each step, every consumer names the same frontier, also in an epoch that was resharded before.
+        /// After each step, every consumer has the same frontier, also in an epoch that was resharded before.
         #[test]
         fn consumers_that_step_together_agree_on_the_frontier(
             frontier in 0u64..100, step in 0u64..30, consumers in 1u32..9,

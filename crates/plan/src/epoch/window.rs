@@ -28,9 +28,9 @@ const STREAMED_BYTES: u64 = 16 << 20;
 pub const STREAMED_AT_ONCE: u64 = 3;
 
 /// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files
-/// are read side by side (see `lanes`). `None` if rows are counted first, or nothing is shuffled.
+/// are read side by side (see `lanes`). `None` if rows are counted first, or not shuffled.
 ///
-/// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
+/// It depends on the graph alone. A record file in a store can only be counted by reading all of it.
 pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     let facts = graph.source().facts();
     let streams = facts.rows == RowsKnown::ByReading && facts.begins_anywhere;
@@ -83,7 +83,9 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
             ShuffleWindow::Auto => automatic(source, rows, row_bytes),
         };
         if let Some(before) = before.filter(|_| wanted > 0) {
-            let message = format!("a window is of the source's blocks, and {before} comes before this shuffle");
+            let message = format!(
+                "a shuffle window consists of the source's blocks, so {before} cannot come before this shuffle"
+            );
             return Err(node.blame(Error::invalid(message).hint("shuffle first, or leave window out")));
         }
         resolved = resolved.or(Some(wanted));

@@ -33,15 +33,15 @@ impl std::fmt::Display for Site {
 /// An op in its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// What it does.
+    /// The op.
     pub op: Op,
-    /// What the user calls it.
+    /// The user's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Whether the optimiser must leave it where it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_position: bool,
-    /// Where the user wrote it.
+    /// The line where the user wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<Site>,
 }
@@ -57,7 +57,7 @@ impl Node {
         if self.keep_position { None } else { self.op.access(input) }
     }
 
-    /// Adds to an error which op it came from and where that was written.
+    /// Adds the op and the user's line to an error.
     pub fn blame(&self, error: Error) -> Error {
         let error = error.with("op", self.title());
         match &self.site {
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// Returns what people call it: the op, and the name that the user gave it.
+    /// Returns its name for people: the op, and the user's name for it.
     pub fn title(&self) -> String {
         match &self.label {
             Some(label) => format!("{} ({label})", self.op.name()),
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// A source and what is done to its rows. Immutable: adding an op gives a new graph that shares the old nodes.
+/// A source and the ops on its rows. Immutable: adding an op returns a new graph that shares the old nodes.
 #[derive(Debug, Clone)]
 pub struct Graph {
     source: Source,
@@ -114,7 +114,7 @@ impl Graph {
     /// Adds an op.
     ///
     /// # Errors
-    /// Whatever is wrong with it, naming the op and the user's line.
+    /// Any fault of the op, with its name and the user's line.
     pub fn then(&self, node: Node) -> Result<Self> {
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
@@ -161,7 +161,7 @@ impl Graph {
         Ok((schema, self.batch))
     }
 
-    /// Order ops that the epoch plan does need a source that can be counted and no unknown count before them.
+    /// Checks an order op of the epoch plan: it needs a source that can be counted and no unknown count before it.
     fn check_order(&self, op: &Op) -> Result<()> {
         let streams = matches!(op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
         if !self.source.can_index() && !streams {
@@ -192,12 +192,12 @@ impl Graph {
         &self.source
     }
 
-    /// Returns where the source was written.
+    /// Returns the line of the source.
     pub fn site(&self) -> Option<&Site> {
         self.site.as_ref()
     }
 
-    /// Adds to an error which source it came from and where that was written.
+    /// Adds the source and its line to an error.
     pub fn blame_source(&self, error: Error) -> Error {
         let error = error.with("op", self.source.name());
         self.site.iter().fold(error, |error, site| error.with("line", site))
@@ -213,18 +213,18 @@ impl Graph {
         &self.schema
     }
 
-    /// Returns the size of (the largest) batches, and whether those that are not full are dropped, if rows are in
+    /// Returns the size of (the largest) batches, and whether batches that are not full are dropped, if rows are in
     /// batches at the end.
     pub fn batch(&self) -> Option<(usize, bool)> {
         self.batch
     }
 
-    /// Returns what becomes of samples that fail.
+    /// Returns the error policy for samples that fail.
     pub fn on_error(&self) -> OnError {
         self.on_error
     }
 
-    /// Says what becomes of samples that fail.
+    /// Sets the error policy for samples that fail.
     #[must_use]
     pub fn with_on_error(self, on_error: OnError) -> Self {
         Self { on_error, ..self }
@@ -235,18 +235,18 @@ impl Graph {
         self.reorder
     }
 
-    /// Says how much the order in which its ops run may change.
+    /// Sets how much the order in which its ops run may change.
     #[must_use]
     pub fn with_reorder(self, reorder: Reorder) -> Self {
         Self { reorder, ..self }
     }
 
-    /// Returns the order that was chosen for its first ops by measuring. It is taken in the mode that it was chosen in.
+    /// Returns the order that was chosen for its first ops by measuring. It holds in the mode in which it was chosen.
     pub fn chosen(&self) -> Option<&Chosen> {
         self.chosen.as_ref()
     }
 
-    /// Returns this graph with the ops in the order in which they run in `other`, which computes the same.
+    /// Returns this graph with its ops in the run order of `other`, which computes the same.
     #[must_use]
     pub fn ordered_as(self, other: &Graph) -> Self {
         Self { reorder: other.reorder, chosen: other.chosen.clone(), ..self }
@@ -264,7 +264,7 @@ impl Graph {
     }
 }
 
-/// What comes after an op that makes other rows can only take them as they come.
+/// Checks an op after a global op: it can only process rows in the order in which they come.
 fn check_after_global(op: &Op) -> Result<()> {
     match op {
         Op::Shuffle(_) | Op::Repeat(_) => {

@@ -1,6 +1,6 @@
 //! The stored form of a graph: its JSON, its dataset id, and the order of ops that was chosen for it.
 //!
-//! Invariant: the dataset id depends only on what is computed, never on the user's line.
+//! Invariant: the dataset id depends only on the computation, never on the user's lines.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ struct StoredGraph {
     on_error: OnError,
     #[serde(default, skip_serializing_if = "Reorder::is_exact")]
     order: Reorder,
-    /// The order that was chosen by measuring. In the form that the dataset id hashes: any order that changes bytes.
+    /// The order that was chosen by measuring. For the dataset id: the run order, if it changes bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chosen: Option<Chosen>,
 }
 
-/// The version of the stored form, and of a graph that may run in an order that gives other bytes.
+/// The version of the stored form, and the version for a graph that may run in an order that changes bytes.
 const VERSION: u32 = 1;
 const VERSION_RELAXED: u32 = 2;
 
@@ -76,21 +76,21 @@ impl<'de> Deserialize<'de> for Graph {
 }
 
 impl Graph {
-    /// Chooses the order in which its ops run. Ops that are added later stay behind them.
+    /// Sets the order in which its ops run. Ops that are added later stay behind them.
     ///
     /// # Errors
-    /// Invalid when that is no order of its first ops, or one that its mode does not allow.
+    /// Invalid when it is no order of its first ops, or its mode does not allow it.
     pub fn with_chosen(self, chosen: Chosen) -> Result<Self> {
         reorder::check(&self, &chosen)?;
         Ok(Self { chosen: Some(chosen), ..self })
     }
 
-    /// Returns the name of what this graph computes. Orders that give the same bytes have the same name.
+    /// Returns the id of the rows that this graph computes. Orders with the same bytes have the same id.
     pub fn dataset_id(&self) -> DatasetId {
         let mut stored = StoredGraph::from(self.clone());
         stored.site = None;
         stored.source = stored.source.named();
-        // Where the bytes of skipped samples are saved changes no other sample.
+        // The place where the bytes of skipped samples are saved changes no other sample.
         stored.on_error = if stored.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
         (stored.version, stored.order, stored.chosen) = (VERSION, Reorder::Exact, None);
         if let Some(places) = self.other_bytes() {
@@ -106,7 +106,7 @@ impl Graph {
         DatasetId(*blake3::hash(&canonical).as_bytes())
     }
 
-    /// Returns the order in which its ops run, hints left out, if that gives other bytes than the order as written.
+    /// Returns the order in which its ops run, without hints, if that order changes bytes.
     fn other_bytes(&self) -> Option<Vec<usize>> {
         if self.reorder != Reorder::Relaxed {
             return None;
@@ -124,7 +124,7 @@ impl Graph {
         Some(order.places().iter().filter_map(|&place| numbers[place]).collect())
     }
 
-    /// Returns the graph as it crosses processes.
+    /// Returns the JSON of the graph, which processes exchange.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl Graph {
     /// Reads [`Graph::to_json`].
     ///
     /// # Errors
-    /// Invalid when it is not a graph, Version when it is a later one.
+    /// Invalid when it is not a graph, Version when its version is a later one.
     pub fn from_json(text: &str) -> Result<Self> {
         let stored: StoredGraph =
             serde_json::from_str(text).map_err(|e| Error::invalid(format!("not a pipeline: {e}")))?;

@@ -1,5 +1,5 @@
-//! The effects of a row op: the columns that it reads, and those that it makes, changes or removes; whether it can fail
-//! and whether it filters.
+//! The effects of a row op: the columns that it reads, makes, changes or removes; whether it can fail and whether it
+//! filters.
 //!
 //! Invariant: an op that declares no access never moves, and no op moves past it. A Python function declares `reads=`,
 //! the only columns that it gets.
@@ -15,7 +15,7 @@ pub struct Access {
     pub filters: bool,
     /// Whether a row can make it fail.
     pub may_fail: bool,
-    /// Whether it sees rows together: which ones must not change, though it should not matter.
+    /// Whether it gets rows in groups: the groups must not change, although they should not matter.
     pub grouped: bool,
 }
 

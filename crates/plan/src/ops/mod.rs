@@ -1,10 +1,10 @@
 //! The ops of a pipeline, each a struct of its arguments that describes itself, in one file.
 //!
-//! - `op`: the enum of all ops, which only dispatches; `spec`: what an op says of itself; `access`: which columns it
-//!   reads and writes
+//! - `op`: the enum of all ops, which only dispatches; `spec`: the properties that an op declares; `access`: the
+//!   columns that it reads and writes
 //! - `columns/`: ops on columns, by expressions and by Python functions; `images/`, `augment/`: ops on an image column;
-//!   `text/`: tokens; `batches/`: batches, and what happens inside them; `order/`: which rows come in which order;
-//!   `cache`: where rows may be cached
+//!   `text/`: tokens; `batches/`: batches, and ops inside them; `order/`: which rows come in which order; `cache`:
+//!   where rows may be cached
 //! - `checks`: checks of arguments that ops share
 //! - `expr/`: the expression language of `filter` and `with_column`
 

@@ -57,77 +57,77 @@ ops! {
     FilterExpr(columns::FilterExpr),
     /// Keeps these columns.
     Select(columns::Select),
-    /// Leaves these columns out.
+    /// Removes these columns.
     Drop(columns::Drop),
     /// Renames columns.
     Rename(columns::Rename),
-    /// Another type.
+    /// Changes types.
     Cast(columns::Cast),
-    /// A column computed from others.
+    /// Computes a column from others.
     WithColumn(columns::WithColumn),
     /// Refuses numbers that are not finite.
     CheckFinite(columns::CheckFinite),
-    /// Encoded bytes to an image.
+    /// Decodes encoded bytes to an image.
     DecodeImage(images::DecodeImage),
-    /// To exactly one height and width.
+    /// Resizes to exactly one height and width.
     Resize(images::Resize),
-    /// The shorter side to so many pixels.
+    /// Resizes the shorter side to so many pixels.
     ResizeShorter(images::ResizeShorter),
-    /// The middle of an image.
+    /// Keeps the middle of an image.
     CenterCrop(images::CenterCrop),
-    /// A random part, resized.
+    /// Crops a random part and resizes it.
     RandomResizedCrop(images::RandomResizedCrop),
-    /// Mirrored, at random.
+    /// Mirrors an image, at random.
     RandomFlip(images::RandomFlip),
-    /// Other colours, at random.
+    /// Changes colours, at random.
     ColorJitter(augment::ColorJitter),
-    /// Grey, at random.
+    /// Makes an image grey, at random.
     RandomGrayscale(augment::RandomGrayscale),
-    /// Bright levels inverted, at random.
+    /// Inverts bright levels, at random.
     RandomSolarize(augment::RandomSolarize),
     /// A Gaussian blur, at random.
     GaussianBlur(augment::GaussianBlur),
-    /// A turn about the centre, at random.
+    /// A rotation about the centre, at random.
     RandomRotation(augment::RandomRotation),
-    /// Operations out of torchvision's RandAugment.
+    /// Random operations of torchvision's RandAugment.
     RandAugment(augment::RandAugment),
-    /// A rectangle overwritten, at random.
+    /// Overwrites a rectangle, at random.
     RandomErasing(augment::RandomErasing),
-    /// To float32.
+    /// Converts to float32.
     Normalize(images::Normalize),
-    /// The samples of each batch mixed in pairs.
+    /// Mixes the samples of each batch in pairs.
     Mix(batches::Mix),
     /// Caches the output of the ops before it.
     Cache(cache::Cache),
     /// May cache the output of the ops before it.
     Autocache(cache::Autocache),
-    /// Text to token ids.
+    /// Converts text to token ids.
     Tokenize(text::Tokenize),
-    /// Token lists to rows of one length.
+    /// Packs token lists into rows of one length.
     Pack(text::Pack),
-    /// Rows of about the same length together.
+    /// Batches rows of about the same length together.
     BucketByLength(batches::Bucket),
-    /// A permutation, another one each epoch.
+    /// Permutes rows, differently in each epoch.
     Shuffle(order::Shuffle),
-    /// The epoch's samples over again.
+    /// Repeats the epoch's samples.
     Repeat(order::Repeat),
-    /// The first rows only.
+    /// Keeps the first rows only.
     Take(order::Take),
-    /// All but the first rows.
+    /// Leaves out the first rows.
     Skip(order::Skip),
-    /// Every `count`-th row, from `index`.
+    /// Keeps every `count`-th row, from `index`.
     Shard(order::Shard),
-    /// Rows together.
+    /// Groups rows to batches.
     Batch(batches::Batch),
     /// How many batches may wait for the consumer.
     Prefetch(batches::Prefetch),
 }
 
 impl Op {
-    /// A shuffle whose window is chosen by the source's sizes.
+    /// A shuffle that chooses its window by the source's size.
     pub const SHUFFLE: Self = Op::Shuffle(Shuffle { window: ShuffleWindow::Auto });
 
-    /// Returns the name of the Python method that makes it.
+    /// Returns the name of its Python method.
     pub fn name(&self) -> &'static str {
         self.spec().about().name
     }
@@ -137,12 +137,12 @@ impl Op {
         self.spec().about().class
     }
 
-    /// Says whether it draws random numbers.
+    /// Returns whether it draws random numbers.
     pub fn is_random(&self) -> bool {
         self.spec().about().is_random
     }
 
-    /// Says whether the number of rows after it is known only when it has run.
+    /// Returns whether the number of rows after it is known only after it has run.
     pub fn is_uncounted(&self) -> bool {
         self.spec().is_uncounted()
     }
@@ -150,7 +150,7 @@ impl Op {
     /// Checks the arguments and returns the schema after this op over rows of `input`.
     ///
     /// # Errors
-    /// Invalid or NotFound, saying which argument or column is wrong and what would be right.
+    /// Invalid or NotFound, with the wrong argument or column, and a hint.
     pub fn apply(&self, input: &Schema) -> Result<Schema> {
         self.spec().apply(input)
     }
@@ -170,7 +170,7 @@ impl Op {
         self.spec().function()
     }
 
-    /// Returns the op as it is hashed and compared: a function by what it computes, not by its pickle.
+    /// Returns the op as it is hashed and compared: a function by its code, not by its pickle.
     pub(crate) fn named(&self) -> Self {
         let mut op = self.clone();
         if let Some(function) = op.spec_mut().function_mut() {
@@ -184,7 +184,7 @@ impl Op {
         self.spec().blob()
     }
 
-    /// Returns the image column that it works on, if it is an image op.
+    /// Returns its image column, if it is an image op.
     pub fn image_column(&self) -> Option<&str> {
         self.image().map(ImageSpec::column)
     }

@@ -1,7 +1,7 @@
-//! What an op says of itself to the rest of the plan.
+//! The properties that an op declares to the rest of the plan.
 //!
 //! An op is a struct of its arguments and an `impl OpSpec`, in one file; ops on one image column implement `ImageSpec`
-//! instead. Invariant: a method has a default only where the default is safe for every op. An op that declares nothing
+//! instead. Invariant: a method has a default only if the default is safe for every op. An op that declares nothing
 //! reads all columns, stays where it was written, and runs on the worker.
 
 use std::collections::BTreeSet;
@@ -14,18 +14,18 @@ use super::columns::Function;
 use super::images::ImageSpec;
 use crate::source::BlobId;
 
-/// Which rows an op may see, which decides where it runs.
+/// The rows that an op processes together, which decides where it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Each row gives one row.
+    /// Makes one row of each row.
     RowWise,
-    /// Each row gives one row or none.
+    /// Makes one row of each row, or none.
     Filter,
-    /// Makes other rows of the ordered stream: a row may come of many, and of parts of them.
+    /// Makes other rows of the ordered stream: from many rows, and from parts of them.
     Global,
     /// Decides which rows come in which order.
     Order,
-    /// Puts rows together.
+    /// Groups rows.
     Group,
     /// A hint; changes no row.
     Hint,
@@ -39,17 +39,17 @@ pub(crate) fn names(schema: &Schema) -> Names {
     schema.fields().iter().map(|field| field.name.clone()).collect()
 }
 
-/// The approximate cost of one vectorised op on a number.
+/// The approximate nanoseconds of one vectorised op on a number.
 pub(super) const NUMBER_NS: f64 = 10.0;
-/// The approximate cost of a byte that is written and read again.
+/// The approximate nanoseconds of a byte that is written and read again.
 pub(crate) const BYTE_NS: f64 = 0.15;
 
-/// What is known of an op without a schema.
+/// The properties of an op that need no schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About {
-    /// The name of the Python method that makes it.
+    /// The name of its Python method.
     pub(crate) name: &'static str,
-    /// Which rows it may see.
+    /// The rows that it processes together.
     pub(crate) class: Class,
     /// Whether it draws random numbers. A random op has a random stream of its own.
     pub(crate) is_random: bool,
@@ -57,7 +57,7 @@ pub(crate) struct About {
 
 /// See the module's documentation.
 pub(crate) trait OpSpec {
-    /// Returns what is known of it without a schema.
+    /// Returns its properties that need no schema.
     fn about(&self) -> About;
 
     /// Checks the arguments and returns the schema after this op over rows of `input`.
@@ -71,13 +71,13 @@ pub(crate) trait OpSpec {
         None
     }
 
-    /// Returns the columns of `input` that it needs so that the columns in `after` exist after it. Default: those of
-    /// `after` and those that it reads by its access; without an access, all.
+    /// Returns the columns of `input` that it needs so that the columns in `after` exist after it. Default: the columns
+    /// in `after` and those that its access reads; without an access, all.
     fn needs(&self, input: &Schema, after: Names) -> Names {
         self.access(input).map_or_else(|| names(input), |access| with_read(input, after, &access.reads))
     }
 
-    /// Returns the columns that differ after it where the columns in `changed` differ before it. Default: by its access;
+    /// Returns the columns that differ after it if the columns in `changed` differ before it. Default: by its access;
     /// without an access, all columns as soon as one differs.
     fn changed_after(&self, input: &Schema, mut changed: Names) -> Names {
         match self.access(input) {
@@ -92,24 +92,24 @@ pub(crate) trait OpSpec {
         }
     }
 
-    /// Takes columns out of its arguments that `input` does not have, as no later op needs them. Returns whether it
-    /// still changes rows of `input`. Default: it names no column that it does not read.
+    /// Removes columns from its arguments that `input` does not have, because no later op needs them. Returns whether
+    /// it still changes rows of `input`. Default: it names no column that it does not read.
     fn restrict(&mut self, _input: &Schema) -> bool {
         true
     }
 
-    /// Says whether it sees one row, draws nothing, fails on no row of `input` and costs about as much as a copy. Then
-    /// the consumer may run it.
+    /// Returns whether it processes one row at a time, draws no random number, fails on no row of `input` and costs
+    /// about as much as a copy. Then the consumer may run it.
     fn may_run_on_consumer(&self, _input: &Schema) -> bool {
         false
     }
 
-    /// Says whether it is called once for each batch when it comes after `batch`.
+    /// Returns whether it is called once for each batch when it comes after `batch`.
     fn runs_per_batch(&self) -> bool {
         false
     }
 
-    /// Says whether the number of rows after it is known only when it has run.
+    /// Returns whether the number of rows after it is known only after it has run.
     fn is_uncounted(&self) -> bool {
         matches!(self.about().class, Class::Filter | Class::Global)
     }
@@ -134,7 +134,7 @@ pub(crate) trait OpSpec {
         None
     }
 
-    /// Returns its approximate cost for a row: nanoseconds of one core, where it reads and makes so many bytes.
+    /// Returns its approximate cost for a row: nanoseconds of one core, with so many bytes read and made.
     fn ns(&self, _read: f64, _made: f64) -> f64 {
         NUMBER_NS
     }

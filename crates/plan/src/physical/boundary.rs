@@ -1,12 +1,12 @@
 //! Placement boundaries: the places where the row ops of a split may be divided between a worker and the consumer.
 //!
 //! Some ops only make rows larger (`normalize` turns 150 KB into 600 KB), so a consumer may run them on the smaller
-//! rows that travel. An op may move if it sees one row, draws nothing, fails on no sample and costs about as much as a
-//! copy: its output does not depend on where it runs. It must come after `cache()` and every candidate of
-//! `autocache()`, as workers fill the cache.
+//! rows that travel. An op may move if it processes one row at a time, draws no random number, fails on no sample and
+//! costs about as much as a copy: then its output does not depend on where it runs. It must come after `cache()` and
+//! every candidate of `autocache()`, because workers fill the cache.
 //!
 //! A pure function of the stages, so every worker and consumer of a job finds the same boundaries. The boundary may
-//! change from one chunk to the next, because a chunk says which ops have run on it. A pipeline in one process has
+//! change from one chunk to the next, because a chunk states which ops have run on it. A pipeline in one process has
 //! none.
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::physical::stages::{FusedOp, Stages, Step};
 
 /// The assumed size of a column whose size is not fixed.
 const UNKNOWN_BYTES: usize = 64 << 10;
-/// Smaller rows are not worth a second pass.
+/// Smaller rows than this are not worth a second pass.
 const ROW_BYTES_MIN: usize = 4 << 10;
 
 /// The row ops of a split, divided between a worker and the consumer.
 #[derive(Debug, Clone)]
 pub struct PlacementBoundary {
-    /// How many row ops the worker runs. It identifies the boundary.
+    /// The number of row ops that the worker runs. It identifies the boundary.
     pub ops_on_worker: u32,
     /// The ops that the worker runs.
     pub worker: Vec<FusedOp>,
@@ -63,7 +63,7 @@ impl Stages {
     /// Returns the boundary that holds until costs are measured: see [`default_boundary`].
     ///
     /// # Errors
-    /// As [`Stages::placement_boundaries`].
+    /// Errors of [`Stages::placement_boundaries`].
     pub fn default_boundary(&self) -> Result<PlacementBoundary> {
         let mut boundaries = self.placement_boundaries()?;
         let default = default_boundary(&boundaries);
@@ -102,9 +102,8 @@ impl Stages {
     }
 }
 
-/// Returns the index of the boundary that holds until costs are measured, among those of
-/// [`Stages::placement_boundaries`]: the one with the smallest rows, if it at least halves large rows; else the last.
-/// Among equals, the latest.
+/// Returns the index, in [`Stages::placement_boundaries`], of the boundary that holds until costs are measured: the one
+/// with the smallest rows, if it at least halves large rows; else the last. Among equals, the latest.
 pub fn default_boundary(boundaries: &[PlacementBoundary]) -> usize {
     let last = boundaries.len().saturating_sub(1);
     let whole = boundaries.last().map_or(0, PlacementBoundary::row_bytes);
@@ -144,7 +143,7 @@ mod tests {
         Op::Cast(ops::Cast { columns: vec![("x".to_owned(), dtype.into())] })
     }
 
-    /// The names of the ops on each side, and the bytes of a row that travels.
+    /// Returns the names of the ops on each side, and the bytes of a row that travels.
     fn split_at_default(side: usize, ops: Vec<Op>) -> (Vec<&'static str>, Vec<&'static str>, usize) {
         let fields = vec![
             Field::new("x", Kind::fixed(DType::Uint8, &[side, side, 3])),

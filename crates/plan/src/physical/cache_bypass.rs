@@ -1,9 +1,9 @@
 //! The fused ops that a row runs when its cache point lies inside a fused image op and the cache is full.
 //!
-//! To decode a whole image and then crop it costs far more than to decode the part that the crop needs. So a cache with
-//! room for a tenth of the rows would make the other rows slower than no cache. These rows bypass the cache: they run
-//! the image ops on both sides of the cache point as one fused op, and are merged with the cached rows after it. Fused
-//! image ops give the same bits, so a row does not depend on its branch.
+//! Decoding a whole image and then cropping it costs far more than decoding the part that the crop needs. So a cache
+//! with room for a tenth of the rows would make the other rows slower than no cache. These rows bypass the cache: they
+//! run the image ops on both sides of the cache point as one fused op, and are merged with the cached rows after it.
+//! Fused image ops give the same bits, so a row does not depend on its branch.
 //!
 //! A pure function of the stages.
 
@@ -26,8 +26,8 @@ pub struct CacheBypass {
 }
 
 impl Stages {
-    /// Returns the bypass for `works`, which begin with the prefix; `None` where no image op would be fused across the
-    /// cache point, or where random ops were frozen.
+    /// Returns the bypass for `fused_ops`, which begin with the prefix; `None` if no image op would be fused across the
+    /// cache point, or if random ops were frozen.
     pub fn cache_bypass(&self, fused_ops: &[FusedOp]) -> Option<CacheBypass> {
         let (prefix, behind) = fused_ops.split_at(self.prefix().len());
         let (FusedOp::Image { column, steps }, before) = prefix.split_last()? else { return None };
@@ -54,7 +54,7 @@ impl Stages {
     }
 }
 
-/// Says whether an op may run before the ops on a column as well as after them. A filter may not: a broken image is
+/// Returns whether an op may run before the ops on a column as well as after them. A filter may not: a broken image is
 /// reported, whether the filter would keep its row or not.
 fn is_beside(step: &Step, column: &str, input: &Schema) -> bool {
     let touches = |columns: &[String]| columns.iter().any(|own| own == column);

@@ -109,7 +109,7 @@ impl Graph {
         let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache(_))) else {
             return Ok(None);
         };
-        // A shuffle stays: random ops that are frozen draw by their number among all random ops.
+        // A shuffle stays, because frozen random ops draw by their number among all random ops.
         let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle(_));
         let mut nodes = self.nodes()[..=place].iter().filter(|node| stays(&node.op));
         let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
@@ -117,7 +117,7 @@ impl Graph {
     }
 }
 
-/// Adds a candidate; before the first one, also the rows as they are read.
+/// Adds a candidate; before the first one, also the rows as read.
 pub(crate) fn mark(stages: &mut Stages, steps: usize) {
     for steps in [0, steps] {
         if stages.candidates.last().is_none_or(|last| last.steps < steps) {
@@ -128,8 +128,8 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
     }
 }
 
-/// Refuses a cache point where rows cannot be cached, naming the op before it that is the reason. `merged` is the first
-/// op on the merged stream.
+/// Refuses a cache point where rows cannot be cached, and names the op before it that prevents it. `merged` is the
+/// first op on the merged stream.
 pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
     let (name, freeze) = (op.name(), matches!(op, Op::Cache(Cache { freeze: true })));
     let before = &stages.graph.nodes()[..place];
@@ -183,7 +183,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
     }
 }
 
-/// The line of an op, to follow its name in a message.
+/// Returns the line of an op, to follow its name in a message.
 fn written(node: Option<&Arc<Node>>) -> String {
     node.and_then(|n| n.site.as_ref()).map_or(String::new(), |site| format!(" ({site})"))
 }
@@ -226,7 +226,7 @@ mod tests {
         Op::FilterExpr(ops::FilterExpr { predicate: Expr::Bool { value: true } })
     }
 
-    /// Stages of ops that are written from line 1 on.
+    /// Returns the stages of ops that are written from line 1 on.
     fn stages(source: Source, ops: &[Op]) -> Result<Stages> {
         let node = |(line, op): (u32, &Op)| Node {
             label: (line % 2 == 0).then(|| format!("step {line}")),

@@ -6,7 +6,7 @@
 //! - `cache_bypass`: the fused ops of rows that do not fit into a full cache
 //! - `boundary`: the placement boundaries between worker and consumer
 //! - `sizing`: the rows of a unit, a morsel and a split
-//! - `op_label`, `op_counters`: how a fused op is named and counted in cost statistics
+//! - `op_label`, `op_counters`: the label and the counters of a fused op in cost statistics
 
 pub(crate) mod boundary;
 pub(crate) mod cache_bypass;

@@ -1,6 +1,6 @@
 //! The counters of an op: plain sums that add up over threads, processes and time.
 //!
-//! Rows are all counted; time and bytes are measured of `timed` rows alone. The total is the average per timed row,
+//! All rows are counted; time and bytes are measured for `timed` rows only. The total is the average per timed row,
 //! times the number of rows.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct OpCounters {
     pub rows_in: u64,
     /// Rows that came out.
     pub rows_out: u64,
-    /// Of the rows that went into a cache point, those that were found, so that this process did not compute them.
+    /// The input rows of a cache point that were found, so that this process did not compute them.
     pub rows_found: u64,
     /// The number of rows that the counters below cover; about as many as went in.
     pub timed: u64,

@@ -41,7 +41,7 @@ impl Graph {
 }
 
 impl Node {
-    /// Returns the op restricted to the columns of `input`; `None` where it changes nothing there.
+    /// Returns the op restricted to the columns of `input`; `None` if it changes nothing there.
     pub(crate) fn over(self: &Arc<Self>, input: &Schema) -> Option<Arc<Self>> {
         let mut op = self.op.clone();
         if !op.spec_mut().restrict(input) {

@@ -11,7 +11,7 @@ use crate::physical::stages::{FusedOp, Stages};
 /// The sizes of a job's units, morsels and splits. Fixed once for a job and recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizing {
-    /// Rows in a unit; 0 where a unit is a source block of unknown length.
+    /// Rows in a unit; 0 if a unit is a source block of unknown length.
     pub unit_rows: u64,
     /// Units in a morsel; at least 1.
     pub morsel_units: u64,
@@ -37,7 +37,7 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const SPLITS_MIN: u64 = 64;
 /// The most rows of a morsel: columns of this many numbers stay in the second level cache.
 const MORSEL_ROWS: u64 = 16_384;
-/// The text that is tokenized at once: a few milliseconds' work.
+/// The text that is tokenized at once: a few milliseconds of work.
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
 const UNIT_ROWS: u64 = 64;
@@ -46,7 +46,10 @@ const UNIT_ROWS: u64 = 64;
 const UNITS_MIN: u64 = 4096;
 
 impl Sizing {
-    /// Returns the recorded sizes, if they fit this pipeline.
+    /// Returns the sizes, if they fit this pipeline.
+    ///
+    /// # Errors
+    /// Invalid if they do not.
     pub(crate) fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
         let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
         let is_streamed = window::lane_window_bytes(&stages.graph).is_some();
@@ -60,19 +63,19 @@ impl Sizing {
         Ok(self)
     }
 
-    /// Returns the first unit of a chunk in its consumer's epoch, where rows are counted.
+    /// Returns the first unit of a chunk in its consumer's epoch, if rows are counted.
     pub fn first_unit(&self, split: u64, chunk: u64) -> u64 {
         split.saturating_mul(self.split_units).saturating_add(chunk.saturating_mul(self.morsel_units))
     }
 
-    /// Returns the split and the chunk that hold a unit of a consumer's epoch, and which of the chunk's it is.
+    /// Returns the split and the chunk of a unit in a consumer's epoch, and the unit's index in the chunk.
     pub fn find_unit(&self, unit: u64) -> (u64, u64, u64) {
         let (split, inside) = (unit / self.split_units, unit % self.split_units);
         (split, inside / self.morsel_units, inside % self.morsel_units)
     }
 
     /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if
-    /// all rows are shuffled at once, or none.
+    /// all rows are shuffled at once, or not at all.
     pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
         let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
         let decoded = stored.saturating_mul(stages.source.facts().expansion);
@@ -101,19 +104,21 @@ impl Sizing {
         let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
         let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(least);
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
-        // A split that is shortened so that consumers can share need not be a whole number of large morsels.
+        // A split that is shortened for sharing among consumers need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
         Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
     }
 }
 
-/// Returns the unit of rows that the plan does not batch: a power of two, so that a grown source still fits old states.
+/// Returns the unit of rows that the plan does not batch: a power of two, so that saved states still fit a source that
+/// has grown.
 fn unit_rows(places: Option<u64>) -> u64 {
     let most = places.map_or(UNIT_ROWS, |p| (p / UNITS_MIN).clamp(1, UNIT_ROWS));
     1 << most.ilog2()
 }
 
-/// The most rows of a morsel. Work that costs more than a copy comes in small morsels, so that threads share it evenly.
+/// Returns the most rows of a morsel. Ops that cost more than a copy get small morsels, so that threads share the work
+/// evenly.
 fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
     let cost = |fused: &FusedOp| match fused {
         FusedOp::Table(_) => MORSEL_ROWS,
@@ -123,7 +128,7 @@ fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
     fused_ops.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
 }
 
-/// Bytes of a row where the schema knows them; guesses from the stored size where it does not.
+/// Returns the bytes of a row by the schema; for columns without a fixed size, an estimate from the stored size.
 fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     let column = |kind: &Kind| match kind.row_bytes() {
         Some(bytes) => bytes as u64,

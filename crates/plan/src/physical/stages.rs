@@ -5,17 +5,17 @@
 //! Row ops of one image column are fused into one op, which decodes only the needed part and writes its result once.
 //!
 //! If failing samples are skipped, no count is known once rows have been read, so batches are made after the merge, as
-//! after a filter. They are made as late as possible, just before the first op that sees a whole batch: row ops written
-//! after `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan:
-//! they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
+//! after a filter. They are made as late as possible, just before the first op on whole batches: row ops written after
+//! `batch` still run inside splits, and may lose rows before batches are counted. Order ops stay in the plan: they
+//! choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
 //! consumer gets the same rows as without skipping.
 //!
-//! Row ops come in the running order ([`RunOrder`]), which moves none past an op of another class. Only the needed
-//! columns of the source are read ([`Stages::source`]); an op that concerns no other column is dropped.
+//! Row ops are in the running order ([`RunOrder`]), in which none moves past an op of another class. Only the needed
+//! columns of the source are read ([`Stages::source`]); an op on other columns only is dropped.
 //!
 //! The ops before `cache()` are the prefix of a split; nothing is fused across its end. `autocache()` does not affect
-//! fusion, and [`Stages::with_cache_at`] gives the stages with a cache at one of its candidates. The rows are the same
-//! in either case.
+//! fusion, and [`Stages::with_cache_at`] returns the stages with a cache at one of its candidates. The rows are the
+//! same in either case.
 
 use std::sync::Arc;
 
@@ -56,11 +56,11 @@ pub enum FusedOp {
     },
     /// A vectorised op on columns.
     Table(Step),
-    /// Text to token ids.
+    /// Converts text to token ids.
     Tokenize(Step),
     /// A user's Python function.
     Function(Step),
-    /// Samples mixed within their batch.
+    /// Mixes samples within their batch.
     Mix(Step),
 }
 
@@ -92,22 +92,22 @@ impl FusedOp {
 pub enum TailStep {
     /// Row ops.
     RowOps(FusedOp),
-    /// The first rows only.
+    /// Keeps the first rows only.
     Take(u64),
-    /// All but the first rows.
+    /// Leaves out the first rows.
     Skip(u64),
-    /// Every `count`-th row, from `index`.
+    /// Keeps every `count`-th row, from `index`.
     Shard {
-        /// Of how many.
+        /// The number of shards.
         count: u64,
-        /// Which one.
+        /// The shard, from 0.
         index: u64,
     },
-    /// Token lists to rows of one length; later ops see those.
+    /// Packs token lists into rows of one length; later ops process these rows.
     Pack(Step),
-    /// Batches of rows of about the same length; later ops see whole batches.
+    /// Makes batches of rows of about the same length; later ops process whole batches.
     Bucket(Step),
-    /// Batches; later ops see whole batches.
+    /// Makes batches; later ops process whole batches.
     Batch(Batching),
 }
 
@@ -137,17 +137,17 @@ pub struct Stages {
     pub split: Vec<FusedOp>,
     /// The cache point, if the user wrote `cache()`.
     pub cached: Option<CachePoint>,
-    /// The candidates of `autocache()`, in order; the first is the rows as they are read.
+    /// The candidates of `autocache()`, in order; the first is the rows as read.
     pub candidates: Vec<CacheCandidate>,
-    /// How the rows of a split go into batches, when the plan aligns splits with batches.
+    /// How the rows of a split are batched, if the plan aligns splits with batches.
     pub aligned: Option<Batching>,
     /// The rows of a unit, if the pipeline fixes them.
     pub unit: Option<usize>,
     /// The ops that run after the merge.
     pub tail: Vec<TailStep>,
-    /// Whether the plan knows how many rows each consumer gets. Otherwise that is known only after a run.
+    /// Whether the plan knows the number of rows of each consumer. Otherwise it is known only after a run.
     pub counts_known: bool,
-    /// How many batches may wait for the consumer, if the user said.
+    /// How many batches may wait for the consumer, if the user set it.
     pub prefetch: Option<usize>,
 }
 
@@ -155,7 +155,7 @@ impl Stages {
     /// Divides a graph.
     ///
     /// # Errors
-    /// Invalid when the ops do not go together in this order.
+    /// Invalid when the ops are not possible in this order.
     pub fn new(graph: &Graph) -> Result<Self> {
         Self::in_parts(graph, 1)
     }
@@ -163,7 +163,7 @@ impl Stages {
     /// Divides a graph whose rows are sharded into so many parts ([`Sharding::parts`](crate::Sharding::parts)).
     ///
     /// # Errors
-    /// As [`Stages::new`].
+    /// Errors of [`Stages::new`].
     pub fn in_parts(graph: &Graph, parts: u64) -> Result<Self> {
         Self::build(graph, is_counted(graph, parts), None)
     }
@@ -190,7 +190,7 @@ impl Stages {
         let mut exact = counted;
         let streams = streams(graph);
         let mut batched = false;
-        // A batch that is made as late as possible.
+        // A batch op that is applied as late as possible.
         let mut late = None;
         // The number of fused ops that are complete, and of row ops so far.
         let (mut closed, mut row_ops) = (0, 0);
@@ -271,7 +271,7 @@ impl Stages {
         self.tail.iter().any(|step| matches!(step, TailStep::Bucket(_)))
     }
 
-    /// Returns the first op after which the plan does not know how many rows there are.
+    /// Returns the first op after which the plan does not know the number of rows.
     pub fn first_uncounted(&self) -> Option<&Arc<Node>> {
         self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
@@ -284,16 +284,16 @@ impl Stages {
         }
     }
 
-    /// Returns how rows are grouped into batches, wherever that happens.
+    /// Returns how rows are batched, in the plan or in the tail.
     pub fn batching(&self) -> Option<Batching> {
         let tail = self.tail.iter().find_map(|t| if let TailStep::Batch(b) = t { Some(*b) } else { None });
         self.aligned.or(tail)
     }
 
-    /// Checks that splits may be merged in any order: that this gives the same rows, only in another order.
+    /// Checks that splits may be merged in any order, with the same rows in another order.
     ///
     /// # Errors
-    /// Invalid, naming the op whose rows would depend on which split came first.
+    /// Invalid, with the op whose rows would depend on which split came first.
     pub fn check_any_order(&self) -> Result<()> {
         let is_of: fn(&Op) -> bool =
             match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
@@ -328,7 +328,7 @@ fn streams(graph: &Graph) -> Vec<u64> {
     graph.nodes().iter().scan(0, number).collect()
 }
 
-/// Refuses a random function over groups of rows that only the engine chose.
+/// Refuses a random function over groups of rows that the engine chose, not the user.
 fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
     if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
         return Err(node.blame(
@@ -366,7 +366,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
     }
 }
 
-/// Adds a step; fuses it with the image op of the same column before it, unless that is among the first `closed`.
+/// Adds a step; fuses it with the image op of the same column before it, unless that op is among the first `closed`.
 fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
     let last = fused_ops[closed..].last_mut();
     if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())

@@ -1,5 +1,4 @@
-//! The columns that a relaxed order may change: those of the ops that it moves, and columns that are computed from
-//! them.
+//! The columns that a relaxed order may change: those of the ops that it moves, and columns computed from them.
 //!
 //! All other columns have the same bits as in the order as written. So a check of a relaxed order can tell a mistake
 //! from an allowed change.
@@ -11,8 +10,8 @@ use forebay_core::Result;
 use crate::physical::stages::{FusedOp, Stages};
 
 impl Stages {
-    /// Returns the output columns of a split that may have other bits than in the order as written; none where the
-    /// order is exact.
+    /// Returns the output columns of a split that may have other bits than in the order as written; none if the order
+    /// is exact.
     ///
     /// # Errors
     /// Any error of the source.
@@ -24,7 +23,7 @@ impl Stages {
         for step in self.split.iter().flat_map(FusedOp::steps) {
             changed = step.node.op.spec().changed_after(input, changed);
             changed.retain(|name| step.schema.position(name).is_some());
-            // A relaxed move passes only ops of the same column.
+            // A relaxed move goes only past ops of the same column.
             let moved = step.node.op.image_column().filter(|_| relaxed.contains(&step.place));
             changed.extend(moved.map(str::to_owned));
             input = &step.schema;

@@ -1,4 +1,4 @@
-//! The search: starts from the order as written, and repeats the one change that saves most, until none saves enough.
+//! The search: starts from the order as written, and repeats the change that saves most, until none saves enough.
 //!
 //! A change moves an op forward or back, together with ops that must stay on its side (a filter and the op that makes
 //! its column). So every intermediate order is legal, and a gain that needs two moves is found as one. On all short
@@ -11,20 +11,20 @@ use super::legal::{Rules, Segment};
 
 /// The least share of the work that a change saves.
 pub(super) const GAIN_MIN: f64 = 0.02;
-/// Changes this close to the best are as good.
+/// Changes this close to the best one count as equal.
 const CLOSE: f64 = 0.002;
 /// The most changes of one segment.
 const CHANGES_MAX: usize = 16;
 
-/// An order of a segment, and what it costs.
+/// An order of a segment, and its costs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
     pub(super) order: Vec<usize>,
-    /// As written, and in this order.
+    /// The cost of the order as written, and of this order.
     pub(super) costs: (f64, f64),
 }
 
-/// Returns the cheapest order that the search finds. `cost` gives `None` for an order whose columns do not fit.
+/// Returns the cheapest order that the search finds. `cost` returns `None` for an order whose columns do not fit.
 pub(super) fn choose(segment: &Segment, rules: Rules, cost: impl Fn(&[usize]) -> Option<f64>) -> Choice {
     let written: Vec<usize> = (0..segment.items.len()).collect();
     let Some(at_first) = cost(&written) else { return Choice { order: written, costs: (0.0, 0.0) } };
@@ -65,7 +65,7 @@ impl Free {
         Self { len, passes: passes.collect() }
     }
 
-    /// Says whether `second`, which comes behind `first`, may come before it. What is written first always may.
+    /// Returns whether `second`, which is behind `first`, may run before it. An op that was written first always may.
     pub(super) fn may_swap(&self, first: usize, second: usize) -> bool {
         first > second || self.passes[second * self.len + first]
     }
@@ -76,7 +76,7 @@ impl Free {
         places().flat_map(|from| places().filter_map(move |to| self.changed(order, from, to))).collect()
     }
 
-    /// Takes what is at `from` to `to`, with those between that it cannot pass.
+    /// Moves the op at `from` to `to`, with the ops between that it cannot move past.
     fn changed(&self, order: &[usize], from: usize, to: usize) -> Option<Change> {
         let (low, high) = (from.min(to), from.max(to));
         let window = &order[low..=high];

@@ -1,9 +1,9 @@
 //! The cost model: approximate nanoseconds of one core for each row that enters a segment.
 //!
-//! Only large ratios matter. An op says what it costs for each row, pixel or byte; a filter passes a share of the rows;
+//! Only large ratios matter. An op declares its cost for each row, pixel or byte; a filter passes a share of the rows;
 //! consecutive image ops of one column are one pass; the output of the last ops may have to travel. The numbers are
-//! those of our kernels, rounded, on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an ImageNet
-//! photo). [`MeasuredCosts`], if given, correct the table op by op.
+//! rounded measurements of Forebay's kernels on one core of an EPYC (`bench/README.md` has their sum: 1.5 ms for an
+//! ImageNet photo). [`MeasuredCosts`], if given, correct the table op by op.
 //!
 //! Invariant: without [`MeasuredCosts`], a pure function of the ops and their schemas, the same on every machine.
 
@@ -18,16 +18,16 @@ const SIDES: (f64, f64) = (400.0, 470.0);
 const ENCODED_BYTES: f64 = 110e3;
 /// Bytes of a text.
 const TEXT_BYTES: f64 = 2e3;
-/// Numbers in a dimension of unknown size that is no image's.
+/// Numbers in a dimension of unknown size of other tensors.
 const NUMBERS: f64 = 500.0;
 /// The share of rows that a filter keeps.
 const KEPT: f64 = 0.5;
 
-/// Of a byte that a filter copies.
+/// Nanoseconds for a byte that a filter copies.
 const COPY_NS: f64 = 0.1;
-/// Of a byte that travels to a consumer of a service.
+/// Nanoseconds for a byte that travels to a consumer of a service.
 const TRAVEL_NS: f64 = 0.15;
-/// Of a pixel that is written out mirrored.
+/// Nanoseconds for a pixel that is written out mirrored.
 const MIRROR_NS: f64 = 1.0;
 
 /// The measurements of an op.
@@ -42,7 +42,7 @@ pub struct MeasuredOp {
 /// The measurements of the ops of a graph, by their places. Empty without measurements.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MeasuredCosts {
-    /// Of each op.
+    /// The measurements of each op.
     pub ops: Vec<MeasuredOp>,
 }
 
@@ -52,7 +52,7 @@ const FACTOR_MAX: f64 = 100.0;
 /// The costs of one segment's orders.
 pub(super) struct Costs<'a> {
     segment: &'a Segment,
-    /// By item: measured by estimated time, and the share of rows that is kept.
+    /// By item: measured by estimated time, and the share of rows that it keeps.
     items: Vec<(f64, f64)>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Costs<'a> {
         costs
     }
 
-    /// Returns what an order costs; `None` where its columns do not fit.
+    /// Returns the cost of an order; `None` if its columns do not fit.
     pub(super) fn of(&self, order: &[usize]) -> Option<f64> {
         let schemas = self.segment.walk(order).filter(|schemas| schemas.last() == Some(&self.segment.output))?;
         let (mut walk, mut rows, mut total) = (Walk::new(self.segment), 1.0, 0.0);
@@ -88,7 +88,7 @@ impl<'a> Costs<'a> {
         Some(total + rows * self.travel(order, &schemas))
     }
 
-    /// Returns what each op costs by itself, for a row that it is given.
+    /// Returns the cost of each op by itself, for an input row.
     fn of_each(&self, order: &[usize]) -> Option<Vec<f64>> {
         let schemas = self.segment.walk(order)?;
         let mut walk = Walk::new(self.segment);
@@ -96,7 +96,7 @@ impl<'a> Costs<'a> {
         Some(order.iter().zip(&schemas).map(each).collect())
     }
 
-    /// An image is written where its pass ends, and read by what comes next.
+    /// Returns the cost of writing an image at the end of its pass, and reading it in the next op.
     fn written(&self, walk: &Walk, item: usize, after: Option<&Item>) -> f64 {
         let column = self.segment.items[item].node.op.image_column();
         match column {
@@ -107,7 +107,7 @@ impl<'a> Costs<'a> {
         }
     }
 
-    /// A mirror is only noted, but for what reads pixels around each: that needs the image written out mirrored.
+    /// Returns the cost of writing out a mirrored image, which only a next op that reads pixels around each one needs.
     fn mirrored(&self, walk: &Walk, item: usize, after: Option<&Item>) -> f64 {
         let op = &self.segment.items[item].node.op;
         let Op::RandomFlip(RandomFlip { column, probability, direction: Direction::Horizontal }) = op else {
@@ -119,7 +119,8 @@ impl<'a> Costs<'a> {
         if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
     }
 
-    /// A consumer of a service runs the last ops if they only make rows larger; the rows before them travel.
+    /// Returns the cost of travel: a consumer of a service runs the last ops if they only make rows larger, and the
+    /// rows before them travel.
     fn travel(&self, order: &[usize], schemas: &[Schema]) -> f64 {
         let mut walk = Walk::new(self.segment);
         let sizes = order.iter().zip(schemas).map(|(&item, schema)| {
@@ -139,7 +140,7 @@ impl<'a> Costs<'a> {
 /// A row on its way through an order.
 struct Walk {
     schema: Schema,
-    /// Rows and columns of the images whose schema does not say.
+    /// Rows and columns of the images whose schema does not have them.
     images: Vec<(String, (f64, f64))>,
 }
 
@@ -148,7 +149,7 @@ impl Walk {
         Self { schema: segment.items[0].input.clone(), images: Vec::new() }
     }
 
-    /// Takes the row through an op and returns what that costs.
+    /// Applies an op to the row and returns its cost.
     fn op(&mut self, item: &Item, after: &Schema) -> f64 {
         let op = &item.node.op;
         let read: f64 = item.access.reads.iter().map(|column| self.bytes(column)).sum();
@@ -188,7 +189,7 @@ impl Walk {
         }
     }
 
-    /// Rows and columns of an image.
+    /// Returns the rows and columns of an image.
     fn sides(&self, column: &str) -> (f64, f64) {
         let kind = self.schema.field(column).map(|field| &field.kind);
         if let Ok(Kind::Tensor { shape, .. }) = kind

@@ -2,7 +2,7 @@
 //!
 //! The rules concern pairs of ops. That is enough: an order in which each swapped pair is allowed can be reached by
 //! swapping neighbours, each of these pairs once. Invariant: under exact rules no value of a delivered row depends on
-//! the order; but the order may decide whether an error in a row that a filter removes is seen.
+//! the order; but the order may decide whether an error in a row that a filter removes is reported.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,12 +52,12 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Says whether item `later` may run before item `earlier`, which was written before it.
+    /// Returns whether item `later` may run before item `earlier`, which was written before it.
     pub(super) fn may_pass(&self, later: usize, earlier: usize, rules: Rules) -> bool {
         may_pass(&self.items[later], &self.items[earlier], rules)
     }
 
-    /// Returns the columns after each op of an order; `None` where one of them cannot run there.
+    /// Returns the columns after each op of an order; `None` if one of the ops cannot run there.
     pub(super) fn walk(&self, order: &[usize]) -> Option<Vec<Schema>> {
         let mut schema = self.items[0].input.clone();
         let apply = |&item: &usize| {
@@ -79,7 +79,7 @@ impl Segment {
     }
 }
 
-/// Returns the runs of ops that may be in another order; only those of several ops.
+/// Returns the segments of ops that may be in another order; only those with several ops.
 pub(super) fn segments(graph: &Graph) -> Result<Vec<Segment>> {
     let mut schema = graph.source().schema()?;
     let (mut found, mut items, mut batched) = (Vec::new(), Vec::<Item>::new(), false);
@@ -110,9 +110,10 @@ fn may_pass(later: &Item, earlier: &Item, rules: Rules) -> bool {
     rows_allow(&later.access, &earlier.access, rules) && values_allow(later, earlier, rules)
 }
 
-/// Whether each of them still sees the rows that it may see.
+/// Returns whether both ops still get only the rows that they may get.
 fn rows_allow(later: &Access, earlier: &Access, rules: Rules) -> bool {
-    // It would see rows that a filter removed before, and might fail on one of them, or see other groups of rows.
+    // The later op would get rows that a filter removed before, and might fail on one of them, or get other groups of
+    // rows.
     let exposed = earlier.filters && (later.may_fail || later.grouped);
     let regrouped = later.filters && earlier.grouped;
     // Failing rows are counted, reported and saved with the op in which they failed.
@@ -120,7 +121,7 @@ fn rows_allow(later: &Access, earlier: &Access, rules: Rules) -> bool {
     !(exposed || regrouped || told)
 }
 
-/// Whether each of them still finds the values that it would have found.
+/// Returns whether both ops still read the same values.
 fn values_allow(later: &Item, earlier: &Item, rules: Rules) -> bool {
     let meet = |a: &[String], b: &[String]| a.iter().any(|column| b.contains(column));
     let (l, e) = (&later.access, &earlier.access);
@@ -136,34 +137,34 @@ fn values_allow(later: &Item, earlier: &Item, rules: Rules) -> bool {
     }
 }
 
-/// Says whether two image ops of one column give the same in either order, by their effects. Each line was checked
-/// against the kernels in `exec::image`, and by running random chains in both orders.
+/// Returns whether two image ops of one column have the same result in either order, by their effects. Each line was
+/// checked against the kernels in `exec::image`, and by running random chains in both orders.
 fn one_way(a: (&dyn ImageSpec, &Schema), b: (&dyn ImageSpec, &Schema), relaxed: bool) -> bool {
     match (a.0.effect(), b.0.effect()) {
-        // A crop selects pixels and pads with black, which these keep; none of them asks where a pixel is.
+        // A crop selects pixels and pads with black, which these keep; none of them depends on a pixel's position.
         (Effect::Recolours { by_pixel: true, .. }, Effect::CropsMiddle { .. }) => true,
         // A flip only moves pixels, and the mean grey of an image is a sum of whole numbers.
         (Effect::Mirrors(_), Effect::Recolours { .. }) => true,
-        // The middle is in the middle of the mirrored image too, unless half a pixel had to be rounded.
+        // The middle of the mirrored image is the mirrored middle, unless half a pixel had to be rounded.
         (Effect::Mirrors(direction), Effect::CropsMiddle { height, width }) => {
             relaxed || is_centred(b.1, b.0.column(), direction, (height, width))
         }
-        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with
-        // that but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the
-        // whole.
+        // The distribution stays: these ops change colours or mirror, at any size, and a mean of neighbours commutes
+        // with that except for rounding, levels clipped at 0 and 255, and the mean grey of a part instead of the whole.
         (
             Effect::Mirrors(_) | Effect::Recolours { keeps_means: true, .. },
             Effect::Scales { .. } | Effect::CropsMiddle { .. },
         ) => relaxed,
-        // A turn keeps its angle only where both sides shrink alike.
+        // A rotation keeps its angle only if both sides shrink alike.
         (Effect::Turns, Effect::Scales { keeps_shape: true }) => relaxed,
-        // Not here, though smaller images would be cheaper: blurs, sharpening and shifts of so many pixels mean more on
-        // smaller ones; what is erased would be cut out of a crop, or blended with what is beside it.
+        // Not allowed, although smaller images would be cheaper: blurs, sharpening and shifts of so many pixels are
+        // stronger on smaller ones; a crop would cut out part of an erased rectangle, or a resize blend it with its
+        // surroundings.
         _ => false,
     }
 }
 
-/// Says whether a crop of the middle leaves as much on both sides, so that a mirror does not move it.
+/// Returns whether a crop of the middle cuts the same on both sides, so that a mirror does not move it.
 fn is_centred(input: &Schema, column: &str, direction: Direction, crop: (usize, usize)) -> bool {
     let Ok(Kind::Tensor { shape, .. }) = input.field(column).map(|field| &field.kind) else { return false };
     let (side, crop) = match direction {
@@ -176,7 +177,7 @@ fn is_centred(input: &Schema, column: &str, direction: Direction, crop: (usize, 
 /// Checks that the first ops of a graph, as many as there are `places`, may run in this order.
 ///
 /// # Errors
-/// Invalid, naming two ops that must not change places.
+/// Invalid, with two ops that must not change places.
 pub(super) fn check(graph: &Graph, places: &[usize], rules: Rules) -> Result<()> {
     let nodes = graph.nodes();
     let mut sorted = places.to_vec();
@@ -203,7 +204,7 @@ pub(super) fn check(graph: &Graph, places: &[usize], rules: Rules) -> Result<()>
     still(nodes, places, next..nodes.len())
 }
 
-/// Refuses to move what is not within a segment.
+/// Refuses to move ops outside of segments.
 fn still(nodes: &[Arc<Node>], places: &[usize], range: Range<usize>) -> Result<()> {
     match range.clone().zip(&places[range.start.min(places.len())..]).find(|(at, place)| at != *place) {
         Some((at, &place)) => Err(refused(nodes, place, at)),

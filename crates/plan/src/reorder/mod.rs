@@ -1,11 +1,11 @@
-//! The running order of row ops: as cheap as possible, without changing any sample, or anything that the mode keeps.
-//! The graph keeps the order as written.
+//! The running order of row ops: the cheapest that changes no sample, or in the relaxed mode only what that mode
+//! allows. The graph keeps the order as written.
 //!
-//! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may pass ([`legal`]); a cost model
+//! The effects of an op ([`Access`](crate::ops::Access)) decide which ops it may move past ([`legal`]); a cost model
 //! ([`cost`]) decides which of the legal orders is chosen ([`choose`]). See README.md in this folder.
 //!
 //! Invariants: a pure function of the graph, so all workers and consumers of a job find the same order; ops move only
-//! among consecutive row ops, and a random op draws from the stream that it was written with; in the exact mode every
+//! among consecutive row ops, and a random op draws from the stream of its place as written; in the exact mode every
 //! delivered sample has the same bytes as in the order as written.
 
 mod changed_columns;
@@ -44,7 +44,7 @@ pub struct Move {
     pub op: usize,
     /// Whether it runs earlier.
     pub earlier: bool,
-    /// The places of the ops that it passed.
+    /// The places of the ops that it moved past.
     pub past: Vec<usize>,
     /// Whether the move changes no byte.
     pub is_exact: bool,
@@ -71,7 +71,7 @@ impl RunOrder {
     /// Returns the cheapest order in a mode, by measured costs.
     ///
     /// # Errors
-    /// As [`RunOrder::of`].
+    /// Errors of [`RunOrder::of`].
     pub fn measured(graph: &Graph, mode: Reorder, figures: &MeasuredCosts) -> Result<Self> {
         Self::cheapest(graph, mode, figures)
     }
@@ -108,7 +108,7 @@ impl RunOrder {
         Self { is_exact: moves.iter().all(|m| m.is_exact), places, moves, gain, is_measured: false }
     }
 
-    /// Returns which op, by its place as written, runs at each place.
+    /// Returns the op that runs at each place, by its place as written.
     pub fn places(&self) -> &[usize] {
         &self.places
     }

@@ -1,12 +1,12 @@
-//! The ops that an order moves, and why, as lines for `explain`.
+//! The ops that an order moves, with reasons, as lines for `explain`.
 
 use super::{Move, RunOrder};
 use crate::chosen_order::Reorder;
 use crate::graph::{Graph, Node};
 use crate::ops::Class;
 
-/// Returns the fewest moves that explain an order: of all ops but a longest run that is still in the order as written.
-/// `exact` says whether an op may run before an earlier one without changing a byte.
+/// Returns the fewest moves that explain an order: all ops except a longest run that is still in the order as written.
+/// `exact` returns whether an op may run before an earlier one without changing a byte.
 pub(super) fn moves(places: &[usize], exact: impl Fn(usize, usize) -> bool) -> Vec<Move> {
     let stays = longest_rising(places);
     let mut moves: Vec<Move> = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn moves(places: &[usize], exact: impl Fn(usize, usize) -> bool) -> V
     moves
 }
 
-/// Marks a longest rising part of a permutation.
+/// Marks a longest rising subsequence of a permutation.
 fn longest_rising(places: &[usize]) -> Vec<bool> {
     let mut best: Vec<(usize, Option<usize>)> = Vec::with_capacity(places.len());
     for (at, place) in places.iter().enumerate() {
@@ -40,7 +40,7 @@ fn longest_rising(places: &[usize]) -> Vec<bool> {
 }
 
 impl RunOrder {
-    /// Returns lines that explain how the running order differs from the order as written; none where it does not.
+    /// Returns lines that explain how the running order differs from the order as written; none if it does not.
     pub(crate) fn lines(&self, graph: &Graph) -> Vec<String> {
         if self.moves.is_empty() {
             return Vec::new();
@@ -74,7 +74,7 @@ fn file(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Returns why an op is cheaper where it runs.
+/// Returns the reason why an op is cheaper at its new place.
 fn reason(node: &Node, past: &[&Node], earlier: bool) -> &'static str {
     let filters = |node: &Node| node.op.class() == Class::Filter;
     let images = past.iter().any(|other| other.op.image_column() == node.op.image_column());

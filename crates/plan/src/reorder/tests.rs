@@ -321,7 +321,7 @@ fn only_graphs_that_may_give_other_bytes_are_of_the_later_version() {
 
 #[test]
 fn measured_figures_decide_where_the_model_was_wrong() {
-    // Two filters: the model holds the expression to be far cheaper than the function.
+    // Two filters: in the model the expression is far cheaper than the function.
     let costly = Op::FilterFunction(ops::FilterFunction { function: function(Some(&["label"])) });
     let graph = graph(&[costly, above("label", 3)]);
     assert_eq!(RunOrder::of(&graph).expect("an order").places(), [1, 0]);
@@ -384,7 +384,7 @@ fn the_search_ends_at_the_cheapest_legal_order() {
     assert!(moved > 50, "{moved} of {tried}");
 }
 
-/// All legal orders.
+/// Calls `see` with all legal orders.
 fn permutations(len: usize, free: &Free, order: &mut Vec<usize>, see: &mut dyn FnMut(&[usize])) {
     if order.len() == len {
         return see(order);

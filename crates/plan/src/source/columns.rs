@@ -1,4 +1,4 @@
-//! The columns that a source gives, and those that it is asked for.
+//! The columns of a source, and the columns that a pipeline reads from it.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use forebay_data::{DType, Field, Kind, Schema};
 use super::{Merged, Source};
 use crate::ops::expr::Expr;
 
-/// The most ids of a row of [`Source::Tokens`]: a row is a gigabyte then.
+/// The most ids of a row of [`Source::Tokens`]: such a row has a gigabyte.
 const TOKENS_MAX: u64 = 1 << 27;
 
 impl Source {
-    /// Returns the columns that it gives.
+    /// Returns its columns.
     ///
     /// # Errors
-    /// Invalid when two have the same name, or rows of token ids are of a type or length that none can be.
+    /// Invalid when two have the same name, or rows of token ids have an impossible type or length.
     pub fn schema(&self) -> Result<Schema> {
         let bytes = |name: &str| Field::new(name, Kind::Bytes);
         let text = |name: &str| Field::new(name, Kind::Utf8);
@@ -30,7 +30,7 @@ impl Source {
             }
             Source::Tfrecord { features: None, .. } => vec![bytes("record")],
             Source::Text { .. } => vec![text("text")],
-            // Writers say of nearly every column that it may be missing. A tensor that is, is an error of its row.
+            // Writers declare nearly every column as nullable. A missing tensor is an error of its row.
             Source::Tfrecord { features: Some(fields), .. }
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
@@ -55,7 +55,7 @@ impl Source {
         })
     }
 
-    /// Returns the source with those of its columns alone that are in `needed`, where it can read some without others.
+    /// Returns the source with only those of its columns that are in `needed`, if it can read some without others.
     pub(crate) fn reading(&self, needed: &BTreeSet<String>) -> Self {
         let mut source = self.clone();
         match &mut source {
@@ -81,7 +81,7 @@ impl Source {
         source
     }
 
-    /// Returns its columns that the files' paths have, and no file.
+    /// Returns its columns that come from the files' paths, and from no file.
     pub fn partitions(&self) -> impl Iterator<Item = &Field> {
         let (fields, names) = match self {
             Source::Parquet { fields, partitions, .. } | Source::Arrow { fields, partitions, .. } => {
@@ -92,7 +92,7 @@ impl Source {
         fields.iter().filter(|field| names.contains(&field.name))
     }
 
-    /// Returns what its files have in common, if their columns may differ.
+    /// Returns the common properties of its files, if their columns may differ.
     pub fn merged(&self) -> Option<&Merged> {
         match self {
             Source::Parquet { merged, .. } | Source::Arrow { merged, .. } => merged.as_ref(),
@@ -100,10 +100,10 @@ impl Source {
         }
     }
 
-    /// Leaves out the row groups that have no row of which `condition` is true, by what their footers say.
+    /// Skips the row groups in which, by their footers, `condition` is true for no row.
     ///
     /// # Errors
-    /// Invalid for a source that has no such footers.
+    /// Invalid for a source without such footers.
     pub fn filtered(self, condition: Expr) -> Result<Self> {
         match self {
             Source::Parquet { paths, fields, partitions, merged, .. } => {
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// Returns the condition of which no row is true that is left out.
+    /// Returns the condition by which row groups are skipped.
     pub fn filter(&self) -> Option<&Expr> {
         match self {
             Source::Parquet { filter, .. } => filter.as_deref(),

@@ -1,8 +1,8 @@
-//! What planners ask of a source, in one table: a new source has one line here.
+//! The properties of sources that planners need, in one table: a new source has one line here.
 
 use super::{Source, Wrap};
 
-/// When the number of rows of a source is known.
+/// The time at which the number of rows of a source is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsKnown {
     /// When the user writes the source: it reads no file.
@@ -18,7 +18,7 @@ pub enum RowsKnown {
 /// Properties of a source that do not depend on its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceFacts {
-    /// The Python function that makes it.
+    /// The name of its Python function.
     pub name: &'static str,
     /// When the number of its rows is known.
     pub rows: RowsKnown,
@@ -28,7 +28,7 @@ pub struct SourceFacts {
     pub expansion: u64,
     /// Whether a row is a line, so that finding its end costs little.
     pub is_lines: bool,
-    /// Of rows that are found by reading: whether a reader that begins in the middle of a file finds the next row.
+    /// For rows that are found by reading: whether a reader that begins in the middle of a file finds the next row.
     pub begins_anywhere: bool,
     /// Whether its paths name folders.
     pub names_folders: bool,
@@ -92,22 +92,22 @@ impl Source {
         }
     }
 
-    /// Returns the name of the Python function that makes it.
+    /// Returns the name of its Python function.
     pub fn name(&self) -> &'static str {
         self.facts().name
     }
 
-    /// Says whether it reads files, which are listed and pinned before they are read.
+    /// Returns whether it reads files, which are listed and pinned before they are read.
     pub fn reads_files(&self) -> bool {
         matches!(self.facts().rows, RowsKnown::ByIndex | RowsKnown::ByReading)
     }
 
-    /// Says whether rows can be counted and read in any order, which `shuffle` and the other order ops need.
+    /// Returns whether rows can be counted and read in any order, which `shuffle` and the other order ops need.
     pub fn can_index(&self) -> bool {
         self.facts().rows != RowsKnown::Never
     }
 
-    /// Returns the rows when they are known without looking at any file.
+    /// Returns the number of rows if it is known without reading any file.
     pub fn rows(&self) -> Option<u64> {
         match self {
             Source::Memory { rows, .. } | Source::MapDataset { rows, .. } => Some(*rows),
@@ -119,14 +119,14 @@ impl Source {
         }
     }
 
-    /// Says whether one of its files is in a store or on a server.
+    /// Returns whether one of its files is in a store or on a server.
     pub fn is_remote(&self) -> bool {
         let is_remote =
             |path: &String| path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'));
         self.paths().iter().any(is_remote)
     }
 
-    /// Returns the patterns of its files; of a source without files, none.
+    /// Returns the patterns of its files; none for a source without files.
     pub fn paths(&self) -> &[String] {
         match self {
             Source::Files { paths }
@@ -168,7 +168,7 @@ impl Source {
         source
     }
 
-    /// Returns the source as it is hashed and compared: a Python object by what it computes, not by its pickle.
+    /// Returns the source as it is hashed and compared: a Python object by its code, not by its pickle.
     pub(crate) fn named(&self) -> Self {
         let mut source = self.clone();
         if let Source::MapDataset { blob, code, .. } | Source::Generator { blob, code, .. } = &mut source {
@@ -177,7 +177,7 @@ impl Source {
         source
     }
 
-    /// Returns what it reads, for people.
+    /// Returns its files, rows or range, for people.
     pub fn describe(&self) -> String {
         match self {
             Source::Memory { rows, .. } | Source::MapDataset { rows, .. } => format!("{rows} rows"),

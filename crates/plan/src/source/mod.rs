@@ -1,8 +1,8 @@
-//! The source of a pipeline, as plain data: enough to open it on any machine. `facts` has what planners ask of it,
-//! `columns` the columns that it gives.
+//! The source of a pipeline, as plain data: enough to open it on any machine. `facts` has the properties that planners
+//! need, `columns` the columns of a source.
 //!
-//! A source is resolved in three steps, none of them here: its schema is looked up when the user writes it (`io`),
-//! its files are listed and pinned when it runs (a `SourceIndex`), and its rows are read by place.
+//! A source is resolved in three steps, none of them here: `io` looks up its schema when the user writes it, and lists
+//! and pins its files when it runs (a `SourceIndex`), and its rows are read by place.
 
 mod columns;
 mod facts;
@@ -22,12 +22,12 @@ use crate::ops::expr::Expr;
 pub struct BlobId(pub String);
 
 impl BlobId {
-    /// Names `bytes`.
+    /// Returns the hash of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).to_hex().to_string())
     }
 
-    /// Puts the name of what a pickle computes in its place, if it has one.
+    /// Replaces the hash of a pickle by the name of its code, if it has one.
     pub(crate) fn name_by(&mut self, code: &mut String) {
         if !code.is_empty() {
             self.0 = std::mem::take(code);
@@ -35,19 +35,19 @@ impl BlobId {
     }
 }
 
-/// A column of MosaicML's shards, as their index has it.
+/// A column of MosaicML's shards, as in their index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MdsColumn {
     /// Its name.
     pub name: String,
-    /// What its values are stored as: `str`, `ndarray:float32:3,4`.
+    /// The encoding of its values: `str`, `ndarray:float32:3,4`.
     pub encoding: String,
-    /// The bytes of each value, where all have as many.
+    /// The bytes of each value, if all have the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
-/// How much of a chunk of LitData is compressed at once.
+/// The part of a chunk of LitData that is compressed at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wrap {
@@ -62,22 +62,22 @@ pub enum Wrap {
     Sample,
 }
 
-/// What files have in common that were found to have different columns: a column may be missing from a file, or be of a
-/// narrower type there.
+/// The common properties of files with different columns: a column may be missing from a file, or have a narrower type
+/// there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merged {
-    /// The unit of each time column, as in `timestamp[us]`: a file with another unit would give wrong numbers.
+    /// The unit of each time column, as in `timestamp[us]`: a file with another unit would yield wrong numbers.
     pub times: BTreeMap<String, String>,
 }
 
-/// How CSV files are written.
+/// The dialect of CSV files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsvDialect {
-    /// What is between fields: an ASCII letter.
+    /// The delimiter between fields: an ASCII character.
     pub delimiter: char,
-    /// What fields are quoted with: an ASCII letter. `None`: quotes are letters.
+    /// The quote of fields: an ASCII character. `None`: quotes are ordinary characters.
     pub quote: Option<char>,
-    /// The fields that mean a missing value, as they are written.
+    /// The fields that mean a missing value, as written.
     pub null: Vec<String>,
     /// Whether the first record of each file has the names.
     pub header: bool,
@@ -85,17 +85,17 @@ pub struct CsvDialect {
     pub multiline: bool,
 }
 
-/// Where samples come from.
+/// The source of samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub enum Source {
-    /// Whole files, one a sample: columns `path` (string) and `bytes`.
+    /// Whole files, each a sample: columns `path` (string) and `bytes`.
     Files {
         /// Paths, urls, globs and `{a..b}` braces.
         paths: Vec<String>,
     },
-    /// A folder with one folder a class: columns `image` (bytes), `label` (int64, the class's place among the sorted
-    /// folder names) and `path`.
+    /// A folder with one folder per class: columns `image` (bytes), `label` (int64, the index of the class among the
+    /// sorted folder names) and `path`.
     ImageFolder {
         /// The folder.
         root: String,
@@ -107,7 +107,7 @@ pub enum Source {
         paths: Vec<String>,
         /// The extensions, in the order of their columns.
         extensions: Vec<String>,
-        /// Those of them that a sample may lack.
+        /// The extensions that a sample may lack.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         optional: Vec<String>,
     },
@@ -115,7 +115,7 @@ pub enum Source {
     Tfrecord {
         /// Paths, urls, globs and braces.
         paths: Vec<String>,
-        /// The features to parse; `None` gives the raw record.
+        /// The features to parse; `None` reads the raw record.
         features: Option<Vec<Field>>,
         /// Whether checksums are verified.
         verify: bool,
@@ -126,13 +126,13 @@ pub enum Source {
         paths: Vec<String>,
         /// The columns to read.
         fields: Vec<Field>,
-        /// Those of them that the files' paths have, as `key=value`.
+        /// The columns that come from the files' paths, as `key=value`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         partitions: Vec<String>,
-        /// What files whose columns differ have in common, if they may.
+        /// The common properties of files, if their columns may differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<Merged>,
-        /// Row groups are left out that have no row of which this is true, by what their footer says.
+        /// The condition by which row groups are skipped: by their footers, it is true for none of their rows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<Box<Expr>>,
     },
@@ -142,10 +142,10 @@ pub enum Source {
         paths: Vec<String>,
         /// The columns to read.
         fields: Vec<Field>,
-        /// Those of them that the files' paths have, as `key=value`.
+        /// The columns that come from the files' paths, as `key=value`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         partitions: Vec<String>,
-        /// What files whose columns differ have in common, if they may.
+        /// The common properties of files, if their columns may differ.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<Merged>,
     },
@@ -169,18 +169,18 @@ pub enum Source {
         names: Vec<String>,
         /// The columns to read.
         fields: Vec<Field>,
-        /// How the files are written.
+        /// The dialect of the files.
         dialect: CsvDialect,
     },
-    /// Flat files of token ids, one after another without a mark between documents: `length` of them are a row.
+    /// Flat files of token ids, one after another without a mark between documents: a row has `length` of them.
     Tokens {
         /// Paths, urls, globs and braces.
         paths: Vec<String>,
-        /// What an id is stored as: an integer type.
+        /// The type of a stored id: an integer type.
         dtype: DType,
         /// The ids of a row.
         length: u64,
-        /// The ids from the beginning of a row to that of the next one.
+        /// The ids from the beginning of a row to the beginning of the next.
         stride: u64,
         /// The column: `int64[length]`.
         column: String,
@@ -196,7 +196,7 @@ pub enum Source {
     Mds {
         /// Folders: paths, urls, globs and braces.
         paths: Vec<String>,
-        /// What a sample is stored as, column by column.
+        /// The stored columns of a sample.
         columns: Vec<MdsColumn>,
         /// The columns to read.
         fields: Vec<Field>,
@@ -208,11 +208,11 @@ pub enum Source {
     Litdata {
         /// Folders: paths, urls, globs and braces.
         paths: Vec<String>,
-        /// What a sample is stored as, column by column.
+        /// The stored columns of a sample.
         columns: Vec<MdsColumn>,
         /// The columns to read.
         fields: Vec<Field>,
-        /// What of chunks is compressed. They are decompressed as a whole.
+        /// The part of chunks that is compressed. Chunks are decompressed as a whole.
         #[serde(default)]
         wrap: Wrap,
     },
@@ -229,22 +229,22 @@ pub enum Source {
     MapDataset {
         /// The object.
         blob: BlobId,
-        /// The name of what it gives, the same in every process; empty where the pickle is the name.
+        /// The name of its code, the same in every process; empty if the pickle is the name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         code: String,
         /// Its length.
         rows: u64,
-        /// What an item holds.
+        /// The columns of an item.
         fields: Vec<Field>,
     },
     /// A Python function that returns an iterator, pickled. Read from its start, once an epoch.
     Generator {
         /// The function.
         blob: BlobId,
-        /// The name of what it yields, the same in every process; empty where the pickle is the name.
+        /// The name of its code, the same in every process; empty if the pickle is the name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         code: String,
-        /// What it yields.
+        /// The columns of a yielded sample.
         fields: Vec<Field>,
     },
     /// The integers `start, start + step, …` below (or above) `stop`: one int64 column, `id`.

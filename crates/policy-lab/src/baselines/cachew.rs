@@ -1,9 +1,10 @@
-//! A baseline: Cachew's AutoScaling, as published (Graur et al., USENIX ATC 2022), with the constants of its newest code.
+//! A baseline: Cachew's AutoScaling, as published (Graur et al., USENIX ATC 2022), with the constants of its newest
+//! code.
 //!
-//! It climbs by one worker at a time from one, by the time that 100 batches take: on while that falls by more than 7 %, then
-//! one step back and no more. Once it has come to rest, every 21st report it looks whether the reader's queue or the batch
-//! time is 1.5 times what it was. 150 batches after a change are not looked at. Not here: that it extends an epoch for as
-//! long as it climbs, which repeats data.
+//! It climbs by one worker at a time from one, by the time of 100 batches: it goes on while that falls by more than 7
+//! %, then goes one step back and stops. At rest, it checks on every 21st report whether the reader's queue or the
+//! batch time is 1.5 times the old value. It ignores 150 batches after a change. Not here: Cachew extends an epoch for
+//! as long as it climbs, which repeats data.
 
 use std::collections::VecDeque;
 
@@ -11,21 +12,21 @@ use super::gain;
 use super::reports::Reports;
 use forebay_policy::scaling::{Choice, Decision, Gap, Observation, Policy, Reason, ScalingPolicy};
 
-/// What one more worker must gain, unless its user says otherwise.
+/// The gain that one more worker must bring, unless the user sets another.
 pub const UP: f64 = 0.07;
 const DOWN: f64 = 0.03;
 const STABLE_REPORTS: u32 = 20;
 const QUEUE_GROWTH: f64 = 1.5;
 const BATCH_GROWTH: f64 = 1.5;
-/// An improvement beyond this is a mistake.
+/// A larger improvement than this is a mistake.
 const UNSTABLE: f64 = 1.2;
 const HISTORY_MAX: usize = 20;
 const WORKERS_MAX: u32 = 100;
-/// Batches that are passed over after a change, and that a report is made of.
+/// Batches that are ignored after a change, and batches of a report.
 const DISCARDED: u64 = 150;
 const REPORTED: u64 = 100;
 
-/// What a reader reports.
+/// A reader's report.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Report {
     workers: u32,
@@ -34,10 +35,10 @@ struct Report {
     queue: f64,
 }
 
-/// What is remembered from window to window.
+/// The state between windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Previous {
-    /// What one more worker must gain.
+    /// The gain that one more worker must bring.
     up: f64,
     target: u32,
     scaling: bool,
@@ -54,7 +55,7 @@ impl Default for Previous {
 }
 
 impl Previous {
-    /// Starts with the gain that one more worker must bring.
+    /// Makes the policy with the gain that one more worker must bring.
     pub fn new(up: f64) -> Self {
         Self {
             up,
@@ -68,7 +69,7 @@ impl Previous {
     }
 }
 
-/// How a user chooses it, with the gain of one more worker.
+/// The name by which a user chooses it, with the gain of one more worker.
 pub(super) const CHOICE: Choice =
     Choice { usage: "cachew or cachew:0.03", parse: |text| Some(Box::new(Previous::new(gain(text, "cachew", UP)?))) };
 
@@ -89,7 +90,7 @@ pub fn cachew(gain: f64) -> Policy {
     Policy::new(format!("cachew:{gain}"), Box::new(Previous::new(gain)))
 }
 
-/// Decides on one more window.
+/// Decides after one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
     let reason = match next.reports.add(seen) {
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Runs windows with as many workers as were asked for; `times` are seconds for a batch with 1, 2, ... workers.
+    /// Runs windows with the requested workers; `times` are seconds for a batch with 1, 2, ... workers.
     fn run(previous: &mut Previous, windows: usize, times: &[f64], ahead: f64) -> Vec<u32> {
         let step = |_| {
             let workers = previous.target;
@@ -208,7 +209,7 @@ mod tests {
         (0..windows).map(step).collect()
     }
 
-    /// The times of an epoch of the reference runs of its artifact (Figure 6a), both of which came to rest at 4.
+    /// The epoch times of the reference runs of its artifact (Figure 6a), both of which came to rest at 4.
     #[test]
     fn the_published_runs_come_to_rest_where_they_did() {
         for times in [[17.3, 8.7, 6.45, 5.5, 5.12, 5.0, 4.93, 4.93].as_slice(), &[14.37, 6.97, 4.3, 3.88, 3.91, 3.91]] {

@@ -1,13 +1,14 @@
-//! Cachew's policy (Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC 2022), as its
-//! published code computes it: a baseline.
+//! Cachew's policy (Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC 2022), as
+//! its published code computes it: a baseline.
 //!
-//! Three modes: compute all, keep rows at one marked place ("source cache"), keep what the whole pipeline gives ("full cache").
-//! Totals of one epoch are compared; how long rows take to be read is not measured, but looked up in a table of one cluster.
+//! Three modes: compute all, cache rows at one marked place ("source cache"), cache the output of the whole pipeline
+//! ("full cache"). It compares totals of one epoch; it does not measure read times, but looks them up in a table of one
+//! cluster.
 
 use forebay_policy::caching::{Choice, Decision, Reason};
 
-/// Bytes of a row, and milliseconds to read it: GlusterFS, one reader with eight threads. Between the points linear, and beyond
-/// them as the last two points go.
+/// Bytes of a row, and milliseconds to read it: GlusterFS, one reader with eight threads. Linear between the points;
+/// beyond them the last two points are extended.
 pub const READ_MS: [(f64, f64); 13] = [
     (1e5, 0.00376),
     (1e6, 0.25486),
@@ -24,22 +25,22 @@ pub const READ_MS: [(f64, f64); 13] = [
     (4e8, 624.65508),
 ];
 
-/// What its profile of at least 300 elements says. Elements of the whole pipeline are what it gives: batches, mostly.
+/// The profile of at least 300 elements. Elements of the whole pipeline are its outputs: batches, mostly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
-    /// Elements that the whole pipeline gives in an epoch.
+    /// Elements that the whole pipeline outputs in an epoch.
     pub elements: f64,
     /// Bytes of one.
     pub bytes: f64,
     /// Milliseconds for one while any thread is in the pipeline.
     pub active_ms: f64,
-    /// Milliseconds for one without waiting for what is before the marked place.
+    /// Milliseconds for one, without waits for the ops before the marked place.
     pub working_ms: f64,
     /// The marked place, if there is one.
     pub marked: Option<Marked>,
 }
 
-/// What passes the marked place.
+/// The elements at the marked place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Marked {
     /// Elements in an epoch.
@@ -48,8 +49,8 @@ pub struct Marked {
     pub bytes: f64,
 }
 
-/// Returns how long the table says that a row of so many bytes takes to be read, in milliseconds. Less than nothing for a row
-/// below 86,500 bytes, as published.
+/// Returns the read time of a row of so many bytes by the table, in milliseconds. Negative below 86,500 bytes, as
+/// published.
 pub fn read_ms(bytes: f64) -> f64 {
     let after = READ_MS.iter().position(|(size, _)| *size >= bytes).unwrap_or(READ_MS.len() - 1).max(1);
     let ((x0, y0), (x1, y1)) = (READ_MS[after - 1], READ_MS[after]);
@@ -63,7 +64,7 @@ pub fn decide(profile: &Profile) -> Decision {
     let source = profile.marked.map_or(f64::INFINITY, |marked| {
         (read_ms(marked.bytes) * marked.elements).max(profile.working_ms * profile.elements)
     });
-    // In this order where two are the same.
+    // The order decides between equal costs.
     let choice = if source <= full && source <= compute {
         Choice::Keep(0)
     } else if full <= compute {
@@ -71,7 +72,7 @@ pub fn decide(profile: &Profile) -> Decision {
     } else {
         Choice::Compute
     };
-    // It counts none.
+    // Cachew counts no passes.
     Decision { choice, reason: Reason::Rule { policy: "cachew" }, passes: 0.0, costs: Vec::new() }
 }
 

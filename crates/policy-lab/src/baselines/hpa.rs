@@ -1,8 +1,9 @@
-//! A baseline: what Kubernetes' HorizontalPodAutoscaler does with workers at a target of 80 % CPU.
+//! A baseline: Kubernetes' HorizontalPodAutoscaler for workers, with a target of 80 % CPU.
 //!
-//! As its documentation and defaults say (kubernetes.io, "Horizontal Pod Autoscaling"): wanted = ceil(there x use / target),
-//! nothing within a tolerance of 10 %; looked at every 15 s; up by 4 or to twice as many, whichever is more, in 15 s; down to
-//! the most that was recommended within 300 s. It knows nothing of the trainer: that is what it is here to show.
+//! By its documentation and defaults (kubernetes.io, "Horizontal Pod Autoscaling"): wanted = ceil(there x use /
+//! target), no change within a tolerance of 10 %; evaluated every 15 s; up by 4 or to twice as many, whichever is more,
+//! in 15 s; down to the largest recommendation within 300 s. It does not know the trainer: this baseline is here to
+//! show that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,15 +18,15 @@ const EVERY: Duration = Duration::from_secs(15);
 const STABLE: Duration = Duration::from_secs(300);
 const UP_MIN: u32 = 4;
 
-/// What is remembered from window to window.
+/// The state between windows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Previous {
     wanted: Option<u32>,
-    /// What was recommended, and when: no more than [`STABLE`] ago, no more often than [`EVERY`].
+    /// Past recommendations with their times: no older than [`STABLE`], no more often than [`EVERY`].
     recommended: VecDeque<(Ticks, u32)>,
 }
 
-/// How a user chooses it.
+/// The name by which a user chooses it.
 pub(super) const CHOICE: Choice =
     Choice { usage: "hpa", parse: |text| (text == "hpa").then(|| Previous::default().boxed()) };
 
@@ -41,7 +42,7 @@ impl ScalingPolicy for Previous {
     }
 }
 
-/// Decides on one more window.
+/// Decides after one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
     let wanted = seen.limits.clamp(before.wanted.unwrap_or(seen.workers.max(1)));

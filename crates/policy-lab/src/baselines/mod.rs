@@ -1,9 +1,9 @@
-//! The policies of other systems, as published, and fixed placements: what Forebay's policies are compared with.
+//! The policies of other systems, as published, and fixed placements, for comparison with Forebay's policies.
 //!
 //! - `cachew`: Cachew's AutoScaling, which climbs one worker at a time; `cachew_caching`: its AutoCaching.
 //! - `hpa`: Kubernetes' HorizontalPodAutoscaler at 80 % CPU.
 //! - `pecan`: Pecan's AutoPlacement.
-//! - `placed`: one placement, whatever happens.
+//! - `placed`: one fixed placement.
 //! - `reports`: the windows of Cachew and Pecan, which count batches and not seconds.
 
 pub mod cachew;
@@ -27,7 +27,8 @@ pub fn policy(text: &str) -> Result<Policy> {
     Policy::parse(text, &[CHOICES, BASELINES])
 }
 
-/// Reads the gain that one more worker must bring, as a share of 1: what follows `NAME:`, or the default of a plain `NAME`.
+/// Reads the gain that one more worker must bring, as a share: the text after `NAME:`, or the default for a plain
+/// `NAME`.
 fn gain(text: &str, name: &str, default: f64) -> Option<f64> {
     let rest = text.strip_prefix(name)?;
     if rest.is_empty() {

@@ -1,25 +1,27 @@
-//! A baseline: Pecan's AutoPlacement, as published (Graur et al., USENIX ATC 2024): workers elsewhere and in the reader's process.
+//! A baseline: Pecan's AutoPlacement, as published (Graur et al., USENIX ATC 2024): workers elsewhere and in the
+//! reader's process.
 //!
-//! Workers elsewhere are added while batches come faster, then workers in the reader's process until they hurt, then those
-//! elsewhere are taken away for as long as a batch becomes cheaper, and so on in turns till nothing changes; then never again. A
-//! single window decides each step. The variant is the one that the logs of its artifact show, which `tests/golden.rs` replays: a worker in the
-//! reader's process that was to go and did not puts the machine back to adding them.
+//! It adds workers elsewhere while batches come faster, then workers in the reader's process until batches become
+//! slower, then removes those elsewhere for as long as a batch becomes cheaper, and so on in turns till nothing
+//! changes; then it stops for ever. A single window decides each step. The variant is that of its artifact's logs,
+//! which `tests/it/golden.rs` replays: if a worker in the reader's process does not leave when asked, the machine goes
+//! back to adding them.
 
 use super::gain;
 use super::reports::Reports;
 use forebay_policy::placement::{Manners, Prices};
 use forebay_policy::scaling::{Choice, Decision, Observation, Policy, Reason, ScalingPolicy};
 
-/// What batches may take longer before it hurts.
+/// The share by which batches may become slower before that counts.
 const TOLERANCE: f64 = 0.10;
-/// A gain beyond this is a mistake.
+/// A larger gain than this is a mistake.
 const UNSTABLE: f64 = 1.3;
 const LOCAL_MAX: u32 = 10;
 const REMOTE_MAX: u32 = 100;
-/// Batches that its client passes over after a change, and that a window is made of.
+/// Batches that its client ignores after a change, and batches of a window.
 const DISCARDED: u64 = 150;
 const REPORTED: u64 = 500;
-/// What more workers must gain, unless its user says otherwise.
+/// The gain that more workers must bring, unless the user sets another.
 pub const UP: f64 = 0.03;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +35,14 @@ enum Phase {
 /// Workers elsewhere and in the reader's process.
 type Placement = (u32, u32);
 
-/// What is remembered from window to window.
+/// The state between windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Previous {
-    /// What more workers must gain to go on.
+    /// The gain that more workers must bring to go on.
     threshold: f64,
     phase: Phase,
     target: Option<Placement>,
-    /// The number that is being changed, when that began.
+    /// The number that is being changed, as it was at first.
     from: u32,
     /// The last window, and the last one with another placement: seconds for a batch.
     last: Option<(Placement, f64)>,
@@ -48,13 +50,13 @@ pub struct Previous {
 }
 
 impl Previous {
-    /// Starts with the gain that more workers must bring: [`UP`] unless its user said otherwise.
+    /// Makes the policy with the gain that more workers must bring; the default is [`UP`].
     pub fn new(threshold: f64) -> Self {
         Self { threshold, phase: Phase::OnlyRemote, target: None, from: 0, last: None, other: None }
     }
 }
 
-/// What a client remembers: the machine, and the window that it is making.
+/// The state of a client: the machine, and the window under way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Client {
     previous: Previous,
@@ -62,13 +64,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// As [`Previous::new`].
+    /// Makes a client as [`Previous::new`] does.
     pub fn new(threshold: f64) -> Self {
         Self { previous: Previous::new(threshold), reports: Reports::new(DISCARDED, REPORTED) }
     }
 }
 
-/// How a user chooses it, with the gain of one more worker.
+/// The name by which a user chooses it, with the gain of one more worker.
 pub(super) const CHOICE: Choice =
     Choice { usage: "pecan or pecan:0", parse: |text| Some(Box::new(Client::new(gain(text, "pecan", UP)?))) };
 
@@ -83,7 +85,7 @@ impl ScalingPolicy for Client {
         Box::new(self.clone())
     }
 
-    /// Its threads are threads of the trainer's process like all others.
+    /// Its threads are threads of the trainer's process, at normal priority.
     fn manners(&self) -> Manners {
         Manners::Fair
     }
@@ -94,7 +96,7 @@ pub fn pecan(gain: f64) -> Policy {
     Policy::new(format!("pecan:{gain}"), Box::new(Client::new(gain)))
 }
 
-/// Decides once windows have made one of its own: 500 batches, 150 after a change.
+/// Decides once windows add up to one of Pecan's: 500 batches, 150 after a change.
 pub fn gather(seen: &Observation, before: &Client) -> (Decision, Client) {
     let mut next = before.clone();
     if let Some(seen) = next.reports.add(seen) {
@@ -107,10 +109,10 @@ pub fn gather(seen: &Observation, before: &Client) -> (Decision, Client) {
     (Decision { workers, local, cut: None, reason, figures: seen.figures().ok() }, next)
 }
 
-/// Decides on one more of its windows.
+/// Decides after one more of Pecan's windows.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
-    // Its users say what machines cost where they say what is to be made small.
+    // An objective with prices has the user's prices.
     let prices = seen.host.as_ref().map(|host| host.objective.prices()).unwrap_or_default();
     let (found, figure) = next.step((seen.workers, seen.local), 1.0 / seen.delivered, prices);
     let (workers, local) = next.target.unwrap_or((seen.workers, seen.local));
@@ -180,7 +182,7 @@ impl Previous {
     }
 
     fn decrease_remote(&mut self, (remote, local): Placement, gain: f64, prices: Prices) {
-        // It was dear if the time that it costs is worth more than the worker.
+        // The last step was too expensive if the lost time costs more than the worker.
         let hurts = prices.worker <= -gain * prices.hour(remote);
         if !hurts && remote > 0 {
             return self.go((remote - 1, local), Phase::DecreasingRemote);

@@ -1,9 +1,9 @@
-//! One placement, whatever happens: `static:WORKERS+THREADS@OPS`.
+//! One fixed placement: `static:WORKERS+THREADS@OPS`.
 
 use forebay_policy::placement::Placement;
 use forebay_policy::scaling::{Choice, Decision, Observation, Policy, Reason, ScalingPolicy};
 
-/// How a user chooses it. Without `@OPS`, all ops run on the workers.
+/// The name by which a user chooses it. Without `@OPS`, all ops run on the workers.
 pub(super) const CHOICE: Choice = Choice {
     usage: "static:WORKERS+THREADS@OPS",
     parse: |text| {

@@ -1,17 +1,17 @@
-//! Windows put together to longer ones, as the published policies count: so many batches, after so many that are passed over.
+//! Joins windows to longer ones, as the published policies count: so many batches, after so many ignored ones.
 
 use forebay_policy::scaling::Observation;
 
-/// What a client of Cachew's or Pecan's does with its batches.
+/// The batch counting of a client of Cachew or Pecan.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reports {
-    /// Batches that are passed over after a change.
+    /// Batches that are ignored after a change.
     discarded: u64,
     /// Batches of a report.
     reported: u64,
-    /// The workers that the last window was with, and the batches that were taken with them.
+    /// The workers of the last window, and the batches taken with them.
     with: ((u32, u32), u64),
-    /// Batches of the report that is being made, the seconds that they took, and the batch-weighted queue.
+    /// Batches of the report under way, their seconds, and the batch-weighted queue.
     sums: (u64, f64, f64),
 }
 
@@ -20,12 +20,12 @@ impl Reports {
         Self { discarded, reported, with: ((0, 0), 0), sums: (0, 0.0, 0.0) }
     }
 
-    /// Batches of the report that is being made.
+    /// Returns the batches of the report under way.
     pub(super) fn batches(&self) -> u64 {
         self.sums.0
     }
 
-    /// Adds a window; returns all of them as one once there are enough batches.
+    /// Adds a window; returns all of them as one once they have enough batches.
     pub(super) fn add(&mut self, seen: &Observation) -> Option<Observation> {
         let with = (seen.workers, seen.local);
         if self.with.0 != with || !seen.steady {

@@ -1,5 +1,5 @@
-//! The fixed number of workers (for a job with a machine at its trainer, the fixed placement) that is cheapest, found by trying:
-//! what policies are measured against.
+//! Finds the cheapest fixed number of workers (for a job with a machine at its trainer, the cheapest fixed placement)
+//! by trying: the measure for policies.
 
 use forebay_core::{Error, Result};
 
@@ -9,24 +9,24 @@ use forebay_policy::scaling::Policy;
 
 use crate::baselines::placed::placed;
 
-/// Every number up to this is tried; beyond it, numbers that are this part of themselves apart, and then those between.
+/// Every number up to this is tried; above it, numbers at distances of this part of themselves, and then those between.
 const ALL_UP_TO: u32 = 32;
 
-/// A number of workers, and what comes of it.
+/// A number of workers, and its outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
-    /// How many.
+    /// The workers.
     pub workers: u32,
-    /// What comes of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// Finds the pool of one size, from the beginning to the end, that costs least; of two that cost the same, the smaller. Jobs
-/// share it by their weights. A job that is alone and has a machine is placed in every way: cut after each op, with as many threads
-/// there as may be, or none (more than are of use cost nothing).
+/// Finds the fixed pool size that costs least; at the same price, the smaller. Jobs share the pool by their weights. A
+/// single job with a machine is placed in every way: cut after each op, with all allowed threads there, or none
+/// (threads beyond the useful ones cost nothing).
 ///
 /// # Errors
-/// As [`simulate`]. A number of workers with which the jobs do not end in time is none.
+/// Errors of [`simulate`]. A number of workers with which the jobs do not end in time is left out.
 pub fn best(scenario: &Scenario, prices: &Prices) -> Result<Best> {
     let mut found = fixed(scenario, scenario.pool.max, prices)?;
     let mut least = found.outcome.price(prices);
@@ -57,7 +57,7 @@ fn step(workers: u32) -> u32 {
 }
 
 fn fixed(scenario: &Scenario, workers: u32, prices: &Prices) -> Result<Best> {
-    // Where kinds are replaced there are more for a while.
+    // While types replace each other, there are more workers for a while.
     let is_bounded = scenario.kinds.is_empty() || scenario.jobs.len() > 1;
     let pool = Pool { max: if is_bounded { workers.max(1) } else { scenario.pool.max }, ..scenario.pool };
     let scenario = Scenario { pool, ..scenario.clone() };
@@ -66,7 +66,7 @@ fn fixed(scenario: &Scenario, workers: u32, prices: &Prices) -> Result<Best> {
         return simulate(&scenario, &Policy::fixed(workers)).map(|outcome| Best { workers, outcome });
     }
     let tried: Vec<_> = placements.into_iter().map(|at| simulate(&scenario, &placed(at))).collect();
-    // With none that ends in time, the error of the first.
+    // If none ends in time, returns the error of the first.
     let cheaper = |a: Result<Outcome>, b: Result<Outcome>| match (&a, &b) {
         (Ok(one), Ok(other)) if other.price(prices) < one.price(prices) => b,
         (Err(_), Ok(_)) => b,
@@ -76,7 +76,7 @@ fn fixed(scenario: &Scenario, workers: u32, prices: &Prices) -> Result<Best> {
     tried.into_iter().reduce(cheaper).unwrap_or_else(nothing).map(|outcome| Best { workers, outcome })
 }
 
-/// The ways to place the one job that has a machine, with so many workers; none where there is no such job.
+/// Returns the placements, with so many workers, of a single job with a machine; none for other scenarios.
 fn placements(scenario: &Scenario, workers: u32) -> Vec<Placement> {
     let [job] = scenario.jobs.as_slice() else { return Vec::new() };
     let Some(host) = &job.host else { return Vec::new() };

@@ -1,6 +1,6 @@
-//! The workers of a pool: all alike, or of the kinds that [`fleet`](forebay_policy::fleet)'s policy decides on.
+//! The workers of a pool: all alike, or of types whose numbers the [`fleet`](forebay_policy::fleet) policy decides.
 //!
-//! Invariant: where all are alike, there are as many as are wanted; no policy of kinds is asked.
+//! Invariant: if all are alike, there are as many as wanted; the fleet policy is not called.
 
 use forebay_core::Ticks;
 use forebay_core::rng::SampleRng;
@@ -10,7 +10,8 @@ use super::{Kind, KindOutcome, Pool};
 use forebay_policy::fleet::{Mix, Need, Observation, Offer, Previous, Unit, Worked, decide, first, learn, parts};
 use forebay_policy::scaling::{Claim, share};
 
-/// Seconds of workers that paces are learned from at a time, and rows that a thread of pace 1 makes in one: any number of them.
+/// Seconds of workers in one measurement of paces, and rows that a thread of pace 1 makes in a second (any number would
+/// do).
 const WATCHED: f64 = 2.0;
 const ROWS: f64 = 100.0;
 
@@ -19,11 +20,11 @@ const ROWS: f64 = 100.0;
 pub(super) struct Fleet {
     kinds: Vec<Kind>,
     workers: Vec<Workers>,
-    /// Whether a policy decides how many of each kind there are.
+    /// Whether the fleet policy decides how many of each type there are.
     is_mixed: bool,
     offers: Vec<Offer>,
     previous: Previous,
-    /// How fast threads of each kind are, as far as the policy has found out.
+    /// The paces of the threads of each type, as far as the policy has learned them.
     paces: Vec<f64>,
     max: u32,
 }
@@ -52,7 +53,7 @@ impl Fleet {
         self.is_mixed
     }
 
-    /// Returns how many are ready.
+    /// Returns the number of ready workers.
     pub(super) fn ready(&self) -> u32 {
         self.workers.iter().map(Workers::ready).sum()
     }
@@ -63,19 +64,19 @@ impl Fleet {
         Mix { workers: self.ready(), threads }
     }
 
-    /// Returns a worker as a job counts them that has not decided on any yet: the mean of those that are ready, or without any one that is
-    /// taken first.
+    /// Returns the unit of a job without a decision: the mean of the ready workers, or without any, one worker of the
+    /// first type.
     pub(super) fn unit(&self) -> Unit {
         let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
         self.mix().mean().or_else(first).unwrap_or_default()
     }
 
-    /// Returns the threads of so many workers, as the policy knows how fast they are.
+    /// Returns the threads of so many units, by the learned paces.
     pub(super) fn need(&self, wanted: u32, unit: &Unit) -> f64 {
         f64::from(wanted) * unit.capacity(&self.paces)
     }
 
-    /// Deals the ready workers to jobs, by what they want; returns what each counts that it has.
+    /// Divides the ready workers among jobs by their claims; returns the number and the unit of each.
     pub(super) fn deal(&self, claims: &[(Claim, &Unit)]) -> Vec<(u32, Unit)> {
         if !self.is_mixed {
             let plain: Vec<_> = claims.iter().map(|(claim, _)| *claim).collect();
@@ -95,19 +96,20 @@ impl Fleet {
         claims.iter().zip(parts).map(counted).collect()
     }
 
-    /// Returns the threads of a unit, as fast as they are.
+    /// Returns the true speed of a unit, in threads of pace 1.
     pub(super) fn strength(&self, unit: &Unit) -> f64 {
         self.kinds.iter().zip(unit.threads()).map(|(kind, threads)| threads * kind.pace).sum()
     }
 
-    /// Returns what a ready worker costs for an hour, on average; `None` where that is for the objective to say.
+    /// Returns the mean price of a ready worker for an hour; `None` if the objective has the price.
     pub(super) fn price(&self) -> Option<f64> {
         let cost = |(kind, workers): (&Kind, &Workers)| f64::from(workers.ready()) * kind.offer.price;
         let sum: f64 = self.kinds.iter().zip(&self.workers).map(cost).sum();
         (self.is_mixed && sum > 0.0).then(|| sum / f64::from(self.ready()))
     }
 
-    /// Asks for workers with so many threads; returns when new workers will be ready, the first of each kind.
+    /// Requests workers with so many threads; returns the times at which new workers will be ready, the first of each
+    /// type.
     pub(super) fn want(&mut self, at: f64, need: f64) -> Vec<f64> {
         let wanted = self.wanted(at, need);
         let all = self.kinds.iter().zip(&mut self.workers).zip(wanted);
@@ -131,7 +133,7 @@ impl Fleet {
         wanted.map_or(seen.there, |wanted| wanted.iter().map(|kind| kind.workers).collect())
     }
 
-    /// A job has been watched for a while: where several kinds worked for it, that says how fast each is.
+    /// Learns paces from a job that was watched for a while, if several types worked for it.
     pub(super) fn watch(&mut self) {
         let of = |(i, (kind, workers)): (usize, (&Kind, &Workers))| {
             let seconds = f64::from(workers.ready()) * f64::from(kind.offer.threads) * WATCHED;
@@ -141,12 +143,12 @@ impl Fleet {
         learn(&mut self.paces, &worked);
     }
 
-    /// Counts those that are ready by now.
+    /// Counts the workers that are ready by now.
     pub(super) fn come(&mut self, at: f64) {
         self.workers.iter_mut().for_each(|workers| workers.come(at));
     }
 
-    /// Returns how many are lost in a second, on average.
+    /// Returns the mean number of workers lost in a second.
     pub(super) fn losses(&self) -> f64 {
         self.rates().sum()
     }
@@ -157,7 +159,7 @@ impl Fleet {
         self.kinds.iter().zip(&self.workers).map(rate)
     }
 
-    /// Loses one, drawn by how often each is lost; returns when another will be in its place.
+    /// Loses a worker, drawn by the loss rates; returns the time at which its replacement will be ready.
     pub(super) fn lose(&mut self, at: f64, dice: &mut SampleRng) -> Option<f64> {
         let mut drawn = if self.workers.len() > 1 { dice.unit() * self.losses() } else { 0.0 };
         let mut last = None;
@@ -171,12 +173,12 @@ impl Fleet {
         self.workers[last?].lose(at)
     }
 
-    /// Takes back all workers of a kind.
+    /// Takes back all workers of a type.
     pub(super) fn take_back(&mut self, at: f64, kind: usize) {
         self.workers[kind].lose_all(at);
     }
 
-    /// Returns what became of each kind.
+    /// Returns the outcome of each type.
     pub(super) fn end(self, at: f64) -> Vec<KindOutcome> {
         let of = |(kind, workers): (Kind, Workers)| {
             let (worker_s, lost, workers) = workers.end(at);

@@ -1,27 +1,27 @@
-//! What is imagined: jobs, and with the pool of workers that they share and a seed, what is simulated.
+//! The input of a simulation: jobs, the pool of workers that they share, and a seed.
 
 use forebay_core::{Error, Result};
 
 use super::pool::{Kind, Pool, kinds_check};
 use forebay_policy::placement::{Cut, Finishing, Machine, Manners, Model, Objective, Placement, Wire};
 
-/// Jobs of a scenario.
+/// The most jobs of a scenario.
 pub const JOBS_MAX: usize = 10_000;
 /// More seconds, or batches a second, than any job has.
 pub(super) const LARGE: f64 = 1e9;
-/// More batches than that are not counted exactly.
+/// The most batches that are counted exactly.
 const BATCHES_MAX: u64 = 1 << 50;
-/// What figures may be off by.
+/// The largest relative noise of figures.
 const NOISE_MAX: f64 = 0.5;
 /// More bytes than any batch has.
 const BYTES_MAX: f64 = 1e15;
-/// Threads on a trainer's machine.
+/// The most threads on a trainer's machine.
 const LOCAL_MAX: u32 = 65_536;
 
 /// An op.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Op {
-    /// Seconds that a batch takes one thread.
+    /// Seconds of one thread for a batch.
     pub cost: f64,
     /// Bytes of a batch after it.
     pub bytes: f64,
@@ -34,22 +34,22 @@ pub struct Host {
     pub cores: f64,
     /// Cores that the trainer keeps busy.
     pub used: f64,
-    /// (when, cores): what it keeps busy from then on, counted from the job's beginning; the earliest first.
+    /// (when, cores): the cores that it keeps busy from then on, counted from the job's beginning; the earliest first.
     pub then: Vec<(f64, f64)>,
-    /// What a step becomes longer by while all cores are busy with input at the lowest priority, as a share of it.
+    /// The share by which a step becomes longer while all cores compute input at the lowest priority.
     pub interference: f64,
-    /// Threads that may compute there, at most.
+    /// The most threads that may compute there.
     pub local_max: u32,
-    /// Threads of a worker in the trainer's process, for `pecan`, which counts in these.
+    /// Threads of a worker in the trainer's process, for `pecan`, which counts such workers.
     pub crew: u32,
-    /// What it takes to send a batch.
+    /// The cost of sending a batch.
     pub wire: Wire,
-    /// Who finishes what workers send.
+    /// Where the rows that workers send are finished.
     pub finishing: Finishing,
 }
 
 impl Host {
-    /// Makes a machine of so many cores, all of which may be used, and a network that costs nothing and limits nothing.
+    /// Makes a machine of so many cores, all of which may be used, and a free network without a limit.
     pub fn new(cores: f64, used: f64) -> Self {
         let (wire, finishing) = (Wire::default(), Finishing::Threads);
         Self { cores, used, then: Vec::new(), interference: 0.0, local_max: cores as u32, crew: 1, wire, finishing }
@@ -59,36 +59,38 @@ impl Host {
 /// A job. All times are in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What a step of the trainer takes, when it does not wait.
+    /// Seconds of a step of the trainer, without waits.
     pub step: f64,
-    /// (when, step): what a step takes from then on, counted from the job's beginning; the earliest first.
+    /// (when, step): the step from then on, counted from the job's beginning; the earliest first.
     pub then: Vec<(f64, f64)>,
     /// The ops, in their order.
     pub ops: Vec<Op>,
-    /// The machine of its trainer, where threads may compute; `None` where none may.
+    /// The machine of its trainer, where threads may compute; `None` if none may.
     pub host: Option<Host>,
-    /// What is to be made small, by a policy that can.
+    /// The objective, for a policy that has objectives.
     pub objective: Objective,
     /// Batches, of all epochs.
     pub batches: u64,
-    /// Batches that may be ready before they are asked for.
+    /// Batches that may be ready before the trainer requests them.
     pub ahead: u32,
-    /// What of a worker's computing time reaches the trainer, above 0 up to 1.
+    /// The share of a worker's computing time that reaches the trainer, above 0 up to 1.
     pub efficiency: f64,
-    /// Batches a second that all workers together can bring, where something that they share (storage, network) allows no more.
+    /// The most batches a second that all workers together can bring, if a shared resource (storage, network) has a
+    /// limit.
     pub shared_limit: Option<f64>,
-    /// What a figure of a window may be off by, either way, as a share of it: 0 to 0.5.
+    /// The noise of a window's figures, either way, as a share: 0 to 0.5.
     pub noise: f64,
-    /// How much it counts beside other jobs, while workers are too few.
+    /// Its weight beside other jobs, if there are too few workers.
     pub weight: f64,
     /// When it begins.
     pub begins: f64,
 }
 
 impl Job {
-    /// Makes a job that begins at once, with 8 batches ahead, nothing lost or shared on the way, and figures without noise.
+    /// Makes a job that begins at once, with 8 batches ahead, no losses or limits on the way, and figures without
+    /// noise.
     pub fn new(name: impl Into<String>, step: f64, batch_cost: f64, batches: u64) -> Self {
         Self {
             name: name.into(),
@@ -107,7 +109,7 @@ impl Job {
         }
     }
 
-    /// Returns what placements bring and take, as it begins. Workers have so many threads.
+    /// Returns the model of its placements, as it begins, with workers of so many threads.
     pub fn model(&self, threads: f64, manners: Manners) -> Model {
         let ops: Vec<_> = self.ops.iter().map(|op| (op.cost, op.bytes)).collect();
         let machine =
@@ -183,21 +185,21 @@ fn in_order(what: &str, changes: &[(f64, f64)]) -> Result<()> {
     Ok(())
 }
 
-/// What is simulated.
+/// The input of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     /// The jobs.
     pub jobs: Vec<Job>,
     /// Their workers.
     pub pool: Pool,
-    /// The kinds that these may be of; with none, they are all alike.
+    /// The types of the workers; if empty, they are all alike.
     pub kinds: Vec<Kind>,
-    /// What noise and losses follow from.
+    /// The seed of noise and losses.
     pub seed: u64,
 }
 
 impl Scenario {
-    /// Makes one whose workers are all alike.
+    /// Makes a scenario whose workers are all alike.
     pub fn new(jobs: Vec<Job>, pool: Pool, seed: u64) -> Self {
         Self { jobs, pool, kinds: Vec::new(), seed }
     }
@@ -205,7 +207,7 @@ impl Scenario {
     /// Checks that it can be simulated.
     ///
     /// # Errors
-    /// Says which figure of which job cannot be.
+    /// Names the impossible figure and its job.
     pub fn check(&self) -> Result<()> {
         if !(1..=JOBS_MAX).contains(&self.jobs.len()) {
             return Err(Error::invalid(format!("{} jobs: there are 1 to {JOBS_MAX}", self.jobs.len())));

@@ -1,6 +1,6 @@
-//! A job that runs: what its trainer took and waited for, what its workers made, and its windows.
+//! A running job: the batches of its trainer and workers, the waits, and the windows.
 //!
-//! Invariant: rates are constant between two calls of [`Live::advance`], so everything is added up exactly, however long that is.
+//! Invariant: rates are constant between two calls of [`Live::advance`], so all sums are exact, however long that is.
 
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed, Ticks};
@@ -9,7 +9,7 @@ use super::Job;
 use forebay_policy::placement::{Cut, Finishing, Machine, Manners, Model, Objective, Placement};
 use forebay_policy::scaling::{self, Limits, Observation, window};
 
-/// What rounding alone takes off a sum of times or batches.
+/// The most that rounding alone takes off a sum of times or batches.
 const ROUNDING: f64 = 1e-6;
 
 /// Sums since the job began.
@@ -17,15 +17,16 @@ const ROUNDING: f64 = 1e-6;
 pub(super) struct Sums {
     /// Batches that the trainer took.
     pub(super) taken: f64,
-    /// Seconds that it waited.
+    /// Seconds in which it waited.
     pub(super) waited: f64,
-    /// Batches that the workers made, and those that were made at the trainer.
+    /// Batches made by the workers, and batches made at the trainer.
     made: f64,
     here: f64,
-    /// Cores of the trainer's machine that were spare, and the share of the time that the trainer had none, times seconds.
+    /// Spare cores of the trainer's machine, and the share of the time in which the trainer lacked a core, times
+    /// seconds.
     spare: f64,
     pressed: f64,
-    /// Cores that its process took for what workers sent, times seconds.
+    /// Cores that its process used on the rows that workers sent, times seconds.
     finishes: f64,
     /// Batches that were ahead, times seconds.
     ahead: f64,
@@ -41,22 +42,22 @@ pub(super) struct Live<'a> {
     objective: Objective,
     /// Threads of a worker at the trainer.
     crew: u32,
-    /// Names the noise of its figures.
+    /// The random stream of its noise.
     key: u64,
     now: f64,
     at: Placement,
     buffer: f64,
     sums: Sums,
-    /// When the window began, and the sums by then.
+    /// The time at which the window began, and the sums then.
     began: (f64, Sums),
-    /// The fewest workers in the window, and whether the placement was another for a part of it.
+    /// The fewest workers in the window, and whether the placement changed in it.
     least: u32,
     unsteady: bool,
     windows: u64,
 }
 
 impl<'a> Live<'a> {
-    /// Begins a job, without workers. `index` is its place among the jobs; `crew`, the threads of what is counted as one at the
+    /// Begins a job, without workers. `index` is its place among the jobs; `crew` is the threads of one worker at the
     /// trainer.
     pub(super) fn new(job: &'a Job, index: usize, (threads, crew): (f64, u32), manners: Manners, seed: u64) -> Self {
         Self {
@@ -84,7 +85,7 @@ impl<'a> Live<'a> {
         self.crew
     }
 
-    /// Returns what computes for it.
+    /// Returns its placement.
     pub(super) fn at(&self) -> Placement {
         self.at
     }
@@ -93,12 +94,12 @@ impl<'a> Live<'a> {
         self.sums
     }
 
-    /// Windows that have ended.
+    /// Returns the number of windows that have ended.
     pub(super) fn windows(&self) -> u64 {
         self.windows
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(super) fn advance(&mut self, now: f64) {
         let lasted = (now - self.now).max(0.0);
         self.now = now;
@@ -108,7 +109,7 @@ impl<'a> Live<'a> {
         let rest = lasted - filling;
         let slower = made.min(demand);
         self.sums.taken += demand * filling + slower * rest;
-        // Whoever has to wait for room waits for the same part of its time.
+        // Both kinds of makers wait for room for the same part of their time.
         let (remote, local) = self.model.made(self.at);
         let worked = filling + if made > 0.0 { rest * slower / made } else { 0.0 };
         self.sums.made += remote * worked;
@@ -128,7 +129,7 @@ impl<'a> Live<'a> {
         self.buffer = level;
     }
 
-    /// Sets what a step takes, from now on.
+    /// Sets the seconds of a step from now on.
     pub(super) fn set_step(&mut self, now: f64, step: f64) {
         self.advance(now);
         self.model.step = step;
@@ -140,12 +141,12 @@ impl<'a> Live<'a> {
         self.model.machine = self.model.machine.map(|machine| Machine { used, ..machine });
     }
 
-    /// Sets what a worker costs, from now on.
+    /// Sets the price of a worker from now on.
     pub(super) fn set_price(&mut self, price: f64) {
         self.objective = self.objective.with_worker(price);
     }
 
-    /// Sets the threads of a worker, from now on; says whether they are others.
+    /// Sets the threads of a worker from now on; returns whether they changed.
     pub(super) fn set_threads(&mut self, now: f64, threads: f64) -> bool {
         if self.model.threads == threads {
             return false;
@@ -155,7 +156,7 @@ impl<'a> Live<'a> {
         true
     }
 
-    /// Sets who computes for it, from now on. What is counted at the trainer has `crew` threads each.
+    /// Sets the placement from now on. A worker at the trainer has `crew` threads.
     pub(super) fn set_placement(&mut self, now: f64, at: Placement) {
         self.advance(now);
         self.at = at;
@@ -167,7 +168,7 @@ impl<'a> Live<'a> {
         self.least = self.least.min(at.workers);
     }
 
-    /// Returns when its last batch is taken, if nothing changes; `None` is never.
+    /// Returns the time at which its last batch is taken, if nothing changes; `None` is never.
     pub(super) fn ends(&self) -> Option<f64> {
         let left = (self.job.batches as f64 - self.sums.taken).max(0.0);
         let (made, demand) = self.rates();
@@ -223,14 +224,14 @@ impl<'a> Live<'a> {
         Some(seen)
     }
 
-    /// The trainer's machine, or one where nothing may compute: what is to be made small is told with it.
+    /// Returns the trainer's machine, or one where nothing may compute, because the objective is passed with it.
     fn machine(&self) -> Option<Machine> {
         let busy = Machine { cores: 1.0, used: 1.0, manners: Manners::SpareOnly, interference: 0.0 };
         self.model.machine.or((self.objective != Objective::Time).then_some(busy))
     }
 
-    /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there, cores
-    /// that finished what was sent.
+    /// Returns the measurements of the trainer's machine: spare cores, the pressure, batches a second made there, cores
+    /// that finished received rows.
     fn host(
         &self,
         machine: Machine,
@@ -254,12 +255,13 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Batches a second that workers make while there is room, and that the trainer takes while there are any.
+    /// Returns the batches a second that workers make while there is room, and that the trainer takes while there are
+    /// any.
     fn rates(&self) -> (f64, f64) {
         (self.model.capacity(self.at), 1.0 / self.model.step(self.at))
     }
 
-    /// Seconds until what is ahead is as much as it may be, or nothing.
+    /// Returns the seconds until the batches ahead reach their limit, or 0.
     fn until_level(&self) -> f64 {
         let (made, demand) = self.rates();
         match made - demand {
@@ -280,7 +282,8 @@ mod tests {
         (a - b).abs() < 1e-9
     }
 
-    /// 20 batches/s are wanted, a worker makes 4; five feed it, four let it wait a fifth of its time.
+    /// The trainer wants 20 batches/s, a worker makes 4; with five it never waits, with four it waits a fifth of its
+    /// time.
     #[test]
     fn a_window_says_what_was_taken_waited_for_and_ahead() {
         let job = Job { ahead: 10, ..Job::new("j", 0.05, 0.25, 1000) };
@@ -291,7 +294,8 @@ mod tests {
         assert!(close(seen.delivered, 16.0) && close(seen.waited, 0.2) && seen.batches == 32, "{seen:?}");
         assert!(seen.demand.is_some_and(|d| close(d, 20.0)) && seen.steady && seen.workers == 4, "{seen:?}");
         assert!(seen.busy.is_some_and(|b| close(b, 1.0)) && seen.ahead == Some(0.0), "{seen:?}");
-        // Ten workers make 20 more than are taken: ten are ahead after half a second, and then half of the threads rest.
+        // Ten workers make 20 more than the trainer takes: ten are ahead after half a second, and then half of the
+        // threads rest.
         live.set_placement(2.0, job.on_workers(10));
         live.advance(3.0);
         assert_eq!(live.observe(LIMITS), None, "too early");
@@ -300,7 +304,7 @@ mod tests {
         assert!(close(seen.waited, 0.0) && close(seen.delivered, 20.0), "{seen:?}");
         assert!(seen.ahead.is_some_and(|a| close(a, (10.0 * 1.5 + 5.0 * 0.5) / 2.0)), "{seen:?}");
         assert!(seen.busy.is_some_and(|b| close(b, 0.625)), "{seen:?}");
-        // Without workers it lives on what is ahead: half a second of 20 batches/s.
+        // Without workers the trainer uses the batches ahead: half a second of 20 batches/s.
         live.set_placement(4.0, job.on_workers(0));
         assert_eq!(live.ends(), None);
         live.advance(5.0);

@@ -1,12 +1,13 @@
-//! What jobs would take and cost under a policy: the policies of [`scaling`](forebay_policy::scaling) themselves, over imagined jobs.
+//! The time and price of jobs under a policy: the policies of [`scaling`](forebay_policy::scaling) themselves, over
+//! simulated jobs.
 //!
 //! ```text
 //! Scenario (jobs, pool, kinds, seed) + Policy ──simulate──▶ Outcome ──price──▶ money
 //!                                             ──best──────▶ the fixed number of workers that is cheapest
 //! ```
 //!
-//! Invariants: no clock and no I/O; time is simulated, from event to event; the same scenario, seed and policy give the same
-//! outcome; every policy meets the same noise. See `README.md` beside this file for the model, and for what is not in it.
+//! Invariants: no clock and no I/O; time is simulated, from event to event; the same scenario, seed and policy give the
+//! same outcome; every policy meets the same noise. See `README.md` beside this file for the model and its limits.
 
 mod best;
 mod fleet;

@@ -1,71 +1,72 @@
-//! What came of a simulation, and what it costs.
+//! The outcome of a simulation, and its price.
 
 use serde::Serialize;
 
 use forebay_policy::placement::{Placement, Prices};
 
-/// Another placement that was asked for.
+/// A change of the requested placement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     /// Seconds since the simulation began.
     pub at_s: f64,
     /// Windows of the job that had ended by then.
     pub window: u64,
-    /// What was asked for.
+    /// The requested placement.
     #[serde(flatten)]
     pub to: Placement,
 }
 
-/// What came of one job. Times are in seconds.
+/// The outcome of one job. Times are in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobOutcome {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// When it began.
+    /// The time at which it began.
     pub began_s: f64,
     /// How long it took.
     pub took_s: f64,
     /// How long its trainer waited.
     pub waited_s: f64,
-    /// Windows that were decided on; a fixed number of workers has none.
+    /// Windows with a decision; a fixed number of workers has none.
     pub windows: u64,
-    /// From its beginning, or the last change of its step before, to the last change of its placement: the longest of these.
+    /// The longest time from the job's beginning, or from a change of its step, to the last change of its placement
+    /// after that.
     pub settled_s: f64,
-    /// What was asked for: at first, and at each change.
+    /// The requested placements: at first, and at each change.
     pub changes: Vec<Change>,
 }
 
-/// What became of the workers of a kind.
+/// The outcome of the workers of a type.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KindOutcome {
-    /// Which.
+    /// The type.
     pub kind: String,
-    /// Whether they may be taken back at any time.
+    /// Whether the cloud may take them back at any time.
     pub spot: bool,
-    /// What one costs for an hour.
+    /// The price of one for an hour.
     pub price: f64,
-    /// Seconds of them that are paid.
+    /// Paid seconds of them.
     pub worker_s: f64,
-    /// How many were lost.
+    /// Workers lost.
     pub lost: u64,
-    /// (seconds, workers): how many were paid from when on.
+    /// (seconds, workers): the number of paid workers from then on.
     pub workers: Vec<(f64, u32)>,
 }
 
-/// What came of all jobs under a policy.
+/// The outcome of all jobs under a policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// The policy.
     pub policy: String,
     /// When the last job ended, in seconds.
     pub ended_s: f64,
-    /// Seconds of all workers that are paid.
+    /// Paid seconds of all workers.
     pub worker_s: f64,
-    /// Workers that were lost.
+    /// Workers lost.
     pub lost: u64,
-    /// (seconds, workers): how many were paid from when on.
+    /// (seconds, workers): the number of paid workers from then on.
     pub workers: Vec<(f64, u32)>,
-    /// The same for each kind, where there are kinds, in the scenario's order.
+    /// The same by type, if there are types, in the scenario's order.
     pub kinds: Vec<KindOutcome>,
     /// Each job, in the scenario's order.
     pub jobs: Vec<JobOutcome>,
@@ -77,22 +78,22 @@ impl Outcome {
         self.jobs.iter().map(|job| job.took_s).sum()
     }
 
-    /// Returns the share of the trainers' time that they waited, 0 to 1.
+    /// Returns the share of the trainers' time in which they waited, 0 to 1.
     pub fn waited(&self) -> f64 {
         self.jobs.iter().map(|job| job.waited_s).sum::<f64>() / self.trainer_s()
     }
 
-    /// Returns how often another placement was asked for.
+    /// Returns the number of changes of requested placements.
     pub fn changes(&self) -> usize {
         self.jobs.iter().map(|job| job.changes.len().saturating_sub(1)).sum()
     }
 
-    /// Returns what it took until the last job had its workers, in seconds: see [`JobOutcome::settled_s`].
+    /// Returns the seconds until the last job had its workers: see [`JobOutcome::settled_s`].
     pub fn settled_s(&self) -> f64 {
         self.jobs.iter().map(|job| job.settled_s).fold(0.0, f64::max)
     }
 
-    /// Returns what it costs. Workers of a kind have that one's price.
+    /// Returns the price of the simulation. Workers of a type have the price of that type.
     pub fn price(&self, prices: &Prices) -> f64 {
         let of_kinds = || self.kinds.iter().map(|kind| kind.worker_s * kind.price).sum();
         let workers = if self.kinds.is_empty() { self.worker_s * prices.worker } else { of_kinds() };
@@ -100,7 +101,7 @@ impl Outcome {
     }
 }
 
-/// Returns how many workers of all kinds were paid from when on.
+/// Returns the history of the paid workers of all types together.
 pub(super) fn together(kinds: &[KindOutcome]) -> Vec<(f64, u32)> {
     let mut times: Vec<_> = kinds.iter().flat_map(|kind| kind.workers.iter().map(|change| change.0)).collect();
     times.sort_by(f64::total_cmp);

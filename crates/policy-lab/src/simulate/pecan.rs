@@ -1,10 +1,13 @@
-//! Pecan's table (Graur et al., USENIX ATC 2024, Figure 8): its five workloads under its baselines, its policies and ours.
+//! Pecan's table (Graur et al., USENIX ATC 2024, Figure 8): its five workloads under its baselines, its policies and
+//! Forebay's.
 //!
-//! What is published is a price for an epoch, of the trainer and of its workers, for each workload and system; what a batch costs
-//! an op is not. So a workload here is a step, what a batch costs a worker as written and reordered, what the trainer's
-//! machine is worth, and what a pipeline in the trainer's process uses of it: numbers that follow from some of the published
-//! ones, and predict the others. Which follow from which is said at each workload; what they miss, [`Row::off`] says.
-//! A run has as many epochs as those of its artifact (8, and 7 of RetinaNet), so that what it costs to find a placement counts.
+//! The paper gives the price of an epoch, of the trainer and of its workers, for each workload and system; it does not
+//! give the cost of a batch for each op. So a workload here has a step, the cost of a batch for a worker as written and
+//! reordered, the worth of the trainer's machine, and the part of it that one pipeline in the trainer's process uses.
+//! These numbers are fitted to some of the published ones, and predict the others; the comment at each workload says
+//! which. [`Row::off`] returns the errors.
+//! A run has as many epochs as those of its artifact (8, and 7 of RetinaNet), so that the price of finding a placement
+//! counts.
 
 use std::collections::HashMap;
 
@@ -19,41 +22,41 @@ use crate::baselines::{cachew::cachew, pecan::pecan, placed::placed};
 
 /// Runs of each row, with a seed each: its policy decides on single windows, so their noise decides.
 const SEEDS: u64 = 9;
-/// What figures are off by.
+/// The relative noise of figures.
 const NOISE: f64 = 0.02;
 /// Threads of a worker: an n2-standard-8.
 const THREADS: u32 = 8;
-/// Workers in the trainer's process, at most. Together they use all that its machine has for them, and no more.
+/// The most workers in the trainer's process. Together they use all that its machine has for them, and no more.
 const CREWS: u32 = 10;
 
-/// A trainer's and its workers' dollars, for an epoch.
+/// The dollars of a trainer and of its workers, for an epoch.
 pub type Dollars = (f64, f64);
 
 /// One of its workloads.
 #[derive(Debug, Clone, Copy)]
 struct Workload {
     name: &'static str,
-    /// Seconds of an epoch of which nothing is waited for, its batches, and the epochs of a run.
+    /// Seconds of an epoch without waits, its batches, and the epochs of a run.
     epoch: f64,
     batches: u64,
     epochs: u64,
     /// Seconds of one worker for an epoch, as written and reordered.
     work: (f64, f64),
-    /// Threads that a worker in the trainer's process is worth, and those that one pipeline there has to itself.
+    /// Threads that a worker in the trainer's process is worth, and threads that a single pipeline there uses.
     crew: u32,
     collocated: u32,
-    /// What the trainer's machine costs, for an hour.
+    /// The price of the trainer's machine for an hour.
     trainer: f64,
-    /// What one more worker must gain, in thousandths.
+    /// The gain that one more worker must bring, in thousandths.
     gain: u16,
     /// Collocated; Cachew; Pecan's order alone, placement alone, and both.
     published: [Dollars; 5],
 }
 
 const WORKLOADS: [Workload; 5] = [
-    // Steps of 1024 in the batches of 128 that its client takes. Work: workers x seconds of Cachew's epoch, and of that with
-    // the new order, which had all that it could use. Collocated: its epoch. Ten workers at the trainer: between the 13.3 and the
-    // 11.2 workers elsewhere that placement alone and both did without (its machine has 96 cores).
+    // Steps of 1024 in the batches of 128 that its client takes. Work: workers x seconds of Cachew's epoch, and of the
+    // epoch with the new order, with all useful workers. Collocated: its epoch. Ten workers at the trainer: between the
+    // 13.3 and 11.2 workers elsewhere that placement alone and both saved (its machine has 96 cores).
     Workload {
         name: "ResNet50 v2-8",
         epoch: 395.0,
@@ -66,8 +69,8 @@ const WORKLOADS: [Workload; 5] = [
         gain: 0,
         published: [(4.547, 0.0), (0.558, 0.914), (0.545, 0.572), (0.571, 0.256), (0.545, 0.047)],
     },
-    // Work and collocated as above (steps of 512, in 64 for each of 8 cores). Workers at the trainer: what both did without
-    // (41 cores); placement alone says 62, which no number fits as well.
+    // Work and collocated as above (steps of 512, in 64 for each of 8 cores). Workers at the trainer: as many as both
+    // saved (41 cores); by placement alone it would be 62, which no number fits as well.
     Workload {
         name: "SimCLR",
         epoch: 820.0,
@@ -80,8 +83,8 @@ const WORKLOADS: [Workload; 5] = [
         gain: 30,
         published: [(4.132, 0.0), (1.344, 1.413), (1.130, 0.740), (1.274, 0.571), (1.412, 0.122)],
     },
-    // Work: what a batch took with one worker in the artifact's logs, 637 and 581 ms, where its step takes 322.5. Workers at the
-    // trainer as for ResNet50: more than enough.
+    // Work: the time of a batch with one worker in the artifact's logs, 637 and 581 ms, with steps of 322.5 ms. Workers
+    // at the trainer as for ResNet50: more than enough.
     Workload {
         name: "RetinaNet",
         epoch: 596.0,
@@ -94,8 +97,8 @@ const WORKLOADS: [Workload; 5] = [
         gain: 30,
         published: [(0.823, 0.0), (0.823, 0.184), (0.821, 0.184), (0.823, 0.014), (0.821, 0.0)],
     },
-    // Work and collocated as for ResNet50. Neither its data nor its batch is published: the batches are a guess (those of 960
-    // hours of speech, 64 in each), and how long its policy takes to decide depends on them.
+    // Work and collocated as for ResNet50. Neither its data nor its batch is published: the number of batches is a
+    // guess (960 hours of speech, 64 in each), and the time until its policy decides depends on it.
     Workload {
         name: "ASR Transformer",
         epoch: 725.0,
@@ -108,7 +111,7 @@ const WORKLOADS: [Workload; 5] = [
         gain: 30,
         published: [(1.581, 0.0), (1.015, 0.181), (0.999, 0.146), (1.029, 0.0), (1.001, 0.0)],
     },
-    // As for the v2-8, but that placement alone and both did without 6 to 7 workers elsewhere, not 12.
+    // As for the v2-8, but placement alone and both saved 6 to 7 workers elsewhere, not 12.
     Workload {
         name: "ResNet50 v3-8",
         epoch: 244.0,
@@ -123,7 +126,7 @@ const WORKLOADS: [Workload; 5] = [
     },
 ];
 
-/// Who decides, over which order.
+/// The system: its policy, and its order of ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum System {
     Collocated,
@@ -152,28 +155,28 @@ pub struct Row {
     pub workload: &'static str,
     /// The system.
     pub system: &'static str,
-    /// Workers where it came to rest, and what computed at the trainer (threads; for Pecan, its workers there).
+    /// Workers at the resting place, and those that compute at the trainer (threads; for Pecan, its workers there).
     pub workers: f64,
     /// See `workers`.
     pub local: f64,
-    /// Seconds of an epoch where it came to rest.
+    /// Seconds of an epoch at the resting place.
     pub epoch_s: f64,
     /// Dollars of an epoch there: of the trainer, and of its workers.
     pub settled: Dollars,
-    /// The same, as published; `None` for what is not Pecan's.
+    /// The same, as published; `None` for systems that are not in the paper.
     pub published: Option<Dollars>,
-    /// Seconds and dollars of an epoch over the whole run, what it took to come to rest included.
+    /// Seconds and dollars of an epoch over the whole run, with the time before the resting place.
     pub run_s: f64,
     /// See `run_s`.
     pub run: f64,
     /// Seconds until it came to rest.
     pub settled_s: f64,
-    /// What the whole run costs, relative to Pecan's.
+    /// The price of the whole run, relative to Pecan's.
     pub of_pecan: f64,
 }
 
 impl Row {
-    /// Returns what its total is off the published one, as a share of it.
+    /// Returns the error of its total against the published one, as a share.
     pub fn off(&self) -> Option<f64> {
         self.published.map(|of| (self.settled.0 + self.settled.1) / (of.0 + of.1) - 1.0)
     }
@@ -182,7 +185,7 @@ impl Row {
 /// Runs all workloads under all systems. Takes a second or two.
 ///
 /// # Errors
-/// None that its numbers could cause: as [`simulate`].
+/// Errors of [`simulate`], none of which its numbers can cause.
 pub fn pecan_table() -> Result<Vec<Row>> {
     let of = |workload: &Workload| {
         let rows = SYSTEMS.iter().zip(0..).map(|(system, place)| workload.row(*system, place));

@@ -1,4 +1,4 @@
-//! The workers that jobs share: how many there may be, and of which kinds.
+//! The workers that jobs share: their limit and their types.
 
 use forebay_core::{Error, Result};
 
@@ -7,35 +7,36 @@ use super::job::{LARGE, positive, within};
 use forebay_policy::fleet::{self, Offer};
 use forebay_policy::scaling::Limits;
 
-/// Workers of a pool.
+/// The most workers of a pool.
 pub const WORKERS_MAX: u32 = 100_000;
-/// Sooner lost than missed, it would never end.
+/// The least mean life of a worker: if workers were lost faster than the dispatcher misses them, a simulation would
+/// never end.
 const LASTS_MIN: f64 = 60.0;
-/// How much faster or slower threads of a kind may be.
+/// The bounds of a pace.
 const PACES: (f64, f64) = (0.01, 100.0);
 
-/// The workers that jobs share. All but `max` is said by their kinds, where there are any.
+/// The workers that jobs share. With worker types, only `max` is used of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pool {
-    /// The most that there may be.
+    /// The most workers.
     pub max: u32,
     /// Threads of a worker.
     pub threads: u32,
-    /// Seconds from asking for a worker to its first batch.
+    /// Seconds from the request for a worker to its first batch.
     pub startup: f64,
-    /// Seconds that a worker lasts, on average, before it fails or is taken back; `None` is for ever.
+    /// Mean seconds until a worker fails or is taken back; `None` is for ever.
     pub lost_every: Option<f64>,
 }
 
 impl Default for Pool {
-    /// 64 workers with one thread, there at once, for ever.
+    /// Makes a pool of 64 workers with one thread, ready at once, for ever.
     fn default() -> Self {
         Self { max: 64, threads: 1, startup: 0.0, lost_every: None }
     }
 }
 
 impl Pool {
-    /// Returns what a job may ask for: no worker at all, where its trainer's machine may do without.
+    /// Returns the limits of a job: no worker at all is allowed if its trainer's machine may compute alone.
     pub fn limits(&self, job: &Job) -> Limits {
         let min = u32::from(job.host.as_ref().is_none_or(|host| host.local_max == 0));
         Limits { min, max: self.max }
@@ -57,30 +58,30 @@ fn lasts(lost_every: Option<f64>) -> Result<()> {
     lost_every.map_or(Ok(()), |mean| within("the time until a worker is lost", mean, LASTS_MIN, LARGE))
 }
 
-/// A kind of workers, and what comes of asking for it.
+/// A worker type, and the result of requests for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
-    /// As it is offered.
+    /// Its offer.
     pub offer: Offer,
-    /// How fast its threads are, relative to those that the costs of jobs are about. The policy has to find out.
+    /// The true pace of its threads, relative to those that the costs of jobs assume. The policy has to learn it.
     pub pace: f64,
-    /// How many there really are to be had, whatever is offered.
+    /// How many the cloud really has, whatever is offered.
     pub comes: u32,
-    /// Seconds from asking for one to its first batch.
+    /// Seconds from the request for one to its first batch.
     pub startup: f64,
-    /// Seconds that one lasts, on average, before it fails or is taken back; `None` is for ever.
+    /// Mean seconds until one fails or is taken back; `None` is for ever.
     pub lost_every: Option<f64>,
-    /// From when to when, in seconds, none is to be had: those that there are then are taken back.
+    /// The seconds from and until which the cloud has none: workers that are there then are taken back.
     pub away: Option<(f64, f64)>,
 }
 
 impl Kind {
-    /// Makes a kind that is what is offered, there at once, for ever.
+    /// Makes a type that is as offered, ready at once, for ever.
     pub fn new(offer: Offer) -> Self {
         Self { pace: 1.0, comes: offer.max, startup: 0.0, lost_every: None, away: None, offer }
     }
 
-    /// Returns how many there may be at a time.
+    /// Returns how many the cloud has at a time.
     pub(super) fn to_be_had(&self, at: f64) -> u32 {
         if self.away.is_some_and(|(from, to)| (from..to).contains(&at)) { 0 } else { self.comes }
     }
@@ -96,7 +97,7 @@ impl Kind {
     }
 }
 
-/// Checks that each is a kind of its own, and can be simulated.
+/// Checks that each type is a different one, and can be simulated.
 pub(super) fn kinds_check(kinds: &[Kind]) -> Result<()> {
     let offers: Vec<_> = kinds.iter().map(|kind| kind.offer.clone()).collect();
     fleet::check(&offers)?;

@@ -1,7 +1,7 @@
 //! From event to event, until the last job has ended.
 //!
-//! What happens at one moment happens together: workers are dealt once all of it is done. Bounds: [`TIME_MAX_S`] of simulated
-//! time, so as many windows of each job as fit into that.
+//! All events of one moment are handled together: workers are divided after the last of them. Bounds: [`TIME_MAX_S`] of
+//! simulated time, so as many windows of each job as fit into that.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,19 +17,20 @@ use forebay_policy::fleet::Unit;
 use forebay_policy::placement::{Manners, Placement};
 use forebay_policy::scaling::{Claim, Observation, Policy, ScalingPolicy, window};
 
-/// Simulated seconds, at most: 30 days.
+/// The most simulated seconds: 30 days.
 pub const TIME_MAX_S: f64 = 30.0 * 86_400.0;
 
-/// Seconds after which the policy of kinds looks again, if nothing happens: it waits for workers that do not come.
+/// Seconds after which the fleet policy decides again, if nothing happens: it waits for workers that do not come.
 const FLEET_EVERY: f64 = 5.0;
 
-/// Names the draws of when workers are lost; jobs have their places.
+/// The random stream of losses; jobs have their indexes.
 const LOSSES: u64 = u64::MAX;
 
 /// Simulates the jobs of a scenario under a policy.
 ///
 /// # Errors
-/// [`Scenario::check`]'s; the policy wants a number beyond the pool's; the jobs do not end within [`TIME_MAX_S`].
+/// Errors of [`Scenario::check`]; the policy wants a number beyond the pool's; the jobs do not end within
+/// [`TIME_MAX_S`].
 pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome> {
     scenario.check()?;
     let max = scenario.pool.max;
@@ -56,7 +57,7 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome> {
     Err(Error::invalid(format!("{policy}: not all jobs end within {days:.0} days")).hint("give fewer batches"))
 }
 
-/// Checks that a job may be placed like that.
+/// Checks that a job allows a placement.
 fn fits(job: &Job, at: Placement) -> Result<()> {
     let most = job.host.as_ref().map_or(0, |host| host.local_max);
     if at.local > most {
@@ -74,13 +75,13 @@ fn fits(job: &Job, at: Placement) -> Result<()> {
     Ok(())
 }
 
-/// What can happen, and to which job.
+/// An event, and its job.
 #[derive(Debug, Clone, Copy)]
 enum What {
     Begin(usize),
     /// Its step changes to the one at this place.
     Step(usize, usize),
-    /// What its trainer takes of its machine changes to the one at this place.
+    /// The cores that its trainer uses change to the entry at this place.
     Used(usize, usize),
     /// A window may be over.
     Look(usize),
@@ -90,13 +91,13 @@ enum What {
     Ready,
     /// A worker is lost, unless their number has changed since.
     Lose(u64),
-    /// None of a kind is to be had any more.
+    /// No worker of a type is available any more.
     Away(usize),
-    /// How many there are of each kind is decided again.
+    /// The fleet policy decides again.
     Fleet,
 }
 
-/// The greatest is next: the earliest, and of those at one moment the first that was planned.
+/// The greatest is next: the earliest, and at one moment the first that was planned.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     at: f64,
@@ -131,32 +132,32 @@ enum State {
     Ended,
 }
 
-/// A job with what its policy makes of it.
+/// A job and its policy.
 #[derive(Debug)]
 struct Ruled<'a> {
     live: Live<'a>,
     state: State,
     policy: Box<dyn ScalingPolicy>,
     wanted: Placement,
-    /// What it counts as a worker: of those that it wants, and of those that it has.
+    /// The unit of the workers that it wants, and of the workers that it has.
     unit: Unit,
     counted: Unit,
     /// Counts how often its end was planned.
     plans: u64,
     changes: Vec<Change>,
-    /// When its step changed last, or it began.
+    /// The time at which its step changed last, or it began.
     disturbed: f64,
     settled: f64,
     took: f64,
 }
 
-/// Threads of what a policy counts as one at the trainer.
+/// Returns the threads of one worker at the trainer, as the policy counts them.
 fn crew(job: &Job, policy: &Policy) -> u32 {
     let is_fair = policy.initial().manners() == Manners::Fair;
     job.host.as_ref().filter(|_| is_fair).map_or(1, |host| host.crew)
 }
 
-/// What a policy begins with.
+/// Returns the placement with which a policy begins.
 fn first(job: &Job, policy: &Policy) -> Placement {
     let fixed = policy.initial().fixed();
     fixed.map_or(job.on_workers(1), |at| Placement { cut: at.cut.min(job.ops.len() as u32), ..at })
@@ -171,10 +172,10 @@ struct World<'a> {
     /// Counts how often a loss was planned.
     losses: u64,
     dice: SampleRng,
-    /// Whether workers are to be dealt anew.
+    /// Whether workers are to be divided anew.
     is_dirty: bool,
     ended: usize,
-    /// A number that was set needs no windows.
+    /// A fixed number needs no windows.
     is_fixed: bool,
 }
 
@@ -270,7 +271,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Changes what its trainer takes.
+    /// Changes the demand of its trainer.
     fn disturb(&mut self, at: f64, index: usize, change: impl FnOnce(&mut Live<'_>, &Job)) {
         let job = &mut self.jobs[index];
         if job.state != State::Running {
@@ -299,7 +300,7 @@ impl<'a> World<'a> {
         let wanted = Placement { workers: decision.workers, local: decision.local, cut };
         self.fleet.watch();
         if wanted != job.wanted {
-            // The same number of other workers, while these are replaced, is the same need.
+            // The same number of other workers, during a replacement, is the same need.
             if wanted.workers != job.wanted.workers {
                 job.unit = job.counted.clone();
             }
@@ -322,7 +323,7 @@ impl<'a> World<'a> {
         self.is_dirty = true;
     }
 
-    /// Asks for the workers that all jobs want, and deals those that are there.
+    /// Requests the workers that all jobs want, and divides those that are ready.
     fn deal(&mut self, at: f64) {
         self.is_dirty = false;
         let running: Vec<_> = (0..self.jobs.len()).filter(|&i| self.jobs[i].state == State::Running).collect();
@@ -364,7 +365,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Draws when the next worker is lost: the time to that has no memory, so it is drawn anew whenever there are others.
+    /// Draws the time of the next loss: the exponential distribution has no memory, so it is drawn anew whenever the
+    /// workers change.
     fn plan_loss(&mut self, at: f64) {
         let losses = self.fleet.losses();
         if losses == 0.0 {

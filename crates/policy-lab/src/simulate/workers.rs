@@ -1,22 +1,22 @@
-//! Workers of one kind: those that are there, those that are coming, and what is paid for all of them.
+//! Workers of one type: the ready ones, the starting ones, and the payment for all of them.
 //!
-//! Invariant: whatever was asked for comes or is taken back; all of them are paid from then on until they are gone.
+//! Invariant: every requested worker comes or is taken back; all of them are paid from the request until they are gone.
 
-/// Seconds until a worker that is lost is missed, as by the dispatcher.
+/// Seconds until the dispatcher misses a lost worker.
 const MISSED_AFTER: f64 = 5.0;
 
 /// The workers at a moment.
 #[derive(Debug)]
 pub(super) struct Workers {
-    /// Seconds until one that is asked for is there.
+    /// Seconds from the request for a worker until it is ready.
     startup: f64,
     now: f64,
     ready: u32,
-    /// When each of the others will be, the earliest first.
+    /// The time at which each of the others will be ready, the earliest first.
     coming: Vec<f64>,
     /// Workers, times seconds.
     paid: f64,
-    /// (when, how many are paid): each change of it.
+    /// (when, how many are paid): each change.
     history: Vec<(f64, u32)>,
     lost: u64,
 }
@@ -30,12 +30,12 @@ impl Workers {
         self.ready
     }
 
-    /// Asks for so many in all; returns when the new ones will be ready, if there are any.
+    /// Requests so many in all; returns the time at which the new ones will be ready, if there are any.
     pub(super) fn want(&mut self, now: f64, wanted: u32) -> Option<f64> {
         self.pass(now);
         let there = self.there();
         let more = wanted.saturating_sub(there);
-        // Those that come last are taken back first.
+        // The last to come are taken back first.
         let back = (there.saturating_sub(wanted) as usize).min(self.coming.len());
         self.coming.truncate(self.coming.len() - back);
         self.ready -= there.saturating_sub(wanted) - back as u32;
@@ -49,7 +49,7 @@ impl Workers {
         (more > 0 && self.startup > 0.0).then_some(at)
     }
 
-    /// Counts those that are ready by now.
+    /// Counts the workers that are ready by now.
     pub(super) fn come(&mut self, now: f64) {
         self.pass(now);
         let due = self.coming.partition_point(|at| *at <= now);
@@ -57,7 +57,7 @@ impl Workers {
         self.ready += due as u32;
     }
 
-    /// Loses one; returns when another will be in its place.
+    /// Loses one; returns the time at which its replacement will be ready.
     pub(super) fn lose(&mut self, now: f64) -> Option<f64> {
         self.pass(now);
         self.ready = self.ready.checked_sub(1)?;
@@ -67,7 +67,7 @@ impl Workers {
         Some(at)
     }
 
-    /// Loses all of them, and those that are coming.
+    /// Loses all of them, the starting ones too.
     pub(super) fn lose_all(&mut self, now: f64) {
         self.pass(now);
         self.lost += u64::from(self.ready);
@@ -75,7 +75,7 @@ impl Workers {
         self.note();
     }
 
-    /// Returns the seconds that all were paid for, how many were lost, and how many there were when.
+    /// Returns the paid seconds of all, the number of losses, and the history of paid workers.
     pub(super) fn end(mut self, now: f64) -> (f64, u64, Vec<(f64, u32)>) {
         self.pass(now);
         (self.paid, self.lost, self.history)

@@ -1,4 +1,4 @@
-//! The policy of caching against pipelines that are known: Cachew's sweep as it was measured, and thousands that are imagined.
+//! The caching policy on known pipelines (Cachew's measured sweep) and on thousands of random ones.
 
 use forebay_policy::caching::{
     Choice, Cost, Decision, Observation, PASSES_UNKNOWN, Place, Previous, Rent, Tiers, decide,
@@ -6,8 +6,8 @@ use forebay_policy::caching::{
 use forebay_policy_lab::baselines::cachew_caching;
 use proptest::prelude::*;
 
-/// Cachew's sweep: a sleep of so many milliseconds for each batch of 900 rows; what was measured with nothing kept, with rows
-/// as they are read, and with whole batches (2.5 times as large) kept.
+/// Cachew's sweep: a sleep of so many milliseconds for each batch of 900 rows; the measured times without a cache, with
+/// cached rows as read, and with cached whole batches (2.5 times as large).
 const SWEEP: [(f64, [f64; 3]); 8] = [
     (200.0, [309.0, 267.0, 436.0]),
     (250.0, [298.0, 267.0, 431.0]),
@@ -22,7 +22,8 @@ const BATCH: f64 = 900.0;
 const ROW_BYTES: f64 = 110_000.0;
 const INFLATED: f64 = 2.5;
 
-/// What is measured at a point of the sweep, where the remote storage is the "disk" and each mode takes as long as it did.
+/// Returns the measurements at a point of the sweep, with the remote storage as "disk" and the published time of each
+/// mode.
 fn at([compute, source, full]: [f64; 3]) -> Observation {
     let row = |ms: f64| ms * 1e6 / BATCH;
     let place = |name: &str, bytes: f64, before: f64, after: f64, found: f64| Place {
@@ -34,7 +35,7 @@ fn at([compute, source, full]: [f64; 3]) -> Observation {
         write: 0.0,
         kept: 1.0,
     };
-    // Of the time with the source kept, a tenth finds its rows.
+    // A tenth of the time with cached source rows is spent on lookups.
     let found = 0.1 * source;
     Observation {
         rows: 500_000,
@@ -61,7 +62,7 @@ fn run(seen: impl Iterator<Item = Observation>, mut before: Previous) -> (Vec<De
     (made, before)
 }
 
-/// How much dearer a choice is than the best one.
+/// Returns by how much a choice is more expensive than the best one.
 fn off(choice: Choice, costs: &[f64]) -> f64 {
     let at = match choice {
         Choice::Compute => 0,
@@ -76,7 +77,7 @@ fn at_every_point_of_cachews_sweep_the_choice_is_within_three_percent_of_the_bes
         let (made, _) = run(std::iter::repeat_n(at(measured), 3), Previous::default());
         assert!(off(made[2].choice, &measured) < 0.03, "sleep {sleep}: {}", made[2]);
     }
-    // Also when the job changes under a choice that was right, up and down.
+    // The same after the job changes under a choice that was right, up and down.
     let mut before = Previous::default();
     for (sleep, measured) in SWEEP.into_iter().chain(SWEEP.into_iter().rev()) {
         let (made, next) = run(std::iter::repeat_n(at(measured), 1000), before);
@@ -104,7 +105,7 @@ fn cachews_own_rule_is_seven_percent_off_where_its_table_is() {
     assert!((0.065..0.08).contains(&worst), "{worst}");
 }
 
-/// A pipeline of some ops, each with what it costs and what it makes of a row's bytes.
+/// A pipeline of some ops, each with its cost and the factor by which it changes a row's bytes.
 #[derive(Debug, Clone)]
 struct Imagined {
     ops: Vec<(f64, f64)>,
@@ -121,7 +122,7 @@ fn imagined() -> impl Strategy<Value = Imagined> {
 }
 
 impl Imagined {
-    /// Each figure off by the next of `noise`.
+    /// Returns the observation, each figure off by the next of `noise`.
     fn seen(&self, noise: &mut dyn FnMut() -> f64) -> Observation {
         let all: f64 = self.ops.iter().map(|(cost, _)| cost).sum();
         let (mut before, mut bytes) = (0.0, self.row_bytes);
@@ -179,7 +180,7 @@ proptest! {
     #[test]
     fn without_noise_the_first_choice_is_the_best_and_stays(job in imagined()) {
         let (made, _) = run(std::iter::repeat_n(job.seen(&mut || 1.0), 200), Previous::default());
-        // Where nothing is kept, no place gained 2 %; what is kept is the best.
+        // If nothing is cached, no place gained 2 %; otherwise the choice is the best.
         let off_max = if made[2].choice == Choice::Compute { 0.0203 } else { 1e-9 };
         prop_assert!(off(made[2].choice, &nanos(&made[2].costs)) < off_max, "{}", made[2]);
         prop_assert!(made[2..].iter().all(|decision| decision.choice == made[2].choice));

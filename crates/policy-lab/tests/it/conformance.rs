@@ -1,4 +1,4 @@
-//! What every scaling policy must keep, whatever it decides: its limits, its purity, and a reason for people.
+//! Invariants of every scaling policy: its limits, its purity, and a reason for people.
 
 use forebay_core::Ticks;
 use forebay_policy::scaling::{CHOICES, Limits, Observation, Policy};
@@ -23,7 +23,7 @@ fn figure() -> impl Strategy<Value = f64> {
     prop_oneof![8 => 0.0..200.0f64, 1 => Just(0.0), 1 => Just(f64::NAN), 1 => Just(f64::INFINITY), 1 => Just(-1.0)]
 }
 
-/// One window: what may be measured, and what only a broken host reports.
+/// One window: possible measurements, and figures that only a broken host reports.
 fn window() -> impl Strategy<Value = Observation> {
     let counts = (0..40u32, 0..4u32, any::<bool>(), 0..1000u64, (1..8u32, 1..40u32));
     let rates = (figure(), prop::option::of(figure()), 0.0..1.0f64, prop::option::of(figure()));

@@ -1,7 +1,8 @@
 //! Pecan's placement machine, against the decisions in the logs of its authors' own runs.
 //!
-//! `golden/pecan_autoplacement_traces.json` has what the sample logs of Pecan's artifact (USENIX ATC 2024) show, window by
-//! window: workers elsewhere (`remote`), workers in the reader's process (`local`), and milliseconds for a batch (`ms`).
+//! `golden/pecan_autoplacement_traces.json` has the sample logs of Pecan's artifact (USENIX ATC 2024), window by
+//! window: workers elsewhere (`remote`), workers in the reader's process (`local`), and milliseconds for a batch
+//! (`ms`).
 
 use forebay_core::Ticks;
 use forebay_policy::scaling::{Limits, Observation};
@@ -18,7 +19,7 @@ fn observation(window: &Value) -> Observation {
         limits: Limits { min: 0, max: 100 },
         threads: 8.0,
         batches: 500,
-        // Windows that were measured wrongly, with a negative time, are told as they were.
+        // Windows with a wrong, negative time are passed on unchanged.
         delivered: 1000.0 / window["ms"].as_f64().expect("a number"),
         demand: None,
         waited: 0.0,

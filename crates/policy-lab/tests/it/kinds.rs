@@ -1,4 +1,4 @@
-//! The simulator where workers are of several kinds: the policies of jobs and of kinds together.
+//! The simulator with several worker types: the scaling policies of jobs and the fleet policy together.
 
 use forebay_policy::fleet::{Offer, RETRY};
 use forebay_policy::placement::Prices;
@@ -17,7 +17,7 @@ fn run(jobs: Vec<Job>, kinds: Vec<Kind>, policy: &Policy) -> Outcome {
     simulate(&scenario, policy).expect("a scenario")
 }
 
-/// 38 threads are wanted.
+/// A job that wants 38 threads.
 fn job(batches: u64) -> Job {
     Job { noise: 0.02, ..Job::new("job", 0.05, 1.9, batches) }
 }
@@ -38,7 +38,8 @@ fn one_kind_is_the_pool_but_for_what_is_left_later() {
     assert!((mixed.price(&PRICES) - plain.price(&Prices { worker: 3.6, ..PRICES })).abs() < 1e-9);
 }
 
-/// Spot machines for 0.11 and others for 0.38, of which all that are needed can be had: until they are gone from 20 to 60 minutes.
+/// Spot machines for 0.11 and others for 0.38; the cloud has enough of both, but no spot machines from 20 to 60
+/// minutes.
 #[test]
 fn spot_machines_that_are_taken_back_are_filled_up_and_come_again() {
     let away = (1200.0, 3600.0);
@@ -48,11 +49,11 @@ fn spot_machines_that_are_taken_back_are_filled_up_and_come_again() {
     let outcome = run(vec![job(90_000)], kinds, &Policy::default());
     let [dear, cheap] = &outcome.kinds[..] else { panic!("two kinds") };
     assert_eq!((at(dear, 1199.0), at(cheap, 1199.0)), (0, 5), "{outcome:?}");
-    // They were lost, so it is not waited for others of them.
+    // The spot machines were lost, so the policy does not wait for more of them.
     let filled = away.0 + 21.0;
     assert_eq!((at(dear, away.0 + 10.0), at(dear, filled), at(cheap, filled)), (0, 5, 0), "{:?}", outcome.kinds);
     assert!(outcome.jobs[0].waited_s < 200.0, "{:?}", outcome.jobs);
-    // They come when they are asked for again, and what replaced them stays until then.
+    // They come when they are requested again, and their replacements stay until then.
     let again = away.1 + RETRY.as_secs_f64() + 200.0;
     assert_eq!((at(dear, again), at(cheap, again)), (0, 5), "{:?}", outcome.kinds);
     assert_eq!(cheap.lost, 5);
@@ -63,7 +64,7 @@ fn spot_machines_that_are_taken_back_are_filled_up_and_come_again() {
 
 #[test]
 fn threads_that_are_faster_than_they_look_are_found_out_and_preferred() {
-    // By price and threads the first is cheaper, by what it makes the second.
+    // By price and threads the first is cheaper; by its rate the second is.
     let slow = Kind { pace: 0.5, comes: 3, ..kind("slow", 0.30, 8) };
     let fast = Kind { pace: 1.0, ..kind("fast", 0.38, 8) };
     let outcome = run(vec![job(100_000)], vec![slow, fast], &Policy::default());
@@ -82,7 +83,7 @@ fn kinds() -> impl Strategy<Value = Vec<Kind>> {
         ..kind("", f64::from(cents) / 100.0, threads)
     });
     prop::collection::vec(of, 1..4).prop_map(|mut kinds| {
-        // Names that are their own; the last is to be had.
+        // Give each type its own name; the last type is always available.
         (0..).zip(&mut kinds).for_each(|(i, kind)| kind.offer.kind = format!("kind-{i}"));
         kinds.last_mut().into_iter().for_each(|kind| kind.comes = 1000);
         kinds
@@ -92,7 +93,7 @@ fn kinds() -> impl Strategy<Value = Vec<Kind>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Jobs get what they want whatever there is, and both policies together come to rest.
+    /// Jobs get enough workers from any types, and both policies together come to rest.
     #[test]
     fn jobs_are_fed_and_kinds_come_to_rest(kinds in kinds(), load in 1.0..60.0f64, seed: u64) {
         let job = Job { noise: 0.02, ..Job::new("job", 0.05, 0.05 * load, 150_000) };
@@ -100,7 +101,7 @@ proptest! {
         let scenario = Scenario { jobs: vec![job], pool, kinds, seed };
         let outcome = simulate(&scenario, &Policy::default()).expect("a scenario");
         prop_assert_eq!(&outcome, &simulate(&scenario, &Policy::default()).expect("a scenario"), "the same again");
-        // Kinds of which too few come are waited for, one after the other, and tried again.
+        // The policy waits for types of which too few come, one after the other, and tries them again.
         let waited = 700.0 + 0.04 * outcome.ended_s;
         prop_assert!(outcome.jobs[0].waited_s <= waited, "{:?} {:?}", outcome.jobs, outcome.kinds);
         let changes = outcome.jobs[0].changes.len();

@@ -1,7 +1,7 @@
 //! The scaling policy over random jobs: how near it comes to the best, how soon, and how calm it stays.
 //!
-//! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures that are off by
-//! some noise, and the dispatcher's windows.
+//! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures with noise,
+//! and the dispatcher's windows.
 
 use crate::common::{Imagined, SEED};
 use forebay_policy::placement::Prices;
@@ -19,7 +19,7 @@ impl Imagined {
         self.model().capacity(self.job.on_workers(workers))
     }
 
-    /// What a batch costs.
+    /// Returns the price of a batch.
     fn cost(&self, workers: u32) -> f64 {
         let prices = Prices::default();
         let delivered = self.demand().min(self.capacity(workers));
@@ -30,13 +30,13 @@ impl Imagined {
         (1..=WORKERS_MAX).min_by(|a, b| self.cost(*a).total_cmp(&self.cost(*b))).expect("some")
     }
 
-    /// Within 5 % of what the best number costs, or one worker away from it.
+    /// Returns whether the price is within 5 % of the best number's, or the number is one worker away from it.
     fn is_good(&self, workers: u32) -> bool {
         let best = self.best();
         workers.abs_diff(best) <= 1 || self.cost(workers) <= 1.05 * self.cost(best)
     }
 
-    /// Runs it for so many windows, if they are as long as can be; returns what was asked for.
+    /// Runs the job for so many windows, if they are as long as possible; returns the requested placements.
     fn changes_in(&self, windows: u64, seed: u64) -> Vec<Change> {
         let batches = (self.demand() * 6.0 * windows as f64).ceil() as u64;
         let outcome = self.run(batches, WORKERS_MAX, seed);
@@ -45,7 +45,7 @@ impl Imagined {
     }
 }
 
-/// Returns the number that was asked for last by then, and those after it.
+/// Returns the last requested number by then, and those after it.
 fn at(changes: &[Change], by: impl Fn(&Change) -> bool) -> (u32, Vec<u32>) {
     let asked: Vec<_> = changes.iter().map(|change| change.to.workers).collect();
     let last = changes.iter().filter(|change| by(change)).count() - 1;
@@ -87,7 +87,7 @@ proptest! {
         let (before, _) = at(&changes, |change| change.at_s < when);
         let (workers, _) = at(&changes, |change| change.at_s <= when + 15.0);
         let near = (f64::from(workers) - needed).abs() <= 1.6 + 0.1 * needed;
-        // Or one away from it, as everywhere.
+        // Or one away from it, as everywhere else.
         let is_all = needed > f64::from(WORKERS_MAX) && workers + 1 >= WORKERS_MAX;
         prop_assert!(near || is_all, "{before} became {workers}, and it takes {needed}: {changes:?}");
     }

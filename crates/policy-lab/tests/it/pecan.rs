@@ -1,11 +1,12 @@
-//! Pecan's table: what is published is reproduced where it is determined, and what Forebay costs beside it.
+//! Pecan's table: the simulator reproduces the published prices where they are determined, and Forebay's price beside
+//! them.
 
 use forebay_policy_lab::simulate::{Row, pecan_table};
 
-/// What is more than a tenth off, and how it is: what placement alone saved there contradicts what both saved.
+/// Rows with an error above a tenth: the saving of placement alone there contradicts that of both.
 const MISSED: [(&str, &str); 1] = [("SimCLR", "autoplacement")];
-/// Where Pecan comes to rest so near to what the trainer alone costs that a tenth less is not to be had: by how much Forebay
-/// is cheaper there, what it costs to come to rest included.
+/// Workloads where Pecan comes to rest so near to the price of the trainer alone that a tenth less is impossible:
+/// Forebay's price relative to Pecan's, with the time before the resting place.
 const NEAR: [(&str, f64); 2] = [("SimCLR", 0.95), ("ASR Transformer", 0.96)];
 
 #[test]

@@ -1,8 +1,8 @@
-//! Placing over random jobs: how near it comes to the best of all workers, threads and cuts, how soon, how calm it stays, and
-//! whether the trainer has its cores when it wants them.
+//! Placement over random jobs: how near it comes to the best of all workers, threads and cuts, how soon, how calm it
+//! stays, and whether the trainer has its cores when it wants them.
 //!
 //! Jobs run in the simulator: ops with costs and bytes, a trainer's machine with spare cores, a network that costs
-//! processor time and may be full, workers of whose time only a part reaches the trainer, and figures that are off.
+//! processor time and may be full, workers of whose time only a part reaches the trainer, and figures with noise.
 
 use crate::common::{Imagined, SEED};
 use forebay_policy::placement::{Finishing, Objective, Placement, Prices, Wire};
@@ -10,9 +10,9 @@ use forebay_policy_lab::simulate::{Change, Host, Job, Op};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Workers that there may be, and that trying stops at.
+/// The most workers, for the policy and for trying.
 const WORKERS_MAX: u32 = 60;
-/// What a placement must have to spare for figures that are off to show it.
+/// The margin that a placement must have to be recognisable in noisy figures.
 const UNSURE: f64 = 1.02;
 
 /// A placement that was tried.
@@ -29,7 +29,7 @@ impl Imagined {
         Tried { at, time, price: time * self.job.objective.prices().hour(at.workers) }
     }
 
-    /// Every placement that there may be.
+    /// Returns every allowed placement.
     fn all(&self) -> Vec<Tried> {
         let (model, cores) = (self.model(), self.job.host.as_ref().map_or(0, |host| host.local_max));
         let prices = self.job.objective.prices();
@@ -41,12 +41,12 @@ impl Imagined {
         let places = (0..=WORKERS_MAX).flat_map(|w| (0..=cores).map(move |l| (w, l)));
         let ops = model.ops();
         let all = places.flat_map(|(w, l)| (1..=ops).map(move |cut| (w, l, cut))).map(of);
-        // What takes cores from the trainer is not asked for, whatever it would save.
+        // The policy never requests a placement that takes cores from the trainer, whatever it would save.
         all.filter(|tried| model.leaves_cores(tried.at)).collect()
     }
 
-    /// What is wrong with a placement: `None` if its time is within a factor of what is allowed, and its price within one of the
-    /// best, or its workers within one of the best's.
+    /// Returns the fault of a placement: `None` if its time is within a factor of the allowed time, and its price
+    /// within one of the best, or its workers within one of the best's.
     fn fault(&self, at: Placement, factor: f64) -> Option<String> {
         let (all, found) = (self.all(), self.tried(at));
         let shortest = all.iter().map(|of| of.time).fold(f64::INFINITY, f64::min);
@@ -55,8 +55,8 @@ impl Imagined {
             Objective::Cost(_) => f64::INFINITY,
             Objective::CostWithin { slack, .. } => slack,
         };
-        // Figures that are off by 1 % do not tell what is allowed from what just is not: the best has to be so by 2 %. Where time
-        // is what counts: all that never wait, or the shortest.
+        // With figures that are off by 1 %, a placement that just keeps a limit looks like one that just exceeds it:
+        // the best must keep it by 2 %. For the objective time: all that never wait, or the shortest.
         let model = self.model();
         let never_waits = |of: &&Tried| slack == 1.0 && model.capacity(of.at) >= UNSURE / model.step(of.at);
         let allowed = all.iter().filter(|of| of.time <= shortest.max(shortest * slack / UNSURE) || never_waits(of));
@@ -66,18 +66,18 @@ impl Imagined {
         (is_late || is_dear).then(|| format!("{found:?}; {best:?} is best, and {shortest} s the shortest"))
     }
 
-    /// Runs it for so many seconds; returns what was asked for.
+    /// Runs the job for so many seconds; returns the requested placements.
     fn changes_within(&self, seconds: f64, seed: u64) -> Vec<Change> {
         self.run((seconds / self.job.step).ceil() as u64, WORKERS_MAX, seed).changes
     }
 }
 
-/// What was asked for last by a time.
+/// Returns the last requested placement by a time.
 fn by(changes: &[Change], seconds: f64) -> Placement {
     changes.iter().take_while(|change| change.at_s <= seconds).last().expect("the first").to
 }
 
-/// The share of its time that a trainer lacks a core.
+/// Returns the share of its time in which a trainer lacks a core.
 fn pressure(model: &Imagined, at: Placement) -> f64 {
     1.0 - model.job.step / model.model().step(at)
 }
@@ -105,7 +105,7 @@ fn jobs(noise: f64) -> impl Strategy<Value = Imagined> {
         let cost = load * f64::from(threads) / demand;
         let shares: f64 = ops.iter().map(|op| op.0).sum();
         let ops: Vec<_> = ops.into_iter().map(|(share, bytes)| Op { cost: cost * share / shares, bytes }).collect();
-        // A trainer whose process cannot even receive what it needs is nothing that a cut could mend.
+        // No cut helps a trainer whose process cannot even receive the batches that it needs.
         let mut host = host;
         if let (Finishing::Reader, Some(last)) = (host.finishing, ops.last()) {
             let most = 0.5 * (host.cores - host.used) / (demand * last.bytes);
@@ -135,7 +135,7 @@ proptest! {
     fn noise_of_twenty_percent_makes_no_oscillation(model in jobs(0.2), seed: u64) {
         let changes = model.changes_within(600.0, seed);
         let late: Vec<_> = changes.iter().filter(|change| change.at_s > 80.0).map(|change| change.to).collect();
-        // What rarely happens: figures that look like another load, or like cores that are gone, and the probes after each.
+        // Rare cases: figures that look like another load, or like lost cores, and the probes after each.
         prop_assert!(late.len() <= 2 * (1 + 3), "{changes:?}");
         for (i, placed) in late.iter().enumerate() {
             let returns = late[i + 1..].iter().filter(|other| *other == placed).count();
@@ -164,7 +164,7 @@ proptest! {
     ) {
         let host = model.job.host.as_mut().expect("a machine");
         host.used = host.used.min(0.3 * host.cores);
-        // What is received takes cores, too: how many workers are of use would change with them.
+        // Receiving takes cores, too, and would change the useful number of workers.
         host.wire.receive = 0.0;
         let free = host.cores * (1.0 - share);
         host.then = vec![(when, host.cores * share)];
@@ -172,20 +172,20 @@ proptest! {
         let host = model.job.host.as_ref().expect("a machine");
         let mut then = model.clone();
         then.job.host = Some(Host { used: host.cores * share, then: Vec::new(), ..host.clone() });
-        // The window in which it happens, and the first one that knows nothing else: 2 s each, or 6 with few batches.
+        // The window of the change, and the first one entirely after it: 2 s each, or 6 with few batches.
         let before = by(&changes, when);
         let lasts = if then.model().capacity(before) > 5.0 { 2.25 } else { 6.25 };
-        // The first may have had the reader's process take what seemed to be left, which the next one takes back.
+        // The first may have given the reader's process work for seemingly free cores, which the next one takes back.
         let windows = if host.finishing == Finishing::Reader { 3.0 } else { 2.0 };
         let after = by(&changes, when + windows * lasts);
         prop_assert!(f64::from(after.local) <= 1.0 + free / 0.6 * 1.05, "{free}: {before:?} {after:?}");
         let end = by(&changes, f64::INFINITY);
         if host.finishing == Finishing::Reader {
-            // What its process runs for workers is taken back with the threads.
+            // The ops that its process ran for workers are taken back with the threads.
             prop_assert!(then.model().leaves_cores(end) || pressure(&then, end) <= 0.11, "{end:?} of {:?}", changes);
             return Ok(());
         }
-        // And workers make up for what its threads do no more, as far as they can: up to 5 % of waits are not looked into.
+        // Workers replace the threads, as far as they can: waits up to 5 % are accepted.
         prop_assert_eq!(then.fault(end, 1.1), None, "{:?}", changes);
     }
 }

@@ -1,4 +1,4 @@
-//! The simulator: against what can be worked out by hand, against a published trace, and against itself.
+//! The simulator: against results by hand, against a published trace, and against itself.
 
 use forebay_policy::placement::{Placement, Prices};
 use forebay_policy::scaling::Policy;
@@ -22,8 +22,9 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-/// Cachew's two tenants (USENIX ATC 2022, Figure 10): trainers of 100 and 50 ms a batch, ten workers. Its authors' trace, once
-/// the batches are cheap: the second climbs from 1 to 5 and back to 4 in 148 s, and the first comes to rest at 2.
+/// Cachew's two tenants (USENIX ATC 2022, Figure 10): trainers of 100 and 50 ms a batch, ten workers. Its authors'
+/// trace, once the batches are cheap: the second climbs from 1 to 5 and back to 4 in 148 s, and the first comes to rest
+/// at 2.
 #[test]
 fn two_tenants_come_to_the_published_numbers() {
     let jobs = vec![Job::new("one", 0.1, 0.19, 10_000), Job::new("two", 0.05, 0.19, 10_000)];
@@ -62,7 +63,7 @@ fn lost_workers_are_replaced_and_paid_for_meanwhile() {
     let job = Job::new("job", 0.05, 0.23, 100_000);
     let pool = Pool { lost_every: Some(1800.0), startup: 30.0, ..Pool::default() };
     let outcome = run(vec![job.clone()], pool, &Policy::fixed(5));
-    // Five workers for 5000 s, each lost every 1800 s: 14, give or take four times the root of that.
+    // Five workers for 5000 s, each lost every 1800 s on average: 14, within four times the root of that.
     assert!((3..=30).contains(&outcome.lost), "{}", outcome.lost);
     let calm = run(vec![job], Pool { lost_every: None, ..pool }, &Policy::fixed(5));
     assert!(outcome.ended_s > calm.ended_s && close(outcome.worker_s, 5.0 * outcome.ended_s));
@@ -136,7 +137,8 @@ proptest! {
 
     #[test]
     fn no_policy_beats_the_best_fixed_number_of_workers(mut scenario in scenarios()) {
-        // Else one worker, paid for alone while it starts, could save more than what it costs to have the others later.
+        // With a start-up time, one worker, paid alone while the others start, could save more than their late start
+        // costs.
         scenario.pool.startup = 0.0;
         let prices = Prices::default();
         let least = best(&scenario, &prices).expect("a scenario");
@@ -147,7 +149,7 @@ proptest! {
         }
         for policy in ["forebay", "cachew", "hpa"].map(named) {
             let price = simulate(&scenario, &policy).expect("a scenario").price(&prices);
-            // What is ahead is paid for with more workers than are used up with: 8 batches of 5000.
+            // Batches ahead are paid for with more workers than take part in using them up: 8 batches of 5000.
             prop_assert!(price >= 0.998 * floor, "{policy} {} {}", price, floor);
         }
     }

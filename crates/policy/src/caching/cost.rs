@@ -1,25 +1,25 @@
-//! What a row costs, on average over the passes to come, when one place is kept: arithmetic.
+//! The cost of a row, averaged over the remaining passes, when the rows of one place are cached.
 
 use serde::{Serialize, Serializer};
 
 use super::{Observation, Place, Tiers};
 
-/// What a choice costs.
+/// The cost of a choice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// What is kept, for people; empty where nothing is.
+    /// The name of the place, for people; empty if no rows are cached.
     pub name: String,
-    /// Nanoseconds of one thread for a row, on average over the passes to come.
+    /// Nanoseconds of one thread for a row, averaged over the remaining passes.
     pub nanos: f64,
-    /// Of these, what it takes to compute and write once what is not there yet, beyond finding it.
+    /// The part of `nanos` that computes and writes missing rows once, beyond the lookup.
     pub filling: f64,
-    /// Of these, what the store is paid; nothing where rows are not stored.
+    /// The part of `nanos` that pays for the store; 0 if rows are not stored.
     pub rent: f64,
-    /// Whether rows are written to the store, if there is one: not where that costs more than it brings.
+    /// Whether rows are written to the store, if there is one; false if that costs more than it saves.
     pub stores: bool,
     /// Bytes of a row.
     pub bytes: f64,
-    /// The share of the rows that fits into memory; of those that do not, what fits on disk, and so on.
+    /// The share of the rows that fits into memory; the share of the others that fits on disk, and so on.
     #[serde(flatten, serialize_with = "shares")]
     pub share: Tiers<f64>,
 }
@@ -31,13 +31,13 @@ fn shares<S: Serializer>(share: &Tiers<f64>, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Cost {
-    /// Returns what nothing kept costs.
+    /// Returns the cost without cached rows.
     pub(crate) fn computed(seen: &Observation) -> Self {
         let (name, share) = (String::new(), Tiers::default());
         Self { name, nanos: seen.compute, filling: 0.0, rent: 0.0, stores: false, bytes: 0.0, share }
     }
 
-    /// Returns what keeping a place costs: where the store is paid for, with it or without it, whichever costs less.
+    /// Returns the cost of caching a place: if the store is paid for, the lower cost of with and without it.
     pub(crate) fn kept(seen: &Observation, place: &Place) -> Self {
         let stored = Self::with(seen, place, seen.room, true);
         if seen.rent.is_free() {
@@ -56,17 +56,17 @@ impl Cost {
             fits
         });
         let kept = share.sum();
-        // What there is no room for is computed as if nothing were kept.
+        // Rows without room are computed as if no rows were cached.
         let around = place.before.min((seen.compute - place.after).max(0.0));
-        // What is dearer to fetch from others than to compute is computed, too.
+        // A row whose fetch from others costs more than computing is computed, too.
         let Tiers { peers, store, .. } = place.found;
         let found = share.times(Tiers { peers: peers.min(around), store: store.min(around), ..place.found });
-        // What is not there yet is computed once, and what of it fits is written.
+        // Missing rows are computed once, and those with room are written.
         let missing = (kept - place.kept.min(kept)).max(0.0);
         let average = if kept > 0.0 { found / kept } else { 0.0 };
         let passes = seen.passes.max(1.0);
         let filling = missing * (place.before + place.write - average) / passes;
-        // Whatever is computed goes to the store, also what is found nearer.
+        // Every computed row goes to the store, also a row that a nearer tier has.
         let stored = (room.store as f64 / all).min(1.0);
         let written = stored * (1.0 - place.kept) * seen.rent.written / passes;
         let rent = place.bytes * (written + stored * seen.rent.held * seen.pass_nanos);
@@ -76,7 +76,7 @@ impl Cost {
 }
 
 impl Observation {
-    /// Says whether every figure can be right.
+    /// Returns whether every figure can be right.
     pub(crate) fn is_sound(&self) -> bool {
         let time = |x: f64| x.is_finite() && x >= 0.0;
         let place = |p: &Place| {

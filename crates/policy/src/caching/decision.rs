@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Cost, Tiers};
 
-/// What is kept.
+/// Which rows are cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
@@ -17,51 +17,51 @@ pub enum Choice {
     Keep(usize),
 }
 
-/// Why.
+/// The reason of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Reason {
     /// There are too few windows yet.
     Measuring {
-        /// Windows that were looked at.
+        /// Windows seen so far.
         windows: u32,
-        /// Windows that it takes.
+        /// Windows that the first choice needs.
         needed: u32,
     },
-    /// A figure is none, so nothing changes.
+    /// A figure is invalid, so nothing changes.
     NoFigures,
-    /// It costs least.
+    /// The choice costs least.
     Cheapest,
-    /// It was chosen, and has not lost enough to another since.
+    /// The choice stays: its loss against every other is still below the limit.
     Stays,
-    /// The choice before it has lost too much.
+    /// The loss of the previous choice has reached the limit.
     Lost {
-        /// What was chosen before, in nanoseconds of one thread for a row.
+        /// The cost of the previous choice, in nanoseconds of one thread for a row.
         before: f64,
     },
     /// Another policy's rule (see its module).
     Rule {
-        /// Whose.
+        /// The name of the policy.
         policy: &'static str,
     },
 }
 
-/// What is kept, and why.
+/// Which rows are cached, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
-    /// What is kept.
+    /// The choice.
     pub choice: Choice,
-    /// Why.
+    /// Its reason.
     #[serde(flatten)]
     pub reason: Reason,
-    /// Passes over the rows that were taken to come.
+    /// The remaining passes that the costs are averaged over.
     pub passes: f64,
-    /// What was compared: nothing kept, then each place; empty without figures.
+    /// The costs compared: without cached rows, then of each place; empty without figures.
     pub costs: Vec<Cost>,
 }
 
 impl Choice {
-    /// Returns where its cost stands among [`Decision::costs`].
+    /// Returns the index of the cost of this choice in [`Decision::costs`].
     pub(crate) fn at(self) -> usize {
         match self {
             Self::Compute => 0,
@@ -75,7 +75,7 @@ impl Choice {
 }
 
 impl Decision {
-    /// Returns the cost of what was chosen.
+    /// Returns the cost of the choice.
     pub fn cost(&self) -> Option<&Cost> {
         self.costs.get(self.choice.at())
     }
@@ -109,7 +109,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// What is where, for people: memory always, and what else has some.
+/// The share of each tier, for people: always of memory, and of each other tier that has some.
 struct Shares(Tiers<f64>);
 
 impl fmt::Display for Shares {

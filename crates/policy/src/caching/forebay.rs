@@ -1,35 +1,36 @@
-//! Forebay's own policy: the place that costs least, left only when it has lost enough to another.
+//! Forebay's own policy: the place that costs least; the policy leaves it only when its loss against another is large
+//! enough.
 //!
-//! Invariants: the same windows give the same decisions; figures that cannot be right change nothing; between two changes the
-//! choice has lost [`LOST_MAX`] to what follows it, so noise, which goes both ways, changes nothing for long. Only where far more
-//! passes are to come than it was chosen for, or what fetching takes is measured that was guessed before, which is no noise, it is
-//! chosen anew at once.
+//! Invariants: the same windows give the same decisions; invalid figures change nothing; between two changes the choice
+//! loses [`LOST_MAX`] against its successor, so noise, which goes both ways, changes nothing for long. Two events start
+//! the choice anew at once, because they are no noise: far more passes remain than it was made for, or a fetch time is
+//! measured that was guessed before.
 
 use super::{Choice, Cost, Decision, Observation, Reason};
 
-/// Windows that the first choice is made on.
+/// Windows before the first choice.
 pub const FEW: u32 = 3;
-/// What a choice may be dearer than another without losing anything to it, as a logarithm: 2 %.
+/// The ratio of costs up to which a choice loses nothing against another, as a logarithm: 2 %.
 pub const SLACK: f64 = 0.02;
-/// What a choice may lose to another, in windows times the logarithm of their costs' ratio.
+/// The loss of a choice against another, in windows times the logarithm of their costs' ratio, from which it is left.
 pub const LOST_MAX: f64 = 8.0;
-/// By how much more passes are to come that it is chosen anew.
+/// The factor by which the remaining passes grow before the choice starts anew.
 const PASSES_MOVED: f64 = 1.5;
 
-/// What is remembered from window to window.
+/// The state between windows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Previous {
     choice: Choice,
     windows: u32,
-    /// The fewest passes that were to come in any of them.
+    /// The fewest remaining passes in any of the windows.
     passes: f64,
-    /// Whether they began with a guess at what fetching takes.
+    /// Whether the windows began with a guessed fetch time.
     guessed: bool,
-    /// While it is measured: the sum of the logarithms of each cost. Later: what the choice has lost to each.
+    /// While measuring: the sum of the logarithms of each cost. Later: the loss of the choice against each.
     sums: Vec<f64>,
 }
 
-/// Decides on one more window.
+/// Decides after one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     if !seen.is_sound() {
         let (choice, reason) = (before.choice, Reason::NoFigures);
@@ -38,7 +39,7 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let costs: Vec<Cost> =
         std::iter::once(Cost::computed(seen)).chain(seen.places.iter().map(|place| Cost::kept(seen, place))).collect();
     let mut next = before.clone();
-    // Another pipeline's: begin anew.
+    // The places are those of another pipeline: begin anew.
     if next.sums.len() != costs.len() {
         next = Previous { sums: vec![0.0; costs.len()], ..Previous::default() };
     }
@@ -49,23 +50,23 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     next.passes = next.passes.min(seen.passes);
     next.windows = next.windows.saturating_add(1);
     let reason = if next.windows <= FEW { next.learn(&costs) } else { next.watch(&costs) };
-    // Peers may have come since it was chosen at first.
+    // Peers may have come after the first choice.
     next.guessed |= seen.guessed && matches!(reason, Reason::Lost { .. });
     (Decision { choice: next.choice, reason, passes: seen.passes, costs }, next)
 }
 
-/// Costs of nothing at all have logarithms, too.
+/// Returns the logarithm of a cost, also of a cost of 0.
 fn log(cost: &Cost) -> f64 {
     cost.nanos.max(1.0).ln()
 }
 
 impl Previous {
-    /// Says whether it was about far fewer passes than these, or about a guess at what is measured by now.
+    /// Returns whether the choice was made for far fewer passes, or from a guess that a measurement has replaced.
     pub fn is_overtaken(&self, passes: f64, guessed: bool) -> bool {
         passes > self.passes.max(1.0) * PASSES_MOVED || self.guessed && !guessed
     }
 
-    /// The first choice: what cost least in all windows so far. To keep something has to gain a little.
+    /// Makes the first choice: the lowest cost over all windows so far. Caching has to gain a little.
     fn learn(&mut self, costs: &[Cost]) -> Reason {
         self.sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += log(cost));
         if self.windows < FEW {
@@ -126,7 +127,7 @@ mod tests {
         }
     }
 
-    /// The decisions of so many windows that are all the same.
+    /// Returns the decisions of `windows` equal windows.
     fn decisions(seen: &Observation, mut before: Previous, windows: usize) -> (Vec<Decision>, Previous) {
         let mut all = Vec::new();
         for _ in 0..windows {
@@ -174,7 +175,7 @@ mod tests {
             seen.places.iter_mut().for_each(|place| found(&mut place.found));
             decisions(&seen, Previous::default(), 3).0.pop().expect("three")
         };
-        // Eight workers: what one has no room for, the others have.
+        // Eight workers: the others have the room that one lacks.
         let mine = Tiers { memory: 10_000_000_000, ..Tiers::default() };
         let ours = Tiers { peers: 7 * mine.memory, store: 1 << 50, ..mine };
         let cost = |decision: &Decision| (decision.costs[2].nanos / 1e3).round() / 1e3;
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_paid_for_is_used_where_it_brings_more_than_it_costs() {
-        // A quarter fits nearer.
+        // A quarter fits into memory.
         let room = Tiers { memory: 25_000_000_000, disk: 0, peers: 0, store: 1 << 50 };
         let mut seen = Observation { room, pass_nanos: 1e12, ..seen() };
         seen.places.iter_mut().for_each(|place| (place.kept, place.found.store) = (0.0, 2.0 * place.found.memory));
@@ -210,7 +211,7 @@ mod tests {
         };
         let free = last(Rent::default(), 10.0);
         assert_eq!((free.choice, free.costs[2].stores, free.costs[2].rent), (Choice::Keep(1), true, 0.0));
-        // Three quarters of 2 ms are saved with it, of 500,000 bytes: 3 ns a byte.
+        // The store saves three quarters of 2 ms for 500,000 bytes: 3 ns a byte.
         let cheap = last(Rent { written: 10.0, held: 0.5e-12 }, 10.0);
         assert_eq!((cheap.choice, cheap.costs[2].stores), (Choice::Keep(1), true));
         assert!((cheap.costs[2].rent - 5e5 * 1.5).abs() < 1.0, "{cheap}");
@@ -259,7 +260,7 @@ mod tests {
         seen.places.iter_mut().for_each(|place| place.found.store = place.found.memory);
         let (made, before) = decisions(&seen, Previous::default(), 50);
         assert_eq!(made[49].choice, Choice::Keep(1));
-        // Slower than computing: what is computed instead costs no more than nothing kept.
+        // The store is slower than computing: rows computed instead cost no more than without a cache.
         seen.places.iter_mut().for_each(|place| place.found.store = 3e6);
         let (still, _) = decisions(&seen, before.clone(), 10);
         assert!(still.iter().all(|decision| decision.choice == Choice::Keep(1)), "it loses nothing");
@@ -276,7 +277,7 @@ mod tests {
         let mut seen = Observation { room: Tiers::default(), ..seen() };
         let (made, before) = decisions(&seen, Previous::default(), 50);
         assert_eq!(made[49].choice, Choice::Compute, "there is no room");
-        // Others come, and nobody knows what it takes to read there.
+        // Peers come, and the time of a read from them is unknown.
         (seen.room.peers, seen.guessed) = (1 << 50, true);
         seen.places.iter_mut().for_each(|place| place.found.peers = place.found.memory);
         let (made, before) = decisions(&seen, before, 50);

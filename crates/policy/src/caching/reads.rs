@@ -1,15 +1,15 @@
-//! How often rows are asked for from now on: arithmetic on what is known of that.
+//! How often rows will be read again.
 
-/// Passes that a job is taken to make where nobody knows: one without end reads its data more often than anybody counts on.
+/// Passes assumed for a job without end: it reads its data more often than anybody counts on.
 pub const PASSES_UNKNOWN: f64 = 10.0;
-/// The most passes that are expected of jobs that have not come yet.
+/// The most passes that jobs not yet started are expected to make.
 pub const AGAIN_MAX: f64 = 10.0;
 
-/// Returns the passes that are to come: those that running jobs have `ahead` of them, `None` of one without end, and as many again as
-/// others have made `before`, up to [`AGAIN_MAX`].
+/// Returns the remaining passes: the passes `ahead` of running jobs (`None` for a job without end), plus as many as
+/// other jobs made `before`, up to [`AGAIN_MAX`].
 ///
-/// What was read `n` times is as likely as not read `n` times more, if nothing else is known of it: so data that nobody has
-/// read before is expected to be read by nobody else.
+/// Without further knowledge, data that was read `n` times is as likely as not read `n` times more: so data that only
+/// this job reads is expected to have no other reader.
 pub fn passes_to_come(ahead: impl IntoIterator<Item = Option<f64>>, before: f64) -> f64 {
     let known: f64 = ahead.into_iter().map(|passes| passes.unwrap_or(PASSES_UNKNOWN).max(0.0)).sum();
     known + before.clamp(0.0, AGAIN_MAX)

@@ -1,4 +1,4 @@
-//! What a store that is paid by the byte costs, beside the threads that compute what it would keep.
+//! The cost of a store that is paid by the byte, in time of the threads that would compute its rows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,22 +10,22 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// A month of 30 days, and an hour, in nanoseconds.
 const MONTH_NANOS: f64 = 30.0 * 24.0 * HOUR_NANOS;
 const HOUR_NANOS: f64 = 3600e9;
-/// No price is higher: beyond this it is a mistake.
+/// The highest accepted price: a higher one is a mistake.
 const PRICE_MAX: f64 = 1e9;
 
-/// What an operator pays, in any currency: written `month=0.023,write=0.005,worker=0.38`.
+/// The prices that an operator pays, in any currency: written `month=0.023,write=0.005,worker=0.38`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StorePrices {
-    /// A GiB in the store for a month.
+    /// A GiB kept in the store for a month.
     pub month: f64,
-    /// A GiB to write to it.
+    /// A GiB written to it.
     pub write: f64,
-    /// A worker for an hour: what the store is weighed against.
+    /// A worker for an hour: the store is weighed against it.
     pub worker: f64,
 }
 
 impl StorePrices {
-    /// Returns what the store costs in time of one of the worker's threads.
+    /// Returns the cost of the store in time of one of the worker's threads.
     pub fn rent(&self, threads: usize) -> Rent {
         let thread_nanos = self.worker / threads.max(1) as f64 / HOUR_NANOS;
         Rent { written: self.write / GIB / thread_nanos, held: self.month / GIB / MONTH_NANOS / thread_nanos }
@@ -62,23 +62,23 @@ impl FromStr for StorePrices {
 }
 
 impl fmt::Display for StorePrices {
-    /// Writes what is read.
+    /// Writes the text that `from_str` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "month={},write={},worker={}", self.month, self.write, self.worker)
     }
 }
 
-/// The same in nanoseconds of a thread, for each byte: nothing where nobody pays by the byte.
+/// The same prices in nanoseconds of a thread for each byte; 0 if nobody pays by the byte.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rent {
-    /// To write it.
+    /// Writing the byte.
     pub written: f64,
-    /// To have it there for a nanosecond.
+    /// Keeping it for a nanosecond.
     pub held: f64,
 }
 
 impl Rent {
-    /// Says whether nothing is paid.
+    /// Returns whether the store costs nothing.
     pub fn is_free(&self) -> bool {
         self.written == 0.0 && self.held == 0.0
     }
@@ -92,7 +92,7 @@ mod tests {
     fn prices_are_read_as_they_are_written_and_weighed_against_a_thread() {
         let prices: StorePrices = "month=0.0216, worker=0.36".parse().expect("prices");
         assert_eq!(prices.to_string().parse::<StorePrices>(), Ok(prices));
-        // A thread of ten costs 1e-14 a nanosecond; a GiB for an hour, 3e-5.
+        // A thread of a worker with ten costs 1e-14 a nanosecond; a GiB for an hour costs 3e-5.
         let rent = prices.rent(10);
         let hour = rent.held * HOUR_NANOS * GIB;
         assert!((hour / (3e-5 / 1e-14) - 1.0).abs() < 1e-9, "{hour}");

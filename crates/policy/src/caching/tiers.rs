@@ -1,4 +1,4 @@
-//! Where rows are kept: one figure for each place, the nearest first.
+//! One figure for each tier of cached rows, the nearest first.
 
 /// See the module's documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -7,20 +7,20 @@ pub struct Tiers<T> {
     pub memory: T,
     /// A folder on a local disk.
     pub disk: T,
-    /// Other workers of the service, whose rows are read there.
+    /// Other workers of the service, which serve their rows.
     pub peers: T,
     /// A store that machines share.
     pub store: T,
 }
 
 impl<T> Tiers<T> {
-    /// Returns another figure for each, asked for from the nearest on.
+    /// Applies `figure` to each tier, from the nearest on.
     pub fn map<U>(self, mut figure: impl FnMut(T) -> U) -> Tiers<U> {
         let Self { memory, disk, peers, store } = self;
         Tiers { memory: figure(memory), disk: figure(disk), peers: figure(peers), store: figure(store) }
     }
 
-    /// Returns each with its name, for people.
+    /// Returns each figure with its tier's name, for people.
     pub(crate) fn named(self) -> [(&'static str, T); 4] {
         let Self { memory, disk, peers, store } = self;
         [("in memory", memory), ("on disk", disk), ("at peers", peers), ("in the store", store)]

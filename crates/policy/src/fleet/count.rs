@@ -1,89 +1,90 @@
-//! Workers of several kinds as a job counts them: as if all were alike.
+//! Workers of several types in units of one job, as if all were alike.
 //!
-//! The policies of jobs (`scaling`) count workers, and look whether those that they want are there. Where five large machines do for ten
-//! small ones that were wanted, they would wait for ten for ever. So a job counts in units: workers as those were that its number was
-//! found with. A unit remembers the kinds of these, so that what is wanted stays right while it is still found out how fast these are.
+//! The policies of jobs (`scaling`) count workers, and compare wanted workers with present ones. If five large machines
+//! replace ten wanted small ones, such a policy would wait for ten for ever. So a job counts in units: one unit is a
+//! worker as it was when the job's number was found. A unit remembers the types of these workers, so that the wanted
+//! number stays right while their paces are still being measured.
 
 use crate::scaling::{Claim, share};
 
-/// What rounding alone takes off a number.
+/// The most that rounding alone takes off a number.
 const ROUNDING: f64 = 1e-9;
 
-/// Workers that there are.
+/// Workers that are present.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Mix {
-    /// How many.
+    /// Their number.
     pub workers: u32,
-    /// All of their threads, by kind: of each offer, and then those of all others.
+    /// The sum of their threads by type: of each offer, and last of all other types.
     pub threads: Vec<f64>,
 }
 
-/// What a job counts as one worker: threads of each kind, as in a [`Mix`].
+/// The worker that a job counts as one: threads of each type, as in a [`Mix`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Unit(Vec<f64>);
 
-/// Returns the sum of threads in those of pace 1; those of no offer have it.
+/// Returns the capacity in threads of pace 1; threads of no offer have pace 1.
 fn capacity(threads: &[f64], paces: &[f64]) -> f64 {
     threads.iter().zip(paces.iter().chain(std::iter::repeat(&1.0))).map(|(threads, pace)| threads * pace).sum()
 }
 
 impl Mix {
-    /// Makes one of so many kinds, without any worker.
+    /// Makes a mix of so many types, without any worker.
     pub fn none(kinds: usize) -> Self {
         Self { workers: 0, threads: vec![0.0; kinds + 1] }
     }
 
-    /// Adds a worker of a kind, or of none.
+    /// Adds a worker of a type, or of no offered type.
     pub fn add(&mut self, kind: Option<usize>, threads: f64) {
         self.workers = self.workers.saturating_add(1);
         let last = self.threads.len().saturating_sub(1);
         self.threads.get_mut(kind.unwrap_or(last)).into_iter().for_each(|sum| *sum += threads);
     }
 
-    /// Adds others, of the same kinds.
+    /// Adds other workers of the same types.
     pub fn add_all(&mut self, others: &Self) {
         self.workers = self.workers.saturating_add(others.workers);
         self.threads.iter_mut().zip(&others.threads).for_each(|(sum, threads)| *sum += threads);
     }
 
-    /// Returns all threads, in those of pace 1.
+    /// Returns the capacity of all threads, in threads of pace 1.
     pub fn capacity(&self, paces: &[f64]) -> f64 {
         capacity(&self.threads, paces)
     }
 
-    /// Returns their mean; `None` without any.
+    /// Returns the mean worker; `None` without any.
     pub fn mean(&self) -> Option<Unit> {
         let workers = f64::from(self.workers);
         (self.workers > 0).then(|| Unit(self.threads.iter().map(|threads| threads / workers).collect()))
     }
 
-    /// Counts them for a job that has a part of their time and wants so many units: as many as it wants, if it has enough for these. Returns
-    /// how many it has, and what one of these is.
+    /// Counts the workers for a job that has the share `part` of their time and wants `wanted` units. Returns how many
+    /// units it has, `wanted` at most, and the unit.
     pub fn count(&self, part: f64, wanted: u32, unit: &Unit, paces: &[f64]) -> (u32, Unit) {
         let (all, one) = (self.capacity(paces) * part, unit.capacity(paces));
         if wanted == 0 || all <= 0.0 || one <= 0.0 {
             return (0, unit.clone());
         }
         let count = ((all / one * (1.0 + ROUNDING)) as u32).clamp(1, wanted);
-        // What is there beyond what is wanted is nothing that it can count on.
+        // The job cannot count on workers beyond the wanted ones.
         let each = one.min(all / f64::from(count)) / self.capacity(paces);
         (count, Unit(self.threads.iter().map(|threads| threads * each).collect()))
     }
 }
 
 impl Unit {
-    /// Returns its threads, in those of pace 1.
+    /// Returns its capacity, in threads of pace 1.
     pub fn capacity(&self, paces: &[f64]) -> f64 {
         capacity(&self.0, paces)
     }
 
-    /// Returns its threads of each kind.
+    /// Returns its threads of each type.
     pub fn threads(&self) -> &[f64] {
         &self.0
     }
 }
 
-/// What a job would have of a mix.
+/// The need of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Need {
     /// Threads of pace 1.
@@ -94,8 +95,8 @@ pub struct Need {
     pub weight: f64,
 }
 
-/// Returns the part of a mix's time that each of some jobs can count on: where there is enough for all, by what it needs; otherwise as
-/// whole workers are [shared](share).
+/// Returns the share of a mix's time that each job can count on: by their needs if there is enough for all; otherwise
+/// as whole workers are [shared](share).
 pub fn parts(mix: &Mix, paces: &[f64], needs: &[Need]) -> Vec<f64> {
     let (all, need): (f64, f64) = (mix.capacity(paces), needs.iter().map(|need| need.threads).sum());
     if need <= all * (1.0 + ROUNDING) {
@@ -127,13 +128,13 @@ mod tests {
         let large = Mix { workers: 5, threads: vec![0.0, 40.0, 0.0] };
         let (count, one) = large.count(1.0, 10, &unit, &paces);
         assert_eq!((count, one.threads()), (10, &[0.0, 4.0, 0.0][..]));
-        // More than is wanted is not counted, and what is less than one is one that is small.
+        // Units beyond the wanted number are not counted, and less than one unit counts as one small unit.
         let (count, one) = large.count(1.0, 3, &unit, &paces);
         assert_eq!((count, one.threads()), (3, &[0.0, 4.0, 0.0][..]));
         let (count, one) = Mix { workers: 1, threads: vec![0.0, 0.0, 1.0] }.count(1.0, 3, &unit, &paces);
         assert_eq!((count, one.threads()), (1, &[0.0, 0.0, 1.0][..]));
         assert_eq!(Mix::default().count(1.0, 3, &unit, &paces).0, 0);
-        // Large ones are found to be twice as fast as small ones: ten of these are half as much of them.
+        // Large workers are measured to be twice as fast as small ones: ten units are half as many of them.
         let (count, one) = large.count(0.5, 10, &unit, &[0.75, 1.5]);
         assert_eq!(count, 10);
         assert!(close(one.threads()[1], 2.0), "{one:?}");

@@ -1,15 +1,15 @@
-//! The cheapest workers that have a capacity together: greedy, with the last few chosen well.
+//! The cheapest workers that together reach a capacity: greedy, with the last few chosen well.
 
 use super::Offer;
 
-/// A kind that workers are taken of.
+/// A worker type to choose from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Choice {
     /// Of a worker, above 0.
     pub(super) capacity: f64,
     /// Of a worker, for an hour.
     pub(super) price: f64,
-    /// The most.
+    /// The most workers.
     pub(super) max: u32,
 }
 
@@ -22,14 +22,14 @@ impl Choice {
         self.price / self.capacity
     }
 
-    /// Returns how many it takes for a capacity, whatever the most is.
+    /// Returns the workers needed for a capacity, without regard to `max`.
     fn needed(&self, capacity: f64) -> u32 {
-        // What is missing by a rounding error is no worker.
+        // A rest within rounding needs no worker.
         (capacity / self.capacity - 1e-9).ceil().max(0.0) as u32
     }
 }
 
-/// Returns the order in which kinds are taken: what capacity is cheapest of; of what costs the same, the larger.
+/// Returns the order of types: the cheapest capacity first; at the same price, the larger worker.
 pub(super) fn order(choices: &[Choice]) -> Vec<usize> {
     let mut order: Vec<_> = (0..choices.len()).collect();
     order.sort_by(|&a, &b| {
@@ -39,14 +39,14 @@ pub(super) fn order(choices: &[Choice]) -> Vec<usize> {
     order
 }
 
-/// Returns how many of each kind there should be for `need`, `most` of all together; where that cannot be had, as much as can.
+/// Returns the number of workers of each type for `need`, `most` in all; if they cannot cover it, as much as they can.
 pub(super) fn cover(need: f64, choices: &[Choice], most: u32) -> Vec<u32> {
     let order = order(choices);
     let mut counts = vec![0; choices.len()];
     let (mut left, mut room) = (need, most);
     for &at in &order {
         let kind = &choices[at];
-        // Whole workers only: what is left is less than one of these, or they are all taken.
+        // Whole workers only: afterwards less than one of these is left, or the type is used up.
         let whole = ((left / kind.capacity + 1e-9).floor().max(0.0) as u32).min(kind.max).min(room);
         counts[at] = whole;
         (left, room) = (left - f64::from(whole) * kind.capacity, room - whole);
@@ -71,7 +71,7 @@ pub(super) fn cover(need: f64, choices: &[Choice], most: u32) -> Vec<u32> {
     counts
 }
 
-/// No kind alone has what is left: the next ones, in turn.
+/// Adds types in turn, if no type alone covers the rest.
 fn fill(mut left: f64, choices: &[Choice], mut room: u32, counts: &mut [u32]) {
     for at in order(choices) {
         let more = choices[at].needed(left).min(choices[at].max - counts[at]).min(room);
@@ -81,7 +81,7 @@ fn fill(mut left: f64, choices: &[Choice], mut room: u32, counts: &mut [u32]) {
     }
 }
 
-/// So few workers are allowed that price is not what matters: the largest ones, where they have more together.
+/// Returns the largest workers, if these reach more together: with so few workers allowed, price does not matter.
 fn largest(need: f64, choices: &[Choice], most: u32, cheapest: Vec<u32>) -> Vec<u32> {
     let mut order: Vec<_> = (0..choices.len()).collect();
     order.sort_by(|&a, &b| {
@@ -102,12 +102,12 @@ fn sum(counts: &[u32]) -> u32 {
     counts.iter().sum()
 }
 
-/// Returns what so many have together.
+/// Returns the capacity of the workers together.
 pub(super) fn capacity(counts: &[u32], choices: &[Choice]) -> f64 {
     counts.iter().zip(choices).map(|(&count, kind)| f64::from(count) * kind.capacity).sum()
 }
 
-/// Returns what so many cost for an hour.
+/// Returns the price of the workers for an hour.
 pub(super) fn price(counts: &[u32], choices: &[Choice]) -> f64 {
     counts.iter().zip(choices).map(|(&count, kind)| f64::from(count) * kind.price).sum()
 }
@@ -137,7 +137,7 @@ mod tests {
         prop::collection::vec(one.prop_map(|(c, price, max)| choice(f64::from(c), f64::from(price) / 10.0, max)), 1..4)
     }
 
-    /// The least price of all that cover, by trying everything.
+    /// Returns the least price of all mixes that cover the need, by trying all of them.
     fn least(need: f64, choices: &[Choice], most: u32) -> Option<f64> {
         let Some((kind, rest)) = choices.split_first() else { return (need <= 1e-9).then_some(0.0) };
         let of = |count: u32| {

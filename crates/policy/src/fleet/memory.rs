@@ -1,44 +1,44 @@
-//! What is remembered of a kind: how many are wanted, since when some are missing, and how long they take to come.
+//! The state of one worker type: the wanted workers, since when some are missing, and how long they take to start.
 
 use std::time::Duration;
 
 use forebay_core::Ticks;
 
-/// After this, workers that have not come do not come.
+/// After this time, missing workers are not expected any more.
 pub const PATIENCE: Duration = Duration::from_secs(180);
-/// After this, they are asked for again.
+/// After this time, they are requested again.
 pub const RETRY: Duration = Duration::from_secs(600);
-/// Those that have not come by so many times what they usually take are late,
+/// Workers are late after so many times their usual start time,
 const LATE: u32 = 2;
-/// but not before this, nor later than [`PATIENCE`];
+/// but not before this time, nor later than [`PATIENCE`];
 const LATE_MIN: Duration = Duration::from_secs(15);
-/// and after this while it is not known what they take.
+/// and after this time while the usual one is unknown.
 const LATE_UNKNOWN: Duration = Duration::from_secs(90);
 
 /// See the module's documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Memory {
-    /// The mix, without those that are being replaced.
+    /// The workers of the mix, without the workers that are being replaced.
     pub(super) target: u32,
     pub(super) wanted: u32,
-    /// Those that there were.
+    /// The workers that were there.
     there: u32,
     short: Option<Short>,
-    /// No more come until then.
+    /// Until then no more are expected.
     pub(super) away: Option<Ticks>,
-    /// What the last ones took to come, on average.
+    /// The average start time of the last ones.
     took: Option<Duration>,
 }
 
-/// Fewer are there than wanted.
+/// Fewer workers are there than wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Short {
     /// Since when.
     asked: Ticks,
-    /// The most that were there since, and since when it is as many.
+    /// The most that were there since, and since when.
     most: u32,
     since: Ticks,
-    /// Whether they were lost: then nothing says that others come.
+    /// Whether they were lost: then it is unknown whether others come.
     lost: bool,
 }
 
@@ -47,7 +47,7 @@ impl Memory {
         Self { target: workers, wanted: workers, there: workers, ..Self::default() }
     }
 
-    /// Notes how many are there.
+    /// Records the number of workers that are there.
     pub(super) fn see(&mut self, at: Ticks, there: u32) {
         let lost = there < self.there && there < self.wanted;
         self.there = there;
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// Says whether those that are missing are later than usual.
+    /// Returns whether the missing workers are later than usual.
     pub(super) fn is_late(&self, at: Ticks) -> bool {
         self.short.is_some_and(|short| {
             let usual = self.took.map_or(LATE_UNKNOWN, |took| took * LATE);

@@ -1,11 +1,12 @@
-//! Which workers there should be, where several kinds of them can be started.
+//! Which workers there should be, if several types of them can be started.
 //!
 //! ```text
 //! offers, observation (a moment) ──▶ policy ──▶ how many of each kind, reasons
 //!                       previous ──▶        ──▶ previous, for the next moment
 //! ```
 //!
-//! See `README.md` beside this file. Not here: how many threads jobs want (`scaling`), and who starts workers (`provision`).
+//! See `README.md` beside this file. Not here: how many threads jobs want (`scaling`), and how workers are started
+//! (`provision`).
 
 mod count;
 mod cover;
@@ -26,33 +27,34 @@ use crate::placement::PRICE_MAX;
 use cover::{Choice, capacity, cover, order, price};
 use memory::Memory;
 
-/// The most kinds that there may be.
+/// The most worker types.
 pub const OFFERS_MAX: usize = 16;
 /// The most workers of one kind, and the most threads of one.
 const WORKERS_MAX: u32 = 100_000;
 const THREADS_MAX: u32 = 4096;
-/// What a mix may cost more than the cheapest without being left,
+/// The factor by which the present mix may cost more than the cheapest one and still be kept,
 const SLACK: f64 = 1.05;
-/// or for so long.
+/// or the time for which it may cost more than that.
 pub const HOLD: Duration = Duration::from_secs(120);
 
-/// The threads that are always wanted: they make one worker of any kind.
+/// The threads that are always wanted: they need one worker of any type.
 const NEED_MIN: f64 = 1e-3;
 
-/// A kind of workers that can be started.
+/// A worker type that can be started.
 ///
-/// Written as `kind=NAME,price=P,threads=N`, with `max=N` (default: 1000) and `spot` where they may be taken back.
+/// Written as `kind=NAME,price=P,threads=N`, with `max=N` (default: 1000), and `spot` if the cloud may take workers
+/// back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
     /// Its name.
     pub kind: String,
-    /// What one costs for an hour; nothing where it is paid for anyway.
+    /// The price of one for an hour; 0 if it is paid for anyway.
     pub price: f64,
     /// The threads of one.
     pub threads: u32,
-    /// The most that can be had.
+    /// The most workers that can be started.
     pub max: u32,
-    /// Whether they may be taken back at any time.
+    /// Whether the cloud may take them back at any time.
     pub spot: bool,
 }
 
@@ -89,44 +91,44 @@ impl FromStr for Offer {
     }
 }
 
-/// What is seen of the workers at one moment. Lists have an entry for each offer.
+/// The state of the workers at one moment. Lists have an entry for each offer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// When.
     pub at: Ticks,
-    /// The threads (of pace 1) that all jobs want together; `None` while that is not known.
+    /// The threads (of pace 1) that all jobs want together; `None` while unknown.
     pub need: Option<f64>,
-    /// Those of workers that are of none of these kinds: they are there, whatever is decided.
+    /// The threads of workers of no offered type: they stay, whatever is decided.
     pub others: f64,
-    /// The workers that there are.
+    /// The workers that are there.
     pub there: Vec<u32>,
-    /// How fast threads of each kind are.
+    /// The pace of the threads of each type.
     pub paces: Vec<f64>,
     /// The most workers of all kinds together.
     pub workers_max: u32,
 }
 
-/// How many workers of a kind there should be.
+/// How many workers of a type there should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// So many.
+    /// Their number.
     pub workers: u32,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why there should be so many.
+/// The reason of a number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// They are of the cheapest mix.
+    /// The workers are part of the cheapest mix.
     Cheapest,
-    /// The need is met by cheaper ones.
+    /// Cheaper workers meet the need.
     NotNeeded,
-    /// So many of them stay until the ones that replace them are there.
+    /// So many of them stay until their replacements are there.
     Replaced(u32),
     /// So many more are started, because others are later than usual.
     FillsIn(u32),
-    /// No more come; they are asked for again at this time.
+    /// No more come; they are requested again at this time.
     Away(Ticks),
 }
 
@@ -146,10 +148,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Checks that each can be told from the others.
+/// Checks that each offer can be told from the others.
 ///
 /// # Errors
-/// Two are of one kind, and both spot or neither; there are more than [`OFFERS_MAX`].
+/// Two offers are of one type, and both spot or neither; there are more than [`OFFERS_MAX`].
 pub fn check(offers: &[Offer]) -> Result<()> {
     let is_same = |a: &Offer, b: &Offer| a.kind == b.kind && a.spot == b.spot;
     let twice = offers.iter().enumerate().find(|(i, a)| offers[..*i].iter().any(|b| is_same(a, b)));
@@ -165,7 +167,7 @@ pub fn check(offers: &[Offer]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a worker of the kind that is taken first, where it is not known yet how many are needed; `None` without offers.
+/// Returns one worker of the type that is used first, while the need is unknown; `None` without offers.
 pub fn first(offers: &[Offer], paces: &[f64]) -> Option<Mix> {
     let choices: Vec<_> = offers.iter().zip(paces).map(|(offer, pace)| Choice::of(offer, *pace, offer.max)).collect();
     let kind = *order(&choices).first()?;
@@ -174,23 +176,23 @@ pub fn first(offers: &[Offer], paces: &[f64]) -> Option<Mix> {
     Some(one)
 }
 
-/// What is remembered from moment to moment.
+/// The state between moments.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Previous {
     kinds: Vec<Memory>,
-    /// Since when the mix costs more than another that would do.
+    /// Since when the mix costs too much beside another that covers the need.
     dear: Option<Ticks>,
 }
 
 impl Previous {
-    /// Begins with the workers that there are, for the mix.
+    /// Begins with the workers that are there as the mix.
     pub fn of(offers: &[Offer], there: &[u32]) -> Self {
         let memory = |(offer, &there): (&Offer, &u32)| Memory::of(there.min(offer.max));
         Self { kinds: offers.iter().zip(there).map(memory).collect(), dear: None }
     }
 }
 
-/// Decides how many workers of each kind there should be; `None` while it is not known what jobs want.
+/// Decides how many workers of each type there should be; `None` while the need of jobs is unknown.
 pub fn decide(offers: &[Offer], seen: &Observation, before: &Previous) -> (Option<Vec<Wanted>>, Previous) {
     let mut next = before.clone();
     next.kinds.resize(offers.len(), Memory::default());
@@ -221,7 +223,7 @@ pub fn decide(offers: &[Offer], seen: &Observation, before: &Previous) -> (Optio
     (Some(wanted.collect()), next)
 }
 
-/// Returns the mix: the one that there is, where that will do and another gains little, or for a short time only.
+/// Returns the mix: the present one if it covers the need, and another gains little or has not been cheaper for long.
 fn target(need: f64, choices: &[Choice], seen: &Observation, next: &mut Previous) -> Vec<u32> {
     let best = cover(need, choices, seen.workers_max);
     let least = price(&best, choices);
@@ -231,11 +233,11 @@ fn target(need: f64, choices: &[Choice], seen: &Observation, next: &mut Previous
     let covers = |mix: &[u32]| capacity(mix, choices) >= need * (1.0 - 1e-9);
     if room.is_none() || !covers(&old) {
         next.dear = None;
-        // Some more of what there is, rather than others.
+        // Add to the present mix rather than replace it.
         let more = room.map(|room| more(need, choices, room, &old));
         return more.filter(|mix| covers(mix) && price(mix, choices) <= least * SLACK).unwrap_or(best);
     }
-    // Where all is paid for anyway, fewer are better.
+    // If all is paid for anyway, fewer workers are better.
     let is_less = least == 0.0 && best.iter().sum::<u32>() < old.iter().sum();
     if price(&old, choices) <= least * SLACK && !is_less {
         next.dear = None;
@@ -249,7 +251,7 @@ fn target(need: f64, choices: &[Choice], seen: &Observation, next: &mut Previous
     best
 }
 
-/// Returns a mix with what it lacks.
+/// Returns a mix with the workers that it lacks.
 fn more(need: f64, choices: &[Choice], room: u32, mix: &[u32]) -> Vec<u32> {
     let left = |(kind, count): (&Choice, &u32)| Choice { max: kind.max - count, ..*kind };
     let rest: Vec<_> = choices.iter().zip(mix).map(left).collect();
@@ -257,7 +259,7 @@ fn more(need: f64, choices: &[Choice], room: u32, mix: &[u32]) -> Vec<u32> {
     mix.iter().zip(added).map(|(count, added)| count + added).collect()
 }
 
-/// Returns how many more of each kind stay while the mix is not there.
+/// Returns how many more workers of each type stay while the mix is not complete.
 fn kept(need: f64, choices: &[Choice], seen: &Observation, target: &[u32]) -> Vec<u32> {
     let there: Vec<_> = seen.there.iter().zip(target).map(|(there, target)| *there.min(target)).collect();
     let mut missing = need - capacity(&there, choices);
@@ -276,8 +278,8 @@ fn kept(need: f64, choices: &[Choice], seen: &Observation, target: &[u32]) -> Ve
     kept
 }
 
-/// Returns how many more of each kind make what is missing because other kinds are late. They are given back as soon as these come, and
-/// cost less until then than trainers that wait.
+/// Returns how many more workers of each type replace late ones. They go as soon as the late ones come, and cost less
+/// until then than waiting trainers.
 fn filled(need: f64, choices: &[Choice], seen: &Observation, [target, kept]: [&[u32]; 2], late: &[bool]) -> Vec<u32> {
     let mix: Vec<_> = target.iter().zip(kept).map(|(target, kept)| target + kept).collect();
     let counted =

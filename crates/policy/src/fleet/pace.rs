@@ -1,32 +1,33 @@
-//! How fast threads of one kind are beside those of another: measured where both worked for one job in one window.
+//! The pace of threads of one type relative to another: measured if both worked for one job in one window.
 
-/// How much one window counts.
+/// The weight of one window.
 const NEWEST: f64 = 0.2;
-/// Threads are taken to be no slower or faster than this.
+/// The bounds of a pace.
 const PACE_MIN: f64 = 0.25;
 const PACE_MAX: f64 = 4.0;
-/// Seconds of a thread that say nothing yet.
+/// Fewer seconds of a thread than this are no measurement.
 const SECONDS_FEW: f64 = 0.1;
 
-/// What workers of one kind did for a job in a window.
+/// The work of one type for a job in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Worked {
-    /// Which kind.
+    /// The index of the type.
     pub kind: usize,
-    /// Rows that they computed.
+    /// Rows computed.
     pub rows: f64,
-    /// Seconds of a thread that these took.
+    /// Seconds of a thread spent on them.
     pub seconds: f64,
 }
 
-/// Moves the paces by what one window of one job shows. One kind alone says nothing: its rows may have become dearer.
+/// Moves the paces by one window of one job. A window with one type alone shows nothing, because its rows may have
+/// become more expensive.
 pub fn learn(paces: &mut [f64], window: &[Worked]) {
     let told = |w: &&Worked| w.kind < paces.len() && w.rows >= 1.0 && w.seconds >= SECONDS_FEW;
     let told: Vec<Worked> = window.iter().filter(told).copied().collect();
     if told.len() < 2 {
         return;
     }
-    // What a row would take a thread of pace 1, if the paces were right.
+    // The time of a row on a thread of pace 1, if the paces were right.
     let work: f64 = told.iter().map(|w| w.seconds).sum();
     let expected: f64 = told.iter().map(|w| w.rows / paces[w.kind]).sum();
     let row = work / expected;

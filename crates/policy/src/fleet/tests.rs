@@ -71,7 +71,8 @@ fn what_does_not_come_is_filled_up_tried_again_and_then_what_filled_up_goes() {
     let mut spot_max = 3;
     let mut steps = Vec::new();
     let mut reasons = Vec::new();
-    // Whoever starts workers does so within a step of ten seconds; the cloud has three spot machines, and ten after 12 minutes.
+    // The provisioner starts workers within a step of ten seconds; the cloud has three spot machines, and ten after 12
+    // minutes.
     for step in 0..120 {
         if step == 72 {
             spot_max = 10;
@@ -88,11 +89,11 @@ fn what_does_not_come_is_filled_up_tried_again_and_then_what_filled_up_goes() {
     }
     let expected = [
         (0, vec![0, 5, 0]),
-        // A minute and a half after the third came; it is not known yet how long they take.
+        // A minute and a half after the third came; the start time is still unknown.
         (10, vec![0, 5, 4]),
         // Three minutes after it.
         (19, vec![0, 3, 4]),
-        // Ten minutes later, and two in which it might have been noise: they come before the others go.
+        // Ten minutes later, and two in which it might have been noise: the spot machines come before the others go.
         (91, vec![0, 5, 4]),
         (92, vec![0, 5, 0]),
     ];

@@ -1,10 +1,11 @@
-//! What a placement brings and takes: rates, in closed form.
+//! The rates and costs of a placement, in closed form.
 //!
-//! The reader's threads first finish what workers send, and with what is left make whole batches. What is received takes of the
-//! spare cores before they do; without any, nothing more can be received. With [`Manners::SpareOnly`] they have the cores that nobody else wants (idle priority), with
-//! [`Manners::Fair`] their share of all cores, which is taken from the trainer. In a service what workers send is finished by the
-//! reader's own process ([`Finishing::Reader`]): no thread is counted for that, and where no core is spare, it has the trainer's. That
-//! may be cheaper than a worker, and is not asked for ([`Model::leaves_cores`]).
+//! The reader's threads first finish the rows that workers send, and make whole batches with the rest of their time.
+//! Receiving takes spare cores before they do; without spare cores, nothing more can be received. With
+//! [`Manners::SpareOnly`] the threads get only idle cores (idle priority), with [`Manners::Fair`] their share of all
+//! cores, which the trainer loses. In a service the reader's own process finishes the rows that workers send
+//! ([`Finishing::Reader`]): no thread is counted for that, and without spare cores it takes the trainer's. That may be
+//! cheaper than a worker, but is not requested ([`Model::leaves_cores`]).
 //!
 //! Invariant: all rates are of a steady state, constant for as long as the placement and the model are.
 
@@ -14,11 +15,11 @@ use forebay_core::{Error, Result};
 
 use super::Placement;
 
-/// Cuts of a pipeline: its ops.
+/// The most cuts of a pipeline, which are as many as its ops.
 pub const CUTS_MAX: usize = 1024;
 /// More seconds, bytes or cores than anything has.
 const LARGE: f64 = 1e15;
-/// What a trainer may lack of its cores by the cut, as a share of all: it would not show.
+/// The share of all cores that the trainer may lack because of the cut: too little to show.
 const CROWD_MAX: f64 = 0.01;
 
 /// A place where a pipeline may be cut in two. All figures are of one batch.
@@ -28,37 +29,38 @@ pub struct Cut {
     pub before: f64,
     /// Seconds of one thread for the ops after it.
     pub after: f64,
-    /// What is sent, if it is cut here.
+    /// Bytes sent with this cut.
     pub bytes: f64,
 }
 
-/// What it takes to send.
+/// The costs and the limit of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Wire {
     /// Seconds of a worker's thread for a byte.
     pub send: f64,
-    /// Seconds of the reader's machine's cores for a byte.
+    /// Cores of the reader's machine: seconds for a byte.
     pub receive: f64,
-    /// Bytes a second into the reader's machine; `None` is no limit, or an unknown one.
+    /// Bytes a second into the reader's machine; `None` if unlimited or unknown.
     pub bandwidth: Option<f64>,
 }
 
 /// How threads share the reader's machine with the trainer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manners {
-    /// They have what nobody else wants.
+    /// The threads get only idle cores.
     SpareOnly,
-    /// All who want to run get the same share.
+    /// All runnable threads get the same share.
     Fair,
 }
 
-/// Who runs the ops behind the cut on what workers send.
+/// Where the ops behind the cut run on the rows that workers send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Finishing {
-    /// The threads on the reader's machine that also make whole batches; without any, nothing of a cut pipeline comes.
+    /// In the threads on the reader's machine that also make whole batches; without any, a cut pipeline delivers
+    /// nothing.
     #[default]
     Threads,
-    /// The reader's own process, as what is received: it takes spare cores, and beyond these the trainer's.
+    /// In the reader's own process, as chunks arrive: it takes spare cores, and beyond these the trainer's.
     Reader,
 }
 
@@ -67,32 +69,35 @@ pub enum Finishing {
 pub struct Machine {
     /// Its cores.
     pub cores: f64,
-    /// Cores that the trainer, and whatever else runs there, keeps busy.
+    /// Cores that the trainer, and other processes there, keep busy.
     pub used: f64,
-    /// How threads share them.
+    /// How threads share the cores.
     pub manners: Manners,
-    /// What a step becomes longer by while all cores are busy with input, as a share of it: caches and memory are shared too.
+    /// The share by which a step becomes longer while all cores compute input, because caches and memory are shared
+    /// too.
     pub interference: f64,
 }
 
-/// A job, its workers and its reader's machine, as far as placing is concerned.
+/// A job, its workers and its reader's machine, as far as placement needs them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Seconds of a step that neither waits nor is held up.
     pub step: f64,
-    /// Where it may be cut: after the first op, the second, and so on to the last. What is before and after adds up to the same.
+    /// The possible cuts: after the first op, the second, and so on to the last. Before and after add up to the same
+    /// for each.
     pub cuts: Arc<[Cut]>,
-    /// What it takes to send.
+    /// The costs and the limit of sending.
     pub wire: Wire,
     /// Threads of a worker.
     pub threads: f64,
-    /// What of a worker's computing time reaches the trainer, above 0 up to 1 (or a little more, where it is measured).
+    /// The share of a worker's computing time that reaches the trainer, above 0 up to 1 (or a little more, if
+    /// measured).
     pub efficiency: f64,
-    /// Batches a second that all workers together can bring.
+    /// Batches a second that all workers together can bring at most.
     pub shared_limit: Option<f64>,
-    /// The reader's machine; `None` where its threads compute nothing, and what its process does costs nothing.
+    /// The reader's machine; `None` if its threads compute nothing, and its process's work costs nothing.
     pub machine: Option<Machine>,
-    /// Who finishes what workers send.
+    /// Where the rows that workers send are finished.
     pub finishing: Finishing,
 }
 
@@ -113,10 +118,10 @@ impl Cut {
 }
 
 impl Model {
-    /// Checks that something can be made of it.
+    /// Checks that its figures are possible.
     ///
     /// # Errors
-    /// Says which figure cannot be, and what to give.
+    /// Names the impossible figure and its valid range.
     pub fn check(&self) -> Result<()> {
         let told = |what: String, hint: &str| Err(Error::invalid(what).hint(hint));
         let positive = |figure: f64| figure > 0.0 && figure <= LARGE;
@@ -149,7 +154,7 @@ impl Model {
         self.machine.map_or(Ok(()), |machine| machine.check())
     }
 
-    /// Returns the cut of a placement; one that is beyond the last op is there.
+    /// Returns the cut of a placement; one beyond the last op counts as the last.
     pub fn cut(&self, at: Placement) -> Cut {
         let place = (at.cut.max(1) as usize).min(self.cuts.len()) - 1;
         self.cuts.get(place).copied().unwrap_or(Cut { before: 0.0, after: 0.0, bytes: 0.0 })
@@ -165,17 +170,17 @@ impl Model {
         self.cuts.last().map_or(0.0, |cut| cut.before + cut.after)
     }
 
-    /// Returns the cores that may be had without taking them from the trainer.
+    /// Returns the cores that are free without taking them from the trainer.
     pub fn spare(&self) -> f64 {
         self.machine.map_or(0.0, |machine| (machine.cores - machine.used).max(0.0))
     }
 
-    /// Returns the batches a second of one worker, cut there.
+    /// Returns the batches a second of one worker with this cut.
     pub fn supply(&self, cut: Cut) -> f64 {
         self.threads * self.efficiency / (cut.before + self.wire.send * cut.bytes)
     }
 
-    /// Returns the batches a second that workers and wire bring, if the reader's threads finish all of them.
+    /// Returns the batches a second that workers and wire bring, if the reader's side finishes all of them.
     fn sent(&self, workers: u32, cut: Cut) -> f64 {
         if workers == 0 {
             return 0.0;
@@ -184,12 +189,12 @@ impl Model {
         (f64::from(workers) * self.supply(cut)).min(by_wire).min(self.shared_limit.unwrap_or(f64::INFINITY))
     }
 
-    /// Returns the batches a second that could come from workers, were there any number of them.
+    /// Returns the batches a second that an unlimited number of workers would bring.
     pub fn remote_bound(&self, at: Placement) -> f64 {
         self.made(Placement { workers: u32::MAX, ..at }).0
     }
 
-    /// Returns the batches a second that come from workers, and that the reader's threads make whole, where none wait for the
+    /// Returns the batches a second from workers, and those that the reader's threads make whole, if none wait for the
     /// trainer.
     pub fn made(&self, at: Placement) -> (f64, f64) {
         let cut = self.cut(at);
@@ -210,17 +215,17 @@ impl Model {
         (remote, left.max(0.0) / self.whole())
     }
 
-    /// Returns the batches a second that all make together, where none wait for the trainer.
+    /// Returns the batches a second that all make together, if none wait for the trainer.
     pub fn capacity(&self, at: Placement) -> f64 {
         let (remote, local) = self.made(at);
         remote + local
     }
 
-    /// Returns what a step takes that never waits.
+    /// Returns the seconds of a step that never waits.
     pub fn step(&self, at: Placement) -> f64 {
         let Some(machine) = self.machine else { return self.step };
         let (cut, (remote, local)) = (self.cut(at), self.made(at));
-        // The part of the time that input is computed at all: for the rest of it, what is ahead is enough.
+        // The share of the time in which input is computed at all: otherwise enough batches are ready.
         let part = (1.0 / (self.step * (remote + local))).min(1.0);
         let busy = part * (local * self.whole() + remote * cut.after);
         let crowd = match machine.manners {
@@ -233,25 +238,25 @@ impl Model {
         self.step * crowd * (1.0 + machine.interference * busy / machine.cores)
     }
 
-    /// Returns the cores that the reader's process takes for what comes from workers, of which it takes in no more than the trainer
-    /// wants.
+    /// Returns the cores that the reader's process uses for batches from workers; it takes no more of these than the
+    /// trainer wants.
     pub fn taken_by_reader(&self, remote: f64, cut: Cut) -> f64 {
         remote.min(1.0 / self.step) * self.at_reader(cut)
     }
 
-    /// Returns the seconds of a core that a batch takes the reader's side, cut there.
+    /// Returns the seconds of a core that a batch takes on the reader's side with this cut.
     pub fn at_reader(&self, cut: Cut) -> f64 {
         cut.after + self.wire.receive * cut.bytes
     }
 
-    /// Returns the cut that leaves the reader's side the least.
+    /// Returns the cut with the least work on the reader's side.
     pub fn lightest(&self) -> u32 {
         let work = |cut| self.at_reader(self.cut(Placement { workers: 1, local: 0, cut }));
         (1..=self.ops()).rev().min_by(|a, b| work(*a).total_cmp(&work(*b))).unwrap_or(1)
     }
 
-    /// Says whether the trainer has the cores that it wants, as far as that is for the cut to say: the reader's process takes only
-    /// spare ones, or cannot take fewer.
+    /// Returns whether the cut leaves the trainer the cores that it wants: the reader's process takes only spare cores,
+    /// or no cut would take fewer.
     pub fn leaves_cores(&self, at: Placement) -> bool {
         let Some(machine) = self.machine.filter(|_| self.finishing == Finishing::Reader) else { return true };
         let taken = self.taken_by_reader(self.made(at).0, self.cut(at));
@@ -263,14 +268,14 @@ impl Model {
         cut.before + self.wire.send * cut.bytes + self.at_reader(cut)
     }
 
-    /// Returns what a batch takes: its step, or as long as it takes to make one.
+    /// Returns the seconds of a batch: its step, or the time to make one if that is longer.
     pub fn batch(&self, at: Placement) -> f64 {
         self.step(at).max(1.0 / self.capacity(at))
     }
 }
 
 impl Machine {
-    /// Returns the cores that so many threads can have, at most.
+    /// Returns the most cores that so many threads can get.
     fn room(&self, threads: f64) -> f64 {
         let spare = (self.cores - self.used).max(0.0);
         match self.manners {
@@ -310,7 +315,8 @@ mod tests {
         Placement { workers, local, cut }
     }
 
-    /// Decode for 80 ms to 1 MB, then normalise for 20 ms to 4 MB; a worker has 8 threads, the machine 10 cores, 4 in use.
+    /// Decode for 80 ms to 1 MB, then normalise for 20 ms to 4 MB; a worker has 8 threads, the machine 10 cores, 4 in
+    /// use.
     fn model() -> Model {
         Model {
             step: 0.01,
@@ -332,11 +338,11 @@ mod tests {
             close(model.capacity(at(0, 5, 2)), 50.0) && close(model.capacity(at(0, 9, 2)), 60.0),
             "6 cores are spare"
         );
-        // A worker decodes 100 a second; to normalise these takes 2 threads, the other 3 make 30.
+        // A worker decodes 100 a second; normalising these takes 2 threads, the other 3 make 30.
         assert!(close(model.made(at(1, 5, 1)).0, 100.0) && close(model.made(at(1, 5, 1)).1, 30.0));
         assert!(close(model.capacity(at(1, 1, 1)), 50.0) && close(model.capacity(at(9, 0, 1)), 0.0), "who normalises?");
         assert!(close(model.batch(at(1, 0, 2)), 0.0125) && close(model.batch(at(2, 0, 2)), 0.01));
-        // 200 MB/s are 200 decoded or 50 normalised; to receive a MB takes 10 ms of a core: 2 cores of 200.
+        // 200 MB/s are 200 decoded or 50 normalised; receiving a MB takes 10 ms of a core: 2 cores for 200.
         let wire = Wire { send: 0.0, receive: 1e-8, bandwidth: Some(2e8) };
         let wired = Model { wire, ..model };
         assert!(close(wired.made(at(9, 0, 2)).0, 50.0));
@@ -347,7 +353,8 @@ mod tests {
     #[test]
     fn what_the_readers_process_finishes_takes_spare_cores_and_then_the_trainers() {
         let model = Model { finishing: Finishing::Reader, ..model() };
-        // 100 batches/s are decoded by a worker and normalised by 2 cores of the 6 that are spare; 4 are left for 40 more.
+        // 100 batches/s are decoded by a worker and normalised by 2 cores of the 6 that are spare; 4 are left for 40
+        // more.
         let (remote, local) = model.made(at(1, 9, 1));
         assert!(close(remote, 100.0) && close(local, 40.0) && close(model.step(at(1, 0, 1)), 0.01), "{remote} {local}");
         let machine = model.machine.map(|machine| Machine { used: 9.0, ..machine });

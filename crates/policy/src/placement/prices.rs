@@ -1,16 +1,16 @@
-//! What machines cost, and what is to be made small: time, money, or money within a time.
+//! The prices of machines, and the objective to minimise: time, money, or money within a time.
 
 use std::fmt;
 
 use forebay_core::{Error, Result};
 use serde::Serialize;
 
-/// More than any machine costs for an hour.
+/// The highest price of a machine for an hour.
 pub const PRICE_MAX: f64 = 1e6;
 /// The most that [`Objective::CostWithin`] may allow.
 pub const SLACK_MAX: f64 = 100.0;
 
-/// What machines cost, for an hour, in one currency.
+/// The prices of machines, for an hour, in one currency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Prices {
     /// The machine of a trainer.
@@ -20,17 +20,17 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// Those of Pecan (Graur et al., USENIX ATC 2024): a TPU v2-8 and an n2-standard-8, in dollars.
+    /// Returns the prices of Pecan (Graur et al., USENIX ATC 2024): a TPU v2-8 and an n2-standard-8, in dollars.
     fn default() -> Self {
         Self { trainer: 4.96, worker: 0.427 }
     }
 }
 
 impl Prices {
-    /// Checks that they are prices.
+    /// Checks that the prices are valid.
     ///
     /// # Errors
-    /// One is negative, or no number, or both are 0: nothing would be better than anything else.
+    /// A price is negative, or no number, or both are 0, so that all placements would cost the same.
     pub fn check(&self) -> Result<()> {
         for (what, price) in [("trainer", self.trainer), ("worker", self.worker)] {
             if !(0.0..=PRICE_MAX).contains(&price) {
@@ -44,23 +44,23 @@ impl Prices {
         Ok(())
     }
 
-    /// Returns what an hour of the trainer with so many workers costs. Its own threads cost nothing more.
+    /// Returns the price of an hour of the trainer with so many workers. Its own threads cost nothing more.
     pub fn hour(&self, workers: u32) -> f64 {
         self.trainer + f64::from(workers) * self.worker
     }
 }
 
-/// What is to be made small.
+/// The objective that a policy minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Objective {
-    /// Time; of what is equally fast, the fewest workers, then the fewest threads.
+    /// Time; for equal times, the fewest workers, then the fewest threads.
     #[default]
     Time,
     /// The price of a batch, however long it takes.
     Cost(Prices),
-    /// The price of a batch, among all that takes at most `slack` times the shortest.
+    /// The price of a batch, among all placements that take at most `slack` times the shortest time.
     CostWithin {
-        /// What machines cost.
+        /// The prices of machines.
         prices: Prices,
         /// From 1 on; 1.05 is 5 % more time.
         slack: f64,
@@ -68,10 +68,10 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Reads `time`, `cost` or `cost-within:SLACK`, which are about these prices.
+    /// Reads `time`, `cost` or `cost-within:SLACK`; the last two use these prices.
     ///
     /// # Errors
-    /// It is none of these, or [`Objective::check`]'s.
+    /// The text is none of these, or an error of [`Objective::check`].
     pub fn parse(text: &str, prices: Prices) -> Result<Self> {
         let within = || text.strip_prefix("cost-within:")?.parse().ok();
         let found = match text {
@@ -84,7 +84,7 @@ impl Objective {
         objective.check().map(|()| objective)
     }
 
-    /// Reads one as [`Objective::parse`] does, with prices exactly where it is about prices: what machines cost is not guessed.
+    /// Reads an objective as [`Objective::parse`] does, with prices exactly if it needs prices: prices are not guessed.
     ///
     /// # Errors
     /// As [`Objective::parse`]; a price is missing, or there is one too many.
@@ -105,10 +105,10 @@ impl Objective {
         Ok(objective)
     }
 
-    /// Checks that it can be aimed at.
+    /// Checks that the objective is possible.
     ///
     /// # Errors
-    /// [`Prices::check`]'s; the slack is below 1 (nothing is faster than the fastest) or beyond [`SLACK_MAX`].
+    /// Errors of [`Prices::check`]; the slack is below 1 (nothing is faster than the fastest) or beyond [`SLACK_MAX`].
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Time => Ok(()),
@@ -121,7 +121,7 @@ impl Objective {
         }
     }
 
-    /// Returns the times that are allowed, relative to the shortest.
+    /// Returns the longest allowed time, relative to the shortest.
     pub(super) fn slack(&self) -> f64 {
         match self {
             Self::Time => 1.0,
@@ -130,13 +130,13 @@ impl Objective {
         }
     }
 
-    /// Returns the same for a job of so many trainers, each with a machine.
+    /// Returns the objective for a job of so many trainers, each with a machine.
     #[must_use]
     pub fn with_trainers(self, trainers: u32) -> Self {
         self.with(|prices| Prices { trainer: (prices.trainer * f64::from(trainers)).min(PRICE_MAX), ..prices })
     }
 
-    /// Returns the same where a worker costs so much.
+    /// Returns the objective with another price of a worker.
     #[must_use]
     pub fn with_worker(self, worker: f64) -> Self {
         self.with(|prices| Prices { worker, ..prices })
@@ -150,7 +150,8 @@ impl Objective {
         }
     }
 
-    /// Returns what machines cost. Without a price any would do: of what takes the same time, fewer workers are less.
+    /// Returns the prices of machines. For [`Objective::Time`] any prices do: for equal times, fewer workers cost
+    /// less.
     pub fn prices(&self) -> Prices {
         match self {
             Self::Time => Prices::default(),

@@ -1,20 +1,21 @@
-//! The best placement: every cut, and for each only the numbers of workers at which something changes.
+//! The best placement: tries every cut, and for each only the numbers of workers at which something changes.
 //!
-//! With a cut and the reader's threads given, what is made is a concave, piecewise linear function of the workers, so the price of
-//! a batch, a linear function over it, has its least at one end of a piece: where the trainer has enough, where the wire or
-//! the threads have no more room, or at a bound. Threads cost nothing, so as many are tried as may be had, and
-//! those that bring nothing are taken away from what was chosen. A bound number of candidates for each cut, whatever the bounds.
-//! Of cuts that come to the same, where threads finish, the latest, which needs the fewest; where the reader's process does, the one
-//! with the least work on both sides, and then with the fewest bytes.
+//! For a given cut and number of the reader's threads, the rate is a concave, piecewise linear function of the workers.
+//! So the price of a batch, a linear function over it, has its minimum at one end of a piece: the trainer has enough,
+//! the wire or the threads are full, or at a bound. Threads cost nothing, so `solve` tries as many as allowed, and
+//! removes those threads from the result that bring nothing. The number of candidates for each cut has a bound that
+//! does not depend on the bounds given.
+//! Of cuts with the same price, `solve` returns the latest if threads finish, because it needs the fewest; if the
+//! reader's process finishes, it returns the cut with the least work on both sides, and then with the fewest bytes.
 
 use std::cmp::Ordering;
 
 use super::{Cut, Finishing, Manners, Model, Objective, Placement};
 
-/// What rounding alone makes of equal figures.
+/// The difference that rounding alone makes between equal figures.
 const ROUNDING: f64 = 1e-6;
 
-/// What may be asked for.
+/// The placements that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// The fewest and the most workers.
@@ -26,25 +27,25 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Bounds that leave the cut open.
+    /// Makes bounds that leave the cut open.
     pub fn new(workers: (u32, u32), local: u32) -> Self {
         Self { workers, local, cuts: (1, u32::MAX) }
     }
 }
 
-/// A placement, what a batch takes with it, and what that costs.
+/// A placement, its time for a batch, and the price.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     at: Placement,
     time: f64,
     price: f64,
-    /// Seconds of threads on both sides, and bytes, where these say which of two cuts it is.
+    /// Seconds of threads on both sides, and bytes, if these choose between two cuts.
     work: f64,
     bytes: f64,
 }
 
-/// Returns the placement that is best for an objective. The trainer is taken to want `margin` more than it does, as a share of it.
-/// Where nothing brings anything, the most workers, and all ops on them.
+/// Returns the placement that is best for an objective. The demand of the trainer is raised by `margin`, as a share of
+/// it. If no placement makes any batch, returns the most workers, with all ops on them.
 pub fn solve(model: &Model, objective: &Objective, bounds: Bounds, margin: f64) -> Placement {
     let local = threads(model, bounds);
     let (first, last) = (bounds.cuts.0.clamp(1, model.ops()), bounds.cuts.1.clamp(1, model.ops()));
@@ -74,7 +75,7 @@ impl Candidate {
         Self { at, time, price: time * objective.prices().hour(at.workers), work, bytes }
     }
 
-    /// The cheaper; of two that cost the same, the one with fewer workers, with fewer threads, with less work and fewer bytes, with
+    /// Returns the cheaper; at the same price, the one with fewer workers, then fewer threads, less work, fewer bytes,
     /// more ops on the workers.
     fn better(self, other: Self) -> Self {
         let numbers = |of: &Self| (of.at.workers, of.at.local);
@@ -87,32 +88,32 @@ impl Candidate {
     }
 }
 
-/// Compares two figures, of which rounding may have made two.
+/// Compares two figures; a difference within rounding is none.
 fn about(one: f64, other: f64) -> Ordering {
     if (one - other).abs() > ROUNDING * one.abs() { one.total_cmp(&other) } else { Ordering::Equal }
 }
 
-/// The most threads that are of use.
+/// Returns the most threads that are of use.
 fn threads(model: &Model, bounds: Bounds) -> u32 {
     let is_polite = model.machine.is_some_and(|machine| machine.manners == Manners::SpareOnly);
-    // The last may have to do with a part of a core.
+    // The last thread may get only a part of a core.
     let spare = (model.spare() - ROUNDING).ceil() as u32;
     if is_polite { bounds.local.min(spare) } else { 0 }
 }
 
-/// The numbers of workers at which something changes.
+/// Returns the numbers of workers at which something changes.
 fn counts(model: &Model, cut: u32, local: u32, bounds: Bounds, margin: f64) -> impl Iterator<Item = u32> {
     let Cut { after, bytes, .. } = model.cut(Placement { workers: 1, local, cut });
     let one = model.supply(model.cut(Placement { workers: 1, local, cut }));
     let (wanted, threads, whole) = ((1.0 + margin) / model.step, f64::from(local), model.whole());
     let (spare, receive) = (model.spare(), model.wire.receive * bytes);
-    // What of a thread a batch from a worker takes, and what of a core besides.
+    // The time of a thread that a batch from a worker takes, and the time of a core besides.
     let (of_thread, besides) = match model.finishing {
         Finishing::Threads => (after, receive),
         Finishing::Reader => (0.0, after + receive),
     };
-    // Batches a second from workers at which: the trainer has enough (threads or cores being what bounds the rest); the wire
-    // is full; threads or cores have no room for more; cores, and no longer threads, are what is short.
+    // Batches a second from workers at which: the trainer has enough (threads or cores bound the rest); the wire is
+    // full; threads or cores are full; cores are the shortage, and no longer threads.
     let rates = [
         wanted,
         (wanted * whole - threads) / (whole - of_thread),
@@ -126,18 +127,18 @@ fn counts(model: &Model, cut: u32, local: u32, bounds: Bounds, margin: f64) -> i
     let (least, most) = bounds.workers;
     let near = move |rate: f64| {
         let workers = rate / one;
-        // Beyond any number it saturates; what is no number is none.
+        // A rate beyond any number saturates; NaN is ignored.
         [(workers + ROUNDING).floor(), (workers - ROUNDING).ceil()].map(|n| if n.is_nan() { least } else { n as u32 })
     };
     rates.into_iter().flat_map(near).chain([least, most]).map(move |n| n.clamp(least, most.max(least)))
 }
 
-/// Takes away the threads that bring nothing.
+/// Removes the threads that bring nothing.
 fn trim(model: &Model, at: Placement, margin: f64) -> Placement {
     let time =
         |local| model.step(Placement { local, ..at }).max((1.0 + margin) / model.capacity(Placement { local, ..at }));
     let enough = time(at.local) * (1.0 + ROUNDING);
-    // More threads never bring less: the fewest are found by halving.
+    // More threads never bring less, so bisection finds the fewest.
     let (mut few, mut many) = (0, at.local);
     while few < many {
         let middle = few + (many - few) / 2;

@@ -4,52 +4,51 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What readers can have taken, relative to what they would take at most, before the figures are not believed.
+/// The ratio of taken batches to the readers' demand above which the figures are not believed.
 const DELIVERED_MAX: f64 = 2.0;
 
-/// The least that does not look like nothing.
+/// The least rate that does not display as 0.
 const SHOWN: f64 = 0.005;
 
-/// What a decision was taken on: medians over the windows that it looked at.
+/// The figures of a decision: medians over its windows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     /// Workers that there were.
     pub workers: u32,
-    /// Batches a second that the trainer would take if it never waited, without those beside.
+    /// Batches a second that the trainer would take if it never waited, without those in `beside`.
     pub demand: f64,
-    /// Batches a second that threads beside the trainer made whose number is set.
+    /// Batches a second from threads beside the trainer whose number the user has set.
     pub beside: f64,
     /// Batches a second that one worker makes.
     pub supply: f64,
     /// Seconds of one thread that a batch takes to compute.
     pub compute: f64,
-    /// The share of its time that the trainer waited, 0 to 1.
+    /// The share of its time in which the trainer waited, 0 to 1.
     pub waited: f64,
-    /// Batches a second that it took.
+    /// Batches a second that the trainer took.
     pub delivered: f64,
-    /// Batches a second that workers made, taken yet or not; 0 where they do not say.
+    /// Batches a second that workers made, taken yet or not; 0 if they do not report it.
     pub made: f64,
-    /// Threads on the reader's machine that there were.
+    /// Threads that computed on the reader's machine.
     pub local: u32,
-    /// Cores of that machine that nobody else wanted, and the share of its time that the trainer had none; 0 where it does not
-    /// say.
+    /// Idle cores of that machine, and the share of its time in which the trainer lacked one; 0 if not reported.
     pub spare: f64,
     /// See `spare`.
     pub pressure: f64,
-    /// Seconds of a core for a byte of what comes from workers, at them and at the reader's machine; 0 where nothing is placed, or all is
-    /// lent and none is sent.
+    /// Seconds of a core for a byte from workers, on their side and on the reader's; 0 if nothing is placed, or all
+    /// chunks are lent and none is sent.
     pub send: f64,
     /// See `send`.
     pub receive: f64,
 }
 
 impl Figures {
-    /// Returns how many workers would compute all the time.
+    /// Returns the number of workers that the demand keeps busy all the time.
     pub(crate) fn load(&self) -> f64 {
         self.demand / self.supply
     }
 
-    /// Says whether they cannot all be right.
+    /// Returns whether the figures contradict each other.
     pub(crate) fn contradict(&self) -> bool {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         let some = positive(self.demand) && positive(self.supply) && positive(self.compute);
@@ -59,77 +58,77 @@ impl Figures {
     }
 }
 
-/// Why there are no figures to decide on.
+/// Why a decision has no figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
-    /// The trainer took nothing, and waited for nothing.
+    /// The trainer took nothing, and did not wait.
     Idle,
-    /// No batch has come yet that it waits for.
+    /// The trainer waits, and no batch has come yet.
     NothingYet,
-    /// No worker has said what a batch costs.
+    /// No worker has reported the cost of a batch.
     NotComputed,
     /// There is no worker.
     NoWorkers,
-    /// A figure is none, or two cannot both be right.
+    /// A figure is invalid, or two contradict each other.
     Contradiction,
 }
 
-/// Why a number of workers is wanted. Numbers beyond the [`Figures`] are those that the rule compared with.
+/// Why a number of workers is wanted. Numbers beside the [`Figures`] are the limits that the rule compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Reason {
     /// There are too few windows yet.
     Measuring {
-        /// Windows that were looked at.
+        /// Windows seen so far.
         windows: usize,
-        /// Windows that it takes.
+        /// Windows needed.
         needed: usize,
     },
-    /// There is nothing to decide on: what there is stays.
+    /// There are no figures to decide on: the present number stays.
     NoFigures {
-        /// What is missing.
+        /// The missing figure.
         gap: Gap,
     },
     /// Workers are still coming or going.
     Settling {
-        /// What was asked for.
+        /// The requested workers.
         wanted: u32,
     },
-    /// As many as demand and supply say.
+    /// The number that demand and supply require.
     Demand {
-        /// What is added to the demand.
+        /// The share added to the demand.
         margin: f64,
     },
-    /// Nothing that may be costs less: where a price is to be made small.
+    /// No allowed placement costs less, for an objective with a price.
     Cheapest,
     /// The load has changed since the number was found.
     Changed {
-        /// Workers' worth of work, then.
+        /// The load then, in workers.
         before: f64,
-        /// And now.
+        /// The load now, in workers.
         now: f64,
     },
-    /// The trainer waits: one more, or more.
+    /// The trainer waits: the policy wants one more worker, or several.
     Waits {
-        /// The share of its time that it may.
+        /// The share of its time for which it may wait.
         at_most: f64,
     },
-    /// Less is to be done than before: fewer would do.
+    /// The load is smaller than before: fewer workers are enough.
     Fewer {
-        /// Workers' worth of work, over a longer time.
+        /// The load over a longer time, in workers.
         load: f64,
     },
-    /// It is right as it is.
+    /// The number is right.
     Enough {
-        /// The share of its time that the trainer may wait.
+        /// The share of its time for which the trainer may wait.
         at_most: f64,
     },
-    /// The trainer misses cores, or wants those that threads on its machine had: they give them back.
+    /// The trainer lacks cores, or wants cores that threads on its machine use: they give them back.
     Yields {
-        /// Cores that nobody else wanted.
+        /// Idle cores.
         spare: f64,
-        /// The share of its time that the trainer had none.
+        /// The share of its time in which the trainer lacked a core.
         pressure: f64,
     },
     /// Cores of the trainer's machine have become free.
@@ -139,61 +138,63 @@ pub enum Reason {
     },
     /// Another placement is cheaper.
     Price {
-        /// By this share of the price.
+        /// The share of the price that it saves.
         saved: f64,
     },
-    /// More workers bring no more: something that they share holds them up.
+    /// More workers bring no more: a shared bottleneck holds them up.
     Shared {
-        /// How many bring as much as there were.
+        /// The number of workers that bring as much.
         useful: u32,
     },
-    /// Workers make what the trainer takes, and more; it waits for what is next in its order, and has the rest ahead of it then.
+    /// Workers make at least the batches that the trainer takes; it waits for the next split in its order, and then has
+    /// the rest ahead of it.
     Ahead {
         /// Batches a second that they make.
         made: f64,
     },
-    /// It still waits after as many probes as there may be.
+    /// The trainer still waits after the last allowed probe.
     Unmet {
-        /// How many there may be.
+        /// The number of allowed probes.
         probes: u32,
     },
-    /// More are needed than there may be.
+    /// The job needs more workers than allowed.
     AtMost {
-        /// Workers that would be needed.
+        /// The workers needed.
         needed: u32,
-        /// Workers that there may be.
+        /// The workers allowed.
         limit: u32,
     },
-    /// What was right for an earlier job on the same samples.
+    /// The number was right for an earlier job on the same samples.
     Again,
-    /// What earlier jobs on the same samples showed of the trainer and of their ops says so; nothing of this one is measured yet.
+    /// Figures of earlier jobs on the same samples, of the trainer and of ops, predict the number; this job has no
+    /// measurement yet.
     Known,
-    /// The number that was set.
+    /// The number that the user set.
     Fixed,
-    /// Another policy's rule (see its module), with what it compared.
+    /// Another policy's rule (see its module), with its figure.
     Rule {
-        /// Whose.
+        /// The name of the policy.
         policy: &'static str,
-        /// What it found.
+        /// The finding of the rule.
         found: &'static str,
-        /// The figure that it compared.
+        /// The figure that the rule compared.
         figure: f64,
     },
 }
 
-/// How many workers are wanted, and why.
+/// How many workers are wanted, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Decision {
     /// Workers in processes of their own.
     pub workers: u32,
     /// Threads on the reader's own machine.
     pub local: u32,
-    /// Ops that run on the workers, the others at the reader; `None` is where the pipeline is cut anyway.
+    /// Ops that run on the workers, the others at the reader; `None` keeps the present cut.
     pub cut: Option<u32>,
-    /// Why.
+    /// The reason.
     #[serde(flatten)]
     pub reason: Reason,
-    /// On what; `None` where nothing was measured.
+    /// The figures behind it; `None` if nothing was measured.
     pub figures: Option<Figures>,
 }
 
@@ -307,7 +308,7 @@ impl fmt::Display for Decision {
 }
 
 impl Decision {
-    /// Says whether another decision has the same number for the same kind of reason, whatever the figures.
+    /// Returns whether another decision has the same placement and the same kind of reason, whatever the figures.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let same_reason = match (self.reason, other.reason) {
             (Reason::NoFigures { gap: one }, Reason::NoFigures { gap: other }) => one == other,
@@ -319,7 +320,7 @@ impl Decision {
 }
 
 impl Decision {
-    /// Returns the verb that goes with what is wanted.
+    /// Returns the verb form for the number of workers and threads.
     fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
         verb(self.workers.saturating_add(self.local), one, many)
     }
@@ -329,7 +330,7 @@ fn verb(count: u32, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }
 
-/// What a trainer takes, in words.
+/// The demand of a trainer, in words.
 struct Takes(Figures);
 
 impl fmt::Display for Takes {
@@ -340,7 +341,7 @@ impl fmt::Display for Takes {
     }
 }
 
-/// What is wanted, in words.
+/// The wanted placement, in words.
 struct Placed<'a>(&'a Decision);
 
 impl fmt::Display for Placed<'_> {
@@ -365,7 +366,7 @@ impl fmt::Display for Workers {
     }
 }
 
-/// A share of 1, for people.
+/// A share, as a percentage for people.
 struct Percent(f64);
 
 impl fmt::Display for Percent {

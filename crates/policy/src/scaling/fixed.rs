@@ -4,7 +4,7 @@ use super::decision::{Decision, Reason};
 use super::{Choice, Observation, ScalingPolicy};
 use crate::placement::Placement;
 
-/// How a user chooses it.
+/// The name by which a user chooses it.
 pub(super) const CHOICE: Choice = Choice { usage: "static:N with N from 1 on", parse };
 
 /// See the module's documentation.

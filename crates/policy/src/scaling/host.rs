@@ -1,42 +1,45 @@
-//! What was measured on the reader's machine, and of the ops: what it takes to place work there.
+//! The measurements of the reader's machine, and of the ops, that placement needs.
 
 use std::sync::Arc;
 
 use crate::placement::{CUTS_MAX, Cut, Finishing, Machine, Manners, Objective, Wire};
 
-/// The most of its time that a trainer is held to have no core, where it is asked what it would do with one.
+/// The largest share of time without a core that a trainer is assumed to have, when its use of cores is estimated.
 const PRESSURE_MAX: f64 = 0.5;
 
-/// The reader's machine in one window. With [`Host::local_max`] 0 and one cut, there is nothing to place: workers alone are
-/// decided on, as without it. With it 0 and more cuts, these are decided on, by what the reader's process has to spare for them.
+/// The reader's machine in one window. If [`Host::local_max`] is 0 and there is one cut, the policy decides on workers
+/// alone, as without a machine. If it is 0 and there are more cuts, the policy decides on these, by the spare cores of
+/// the reader's process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
-    /// Cores of the machine; 0 where nothing is told of it.
+    /// Cores of the machine; 0 if unknown.
     pub cores: f64,
-    /// Cores, on average, that nobody wanted but the reader's threads that compute: what these had counts as spare.
+    /// Mean cores that were idle or used by the reader's computing threads.
     pub spare: f64,
-    /// The share of its time that the trainer could have run and had no core, 0 to 1 (as Linux's pressure stall figures say).
+    /// The share of its time in which the trainer was runnable and had no core, 0 to 1 (as in Linux's pressure stall
+    /// figures).
     pub pressure: f64,
-    /// Threads that may compute there, at most.
+    /// The most threads that may compute there.
     pub local_max: u32,
-    /// Batches a second that they made whole.
+    /// Whole batches a second that these threads made.
     pub here: f64,
-    /// What each op costs, as the places where the pipeline may be cut.
+    /// The cost of each op, as the places where the pipeline may be cut.
     pub cuts: Arc<[Cut]>,
     /// Ops that ran on the workers.
     pub cut: u32,
-    /// What it takes to send.
+    /// The cost of sending.
     pub wire: Wire,
-    /// Who finishes what workers send, and the cores that the reader's process took for it, where it does that.
+    /// Where the rows that workers send are finished, and the cores that the reader's process used for it, if it does
+    /// that.
     pub finishing: Finishing,
-    /// See `finishing`. They are not among the spare ones.
+    /// See `finishing`. These cores are not counted in `spare`.
     pub finishes: f64,
-    /// What is to be made small.
+    /// The objective to minimise.
     pub objective: Objective,
 }
 
 impl Host {
-    /// Says whether its figures can all be right.
+    /// Returns whether all figures are possible.
     pub(crate) fn is_sound(&self) -> bool {
         let amount = |x: f64| x.is_finite() && x >= 0.0;
         let amounts = [self.cores, self.spare, self.here, self.finishes, self.wire.send, self.wire.receive];
@@ -52,8 +55,9 @@ impl Host {
             && self.objective.check().is_ok()
     }
 
-    /// Returns the part of its time that a trainer whose process finishes what is sent was not held up by that: the other part it would
-    /// work, and use cores, too. Where that takes few of the cores, it is something else that the trainer lacks them for.
+    /// Returns the share of its time in which finishing received rows did not hold up the trainer: in the other share
+    /// the trainer would work, and use cores, too. If finishing uses few of the cores, the trainer lacks them for
+    /// another reason.
     pub(crate) fn freely(&self) -> f64 {
         if self.finishing != Finishing::Reader || !self.has_choice() {
             return 1.0;
@@ -65,7 +69,8 @@ impl Host {
         self.local_max > 0 || self.cuts.len() > 1
     }
 
-    /// Returns the machine, as threads that take only what is spare see it; `None` where nothing is told of it, or nothing to be placed.
+    /// Returns the machine as threads at idle priority see it; `None` if it has no figures, or there is nothing to
+    /// place.
     pub(crate) fn machine(&self) -> Option<Machine> {
         let used = (self.cores - self.spare - self.finishes).max(0.0) / self.freely();
         (self.cores > 0.0 && self.has_choice()).then_some(Machine {

@@ -5,7 +5,7 @@
 //!                      previous      ──▶        ──▶ previous, for the next window
 //! ```
 //!
-//! See `README.md` beside this file. Not here: how it is measured and who starts workers (dispatcher, server).
+//! See `README.md` beside this file. Not here: the measurements (dispatcher), and starting workers (server).
 
 mod decision;
 mod fixed;
@@ -22,7 +22,7 @@ pub use host::Host;
 pub use policy::{CHOICES, Choice, Policy, ScalingPolicy, Start};
 pub use share::{Claim, share};
 
-/// The fewest and the most workers that may be asked for; the fewest is never more than the most.
+/// The fewest and the most workers that may be requested; `max` wins over `min`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The fewest.
@@ -32,13 +32,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the number within the limits that is nearest to one.
+    /// Returns the nearest number within the limits.
     pub fn clamp(&self, workers: u32) -> u32 {
         workers.clamp(self.min.min(self.max), self.max)
     }
 }
 
-/// What was measured of one job in one window of time.
+/// The measurements of one job in one window of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// When the window ended.
@@ -47,47 +47,48 @@ pub struct Observation {
     pub workers: u32,
     /// Threads on the reader's machine that computed for it. (For `pecan`, its workers in the reader's process.)
     pub local: u32,
-    /// Whether there were as many all the time.
+    /// Whether these numbers held all the time.
     pub steady: bool,
-    /// What may be asked for.
+    /// The allowed numbers of workers.
     pub limits: Limits,
     /// Threads of one worker that compute.
     pub threads: f64,
-    /// The same, of each kind: one worker is the mean of the workers that there are, so another mix makes another unit. Empty where workers
-    /// are all alike.
+    /// The same by worker type: one worker is the mean of the present ones, so another mix makes another unit. Empty if
+    /// all workers are alike.
     pub threads_by_kind: Vec<f64>,
     /// Batches that all readers took.
     pub batches: u64,
-    /// The same, a second.
+    /// Batches a second that they took.
     pub delivered: f64,
-    /// Batches a second that they would have taken had they never waited; `None` when they took none and waited for none.
+    /// Batches a second that they would have taken without any wait; `None` if they took none and waited for none.
     pub demand: Option<f64>,
     /// The share of the readers' time that they waited, 0 to 1.
     pub waited: f64,
-    /// Seconds of one thread that a batch takes to compute; `None` while nothing was computed.
+    /// Seconds of one thread for a batch; `None` before the first is computed.
     pub compute: Option<f64>,
-    /// The share of the workers' threads that computed for any job, 0 to 1; `None` while no worker said.
+    /// The share of the workers' threads that computed for any job, 0 to 1; `None` before a worker reports it.
     pub busy: Option<f64>,
-    /// Batches a second that workers made, whether their readers have taken them or not; `None` while no worker said.
+    /// Batches a second that workers made, whether their readers have taken them or not; `None` before a worker reports
+    /// it.
     pub made: Option<f64>,
-    /// Splits that were complete ahead of their readers, on average; `None` while no reader said.
+    /// Splits that were complete ahead of their readers, on average; `None` before a reader reports it.
     pub ahead: Option<f64>,
-    /// Batches a second that threads beside the reader made whose number is set: nothing is decided on them, and they are in no other
-    /// figure.
+    /// Batches a second from threads beside the reader whose number the user set: no decision depends on them, and no
+    /// other figure includes them.
     pub beside: f64,
-    /// The reader's machine; `None` where nothing is to be placed there.
+    /// The reader's machine; `None` if nothing is to be placed there.
     pub host: Option<Host>,
 }
 
 impl Observation {
-    /// Returns the figures, where there are all, and none contradicts another.
+    /// Returns the figures, if none is missing or contradicts another.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The figure that is missing or wrong.
     pub fn figures(&self) -> Result<Figures, Gap> {
         let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
         let compute = self.compute.ok_or(Gap::NotComputed)?;
-        // Where no worker was ever there, what one would make is not known.
+        // Without any worker so far, the rate of one is unknown.
         if self.workers == 0 && (self.local == 0 || self.threads == 0.0) {
             return Err(Gap::NoWorkers);
         }

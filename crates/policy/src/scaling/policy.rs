@@ -13,7 +13,7 @@ use super::forebay::SteadyState;
 use super::{Limits, Observation, fixed, forebay};
 use crate::placement::{Manners, Model, Objective, Placement};
 
-/// Decides how many workers one job gets, window by window, and remembers what it saw of this job.
+/// Decides how many workers one job gets, window by window, and keeps its state of this job.
 ///
 /// A policy is pure: equal observations give equal decisions. It uses no clock, no randomness and no I/O.
 pub trait ScalingPolicy: fmt::Debug + Send + Sync {
@@ -39,13 +39,14 @@ pub trait ScalingPolicy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Says whether it minimises the user's objective. A policy that does not is refused any but [`Objective::Time`].
+    /// Returns whether it minimises the user's objective. A policy that does not is refused any but
+    /// [`Objective::Time`].
     fn has_objectives(&self) -> bool {
         false
     }
 
-    /// Returns the placement that it wants whatever happens. `None` for a policy that decides on what it sees. A
-    /// boundary of `u32::MAX` is behind the last op.
+    /// Returns its placement if that is fixed. `None` for a policy that decides from observations. A boundary of
+    /// `u32::MAX` is behind the last op.
     fn fixed(&self) -> Option<Placement> {
         None
     }
@@ -85,7 +86,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Makes one that `choices` need not have.
+    /// Makes a policy that need not be in a table of choices.
     pub fn new(name: impl Into<String>, initial: Box<dyn ScalingPolicy>) -> Self {
         Self { name: name.into(), initial }
     }

@@ -1,25 +1,26 @@
 //! Several jobs, one pool: weighted max-min fairness, in whole workers.
 //!
-//! Whoever has least for its weight is given the next worker, until it has what it wants or there are none left
-//! ("progressive filling": Bertsekas and Gallager, Data Networks, 6.5.2). So no job gets more than it wants, nothing is left
-//! over while somebody wants more, and nobody could have more without taking it from one that has less for its weight. So it is among
-//! those of one priority; those of a higher one come first.
+//! The job with the least workers for its weight gets the next one, until it has as many as it wants or none are left
+//! ("progressive filling": Bertsekas and Gallager, Data Networks, 6.5.2). So no job gets more than it wants, no worker
+//! is left over while a job wants more, and no job could have more without taking it from one with less for its weight.
+//! This holds among jobs of one priority; jobs of a higher priority come first.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What a job would have.
+/// The claim of a job on workers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Claim {
-    /// Those of a higher one are served first, whatever others have.
+    /// Claims of a higher priority are served first.
     pub priority: u32,
     /// Workers that it wants.
     pub wanted: u32,
-    /// How much it counts beside others. What is not above 0 counts for as good as nothing.
+    /// Its weight beside others. A weight of 0 or less counts for almost nothing.
     pub weight: f64,
 }
 
-/// Deals `workers` out; returns how many each claim gets, in their order. Costs a logarithm of the claims for each worker.
+/// Divides `workers`; returns the number for each claim, in their order. Costs a logarithm of the claims for each
+/// worker.
 pub fn share(workers: u32, claims: &[Claim]) -> Vec<u32> {
     let mut given = vec![0; claims.len()];
     let turn = |given: u32, index: usize| Turn {
@@ -38,8 +39,8 @@ pub fn share(workers: u32, claims: &[Claim]) -> Vec<u32> {
     given
 }
 
-/// A claim that wants more. The greatest is served next: the one of the highest priority that has least for its weight, the first of
-/// equals.
+/// A claim that wants more. The greatest is served next: of the highest priority, the one with the least for its
+/// weight, the first of equals.
 struct Turn {
     priority: u32,
     has: f64,
@@ -108,7 +109,7 @@ mod tests {
             for (i, claim) in claims.iter().enumerate().filter(|(i, c)| given[*i] < c.wanted) {
                 let has = f64::from(given[i]) / claim.weight;
                 for (j, other) in claims.iter().enumerate().filter(|(j, _)| given[*j] > 0) {
-                    // Before its last worker, the other had no more for its weight.
+                    // Before it got its last worker, the other had no more for its weight.
                     prop_assert!(f64::from(given[j] - 1) / other.weight <= has + 1e-9, "{i} {j} {given:?}");
                 }
             }

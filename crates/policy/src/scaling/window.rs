@@ -1,21 +1,21 @@
-//! How long a window is: as long as it takes for its figures to say something.
+//! The length of a window: long enough for meaningful figures.
 //!
-//! Whoever makes [`Observation`](super::Observation)s cuts time by this: the dispatcher, and the simulator.
+//! Both makers of [`Observation`](super::Observation)s, the dispatcher and the simulator, use it.
 
 use std::time::Duration;
 
 /// The shortest window.
 pub const WINDOW: Duration = Duration::from_secs(2);
-/// A window with any batch is no longer than this, and one without any than [`WINDOW_MAX`].
+/// The longest window with any batch; a window without batches lasts up to [`WINDOW_MAX`].
 pub const WINDOW_SPARSE: Duration = Duration::from_secs(6);
-/// The longest.
+/// The longest window.
 pub const WINDOW_MAX: Duration = Duration::from_secs(60);
-/// How often windows are looked at.
+/// The interval at which windows are checked.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Batches that make a window short.
+/// The batches from which a window is short.
 const BATCHES: u64 = 8;
 
-/// Returns how long a window with so many batches lasts at least.
+/// Returns the least length of a window with so many batches.
 pub fn lasts(batches: u64) -> Duration {
     match batches {
         0 => WINDOW_MAX,

@@ -1,4 +1,4 @@
-//! The policy of fleets against whoever starts workers, over a thousand imagined clouds.
+//! The fleet policy against simulated provisioners, over a thousand random clouds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const STEP: Duration = Duration::from_secs(10);
 
-/// A kind, how many of it can really be had, and how many steps one takes to start.
+/// A type, how many of its workers the cloud really has, and how many steps one takes to start.
 #[derive(Debug, Clone)]
 struct Kind {
     offer: Offer,
@@ -20,7 +20,7 @@ struct Kind {
 #[derive(Debug, Clone)]
 struct Cloud {
     kinds: Vec<Kind>,
-    /// The need, and from when on it is another one.
+    /// The need, first and second.
     needs: [f64; 2],
     others: f64,
     most: u32,
@@ -37,16 +37,16 @@ fn cloud() -> impl Strategy<Value = Cloud> {
         .prop_map(|(kinds, needs, others, most)| Cloud { kinds, needs, others, most })
 }
 
-/// Whoever starts workers of one kind.
+/// A provisioner of one type.
 #[derive(Debug, Clone, Default)]
 struct Starter {
     there: u32,
-    /// Steps until each that was asked for is there.
+    /// Steps until each requested worker is there.
     starting: Vec<u32>,
 }
 
 impl Starter {
-    /// Brings what there is to what is wanted, as far as can be had.
+    /// Brings the present workers to the wanted number, as far as the cloud has them.
     fn step(&mut self, kind: &Kind, wanted: u32) {
         self.starting.iter_mut().for_each(|left| *left = left.saturating_sub(1));
         self.there += self.starting.iter().filter(|left| **left == 0).count() as u32;
@@ -71,7 +71,7 @@ impl Cloud {
         self.kinds.iter().zip(starters).map(|(kind, starter)| kind.offer.price * f64::from(starter.there)).sum()
     }
 
-    /// The least price of what can really be had, by trying everything; `None` where all of it is not enough.
+    /// Returns the least price of a real mix that covers the need, by trying all; `None` if the cloud has too few.
     fn least(&self, kinds: &[Kind], need: f64, most: u32) -> Option<f64> {
         let Some((kind, rest)) = kinds.split_first() else { return (need <= 1e-9).then_some(0.0) };
         let of = |count: u32| {
@@ -91,7 +91,8 @@ proptest! {
         let paces: Vec<_> = cloud.kinds.iter().map(|kind| kind.pace).collect();
         let mut starters = vec![Starter::default(); offers.len()];
         let (mut before, mut at) = (Previous::default(), Ticks::default());
-        // Each kind that does not come may be found out one after the other; what was tried again may come then, or not.
+        // The policy may find out types that do not come one after the other; a type that is tried again may come then,
+        // or not.
         let steps = 3 * ((PATIENCE + RETRY).as_secs() / STEP.as_secs()) + 60;
         for need in cloud.needs {
             let left = (need - cloud.others).max(0.0);
@@ -108,7 +109,7 @@ proptest! {
                 let had = cloud.capacity(&starters);
                 starters.iter_mut().zip(&cloud.kinds).zip(&wanted).for_each(|((s, kind), w)| s.step(kind, w.workers));
                 let has = cloud.capacity(&starters);
-                // Where few are allowed, room for others has to be made first.
+                // With a low limit, room for others has to be made first.
                 prop_assert!(cloud.most < 1000 || has >= left.min(had) - 1e-6, "{had} were there and {has} are, of {left}");
                 if has >= left - 1e-6 {
                     last_good.get_or_insert(step);
@@ -120,7 +121,7 @@ proptest! {
                 let patience = PATIENCE * offers.len() as u32 + STEP * 60;
                 prop_assert!(found.is_some_and(|found| found <= patience), "{found:?}");
                 let dearest = offers.iter().map(|offer| offer.price).fold(0.0, f64::max);
-                // In the moment in which some are tried again others may stay beside them.
+                // While a type is tried again, others may stay beside it for a moment.
                 prop_assert!(cloud.price(&starters) <= (least + dearest) * 1.05 + 2.0 * dearest, "{starters:?}, {least}");
             }
         }
@@ -138,7 +139,7 @@ proptest! {
         let (mut before, mut at, mut moves) = (Previous::default(), Ticks::default(), 0);
         for _ in 0..200 {
             let paces = cloud.kinds.iter().map(|kind| kind.pace * noise(0.04)).collect();
-            // Of what these kinds have to make.
+            // The noise is on the need that these types have to cover.
             let need = Some(cloud.others + (cloud.needs[0] - cloud.others).max(0.0) * noise(0.05));
             let seen = Observation { at, need, others: cloud.others, there: there.clone(), paces, workers_max: 1000 };
             let (wanted, next) = decide(&offers, &seen, &before);

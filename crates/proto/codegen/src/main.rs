@@ -1,20 +1,21 @@
-//! Writes generated Rust code beside the .proto files that it is made of. Run it in its own folder: `cargo run`.
+//! Writes the Rust code generated from the .proto files of two crates. Run it in its own folder: `cargo run`.
 
 use std::path::Path;
 
-/// A crate, its .proto file, and where the code goes.
+/// A crate, its .proto file, and the folder of the generated code.
 const FILES: [(&str, &str, &str); 2] =
     [("proto", "forebay.proto", "src/generated"), ("dispatcher", "etcd.proto", "src/store/etcd/generated")];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Where it runs, not where it was compiled: clones may share a target folder.
+    // The path is relative to the folder where it runs, not where it was compiled, because clones may share a target
+    // folder.
     let crates = Path::new("../..");
     for (name, file, out) in FILES {
         let folder = crates.join(name);
         let out = folder.join(out);
         std::fs::create_dir_all(&out)?;
         let files = protox::compile([file], [folder.join("proto")])?;
-        // The servers of etcd are not ours.
+        // Forebay has no server of etcd's protocol.
         let serves = name == "proto";
         tonic_prost_build::configure().build_server(serves).out_dir(&out).bytes(".forebay.v1.BlobPart").compile_fds(files)?;
     }

@@ -6,6 +6,7 @@ pub struct GetVersionResponse {
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
 }
+/// A client sends it before it opens a job, and uploads the blobs that the answer names.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MissingBlobsRequest {
     /// BLAKE3 hashes in hexadecimal.
@@ -14,12 +15,14 @@ pub struct MissingBlobsRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MissingBlobsResponse {
+    /// Those of the request that the dispatcher does not have.
     #[prost(string, repeated, tag = "1")]
     pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+/// A part of a blob, in the order of its bytes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BlobPart {
-    /// Set in the first part.
+    /// Its BLAKE3 hash in hexadecimal, in the first part; empty in the others.
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
     #[prost(bytes = "bytes", tag = "2")]
@@ -27,47 +30,53 @@ pub struct BlobPart {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PutBlobResponse {}
+/// A worker or a client sends it to get the blobs of a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetBlobRequest {
+    /// Its BLAKE3 hash in hexadecimal.
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
-    /// Whose. Only a worker that serves every tenant names one; nobody else is asked.
+    /// The tenant that the blob belongs to; empty: the caller's own. Only a worker that serves all tenants names another.
     #[prost(string, tag = "2")]
     pub tenant: ::prost::alloc::string::String,
 }
+/// A client sends it to open a job. If a job of that name exists, the request must describe the same job; `weight` and
+/// `priority` may differ, and the first ones hold.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobRequest {
+    /// The version of the client.
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// forebay_plan::Graph::to_json.
+    /// The pipeline: forebay_plan::Graph::to_json.
     #[prost(string, tag = "3")]
     pub graph: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub seed: u64,
-    /// 0 is without end.
+    /// 0: without end.
     #[prost(uint64, tag = "5")]
     pub epochs: u64,
-    /// How many readers share the job; at least 1.
+    /// The number of consumers that share the job; at least 1.
     #[prost(uint32, tag = "6")]
     pub consumers: u32,
-    /// Whether each reader gets as many batches as the others, in every epoch.
+    /// Whether each consumer gets as many batches as the others, in every epoch.
     #[prost(bool, tag = "7")]
     pub even: bool,
-    /// Whether the readers get batches of the same bucket at each step.
+    /// Whether the consumers get batches of the same bucket at each step.
     #[prost(bool, tag = "8")]
     pub coordinated: bool,
-    /// How much of the workers it gets beside other jobs; 0 says nothing, which is 1.
+    /// Its share of the workers relative to other jobs of the same priority; 0 means 1.
     #[prost(uint32, tag = "9")]
     pub weight: u32,
-    /// Jobs of a higher one go first: others get what these leave. 0 is the lowest.
+    /// Jobs of a higher priority get splits first; others get the remaining room. 0 is the lowest.
     #[prost(uint32, tag = "10")]
     pub priority: u32,
-    /// How the readers end an epoch together where the plan does not know how many batches each has.
+    /// How the consumers end an epoch together if the plan does not know how many batches each has.
     #[prost(enumeration = "Ending", tag = "11")]
     pub ending: i32,
 }
+/// The answer to OpenJob: any number of `progress`, then one `opened`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
     #[prost(oneof = "open_job_event::Event", tags = "1, 2")]
@@ -83,25 +92,29 @@ pub mod open_job_event {
         Opened(super::JobDefinition),
     }
 }
+/// The number of files that are indexed, and of all files of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IndexProgress {
-    /// Files.
     #[prost(uint64, tag = "1")]
     pub done: u64,
     #[prost(uint64, tag = "2")]
     pub total: u64,
 }
-/// Everything that a worker or a consumer needs to compute and order a job's splits. Recorded once, never changed.
+/// The data with which a worker or a consumer computes and orders a job's splits. Recorded once, never changed. The
+/// dispatcher sends it to the client that opens the job, and to a worker before its first lease of the job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JobDefinition {
+    /// The number of the job, which other messages name it by.
     #[prost(uint64, tag = "1")]
     pub job: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
+    /// As in OpenJobRequest.
     #[prost(string, tag = "3")]
     pub graph: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub seed: u64,
+    /// 0: without end.
     #[prost(uint64, tag = "5")]
     pub epochs: u64,
     #[prost(uint32, tag = "6")]
@@ -112,35 +125,37 @@ pub struct JobDefinition {
     /// JSON of forebay_plan::Sizing.
     #[prost(string, tag = "8")]
     pub sizing: ::prost::alloc::string::String,
-    /// The blob with the source index.
+    /// The id of the blob with the source index.
     #[prost(string, tag = "9")]
     pub index: ::prost::alloc::string::String,
     #[prost(bool, tag = "10")]
     pub even: bool,
     #[prost(bool, tag = "11")]
     pub coordinated: bool,
-    /// Whose job it is; empty where the dispatcher asks for no tokens.
+    /// The tenant that the job belongs to; empty if the dispatcher has no tokens.
     #[prost(string, tag = "12")]
     pub tenant: ::prost::alloc::string::String,
-    /// 16 bytes that a ticket must carry, so that only the tenant's readers are served; empty asks for none.
+    /// The key that a ticket for its chunks must carry, 16 bytes: workers serve only consumers that have it. Empty: no
+    /// key is required.
     #[prost(bytes = "vec", tag = "13")]
     pub key: ::prost::alloc::vec::Vec<u8>,
-    /// How much of a worker's time it gets beside other jobs.
+    /// As in OpenJobRequest; at least 1.
     #[prost(uint32, tag = "14")]
     pub weight: u32,
     /// As in OpenJobRequest.
     #[prost(uint32, tag = "15")]
     pub priority: u32,
-    /// Epochs of its dataset that other jobs had read when it was opened.
+    /// Epochs of its dataset that other jobs had read when this one was opened.
     #[prost(uint32, tag = "16")]
     pub read_before: u32,
-    /// What it may read: whole paths, and the beginnings of addresses; none is everything.
+    /// The sources that it may read: whole paths, and prefixes of addresses. Empty: all sources.
     #[prost(string, repeated, tag = "17")]
     pub sources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// As in OpenJobRequest.
     #[prost(enumeration = "Ending", tag = "18")]
     pub ending: i32,
 }
+/// Messages of a consumer's session. The first one is `attach`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
     #[prost(oneof = "consumer_message::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
@@ -166,50 +181,57 @@ pub mod consumer_message {
         Steps(super::Steps),
     }
 }
-/// How many steps of its epoch a reader has, given out or not. A step is a batch; without batches it is a sample. Said where readers end an
-/// epoch together. The last one of a session is answered once, with `floor`: when all readers have more steps than `seen`, or the epoch is over.
+/// How many steps of its epoch a consumer has, delivered or not. A step is a batch; without batches it is a sample.
+/// If a job ends epochs together, its consumers send it before they run out of steps that they may deliver. The
+/// dispatcher answers the last one of a session once, with `floor`: when all consumers have more steps than `seen`, or
+/// when the epoch is over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Steps {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
-    /// From the epoch's start on. Counts are facts of the job: they hold also when this reader is gone.
+    /// Counted from the start of the epoch. The count is a function of the job, so it also holds for the next process of
+    /// this consumer.
     #[prost(uint64, tag = "2")]
     pub has: u64,
-    /// Whether the epoch has no more for this reader.
+    /// Whether the epoch has no further steps for this consumer.
     #[prost(bool, tag = "3")]
     pub ended: bool,
-    /// The steps of this epoch that it knows all readers to have.
+    /// The number of steps of this epoch that, as far as the consumer knows, all consumers have.
     #[prost(uint64, tag = "4")]
     pub seen: u64,
 }
-/// First message of a session.
+/// A consumer sends it as the first message of a session. The dispatcher answers with `attached` and with the leases
+/// that the consumer's splits have.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Attach {
+    /// The version of the client.
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub job: u64,
+    /// Its index among the job's consumers, from 0.
     #[prost(uint32, tag = "3")]
     pub consumer: u32,
-    /// The first split that is wanted. A fresh reader says 0, 0; one that resumes says where.
+    /// The first split that it wants. A new stream sends 0, 0; a resumed one sends its position.
     #[prost(uint64, tag = "4")]
     pub epoch: u64,
     #[prost(uint64, tag = "5")]
     pub ordinal: u64,
-    /// Whether the position comes from a saved state or from the same reader before its connection broke.
+    /// Whether the position comes from a saved state, or from the same stream before its connection broke.
     #[prost(bool, tag = "6")]
     pub resume: bool,
-    /// Splits that may be assigned and not yet acknowledged.
+    /// The most splits that may be assigned and not yet acknowledged.
     #[prost(uint32, tag = "7")]
     pub window: u32,
-    /// What a saved state says was left out, in case this dispatcher does not know.
+    /// The skipped samples of a saved state, in case this dispatcher has no record of them.
     #[prost(message, repeated, tag = "8")]
     pub lost: ::prost::alloc::vec::Vec<LostSample>,
-    /// 16 bytes that this reader's local workers show; empty: it has none.
+    /// The key that this consumer's local workers show, 16 bytes. Empty: it has no local worker.
     #[prost(bytes = "vec", tag = "9")]
     pub local_key: ::prost::alloc::vec::Vec<u8>,
 }
-/// Every split before (epoch, ordinal) has been consumed.
+/// A consumer sends it once every split before (epoch, ordinal) has been consumed. The dispatcher moves the frontier,
+/// and ends the leases before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ack {
     #[prost(uint64, tag = "1")]
@@ -217,7 +239,7 @@ pub struct Ack {
     #[prost(uint64, tag = "2")]
     pub ordinal: u64,
 }
-/// A sample that was left out of a split, because it failed.
+/// A sample that failed and was left out of a split.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LostSample {
     #[prost(uint64, tag = "1")]
@@ -227,102 +249,108 @@ pub struct LostSample {
     /// forebay_core::SampleId.
     #[prost(uint64, tag = "3")]
     pub sample: u64,
-    /// Which time round, where `repeat` gives a sample several times.
+    /// The number of the repetition, from 0, if `repeat` yields the sample several times.
     #[prost(uint64, tag = "4")]
     pub repetition: u64,
     /// JSON of the error.
     #[prost(string, tag = "5")]
     pub error: ::prost::alloc::string::String,
 }
-/// What a consumer has left out since it last said so. It waits for `recorded` before it goes on without a sample that
-/// might not fail again.
+/// A consumer sends it with the samples that it skipped since it last sent one. The dispatcher persists them and answers
+/// with `recorded`. For a sample that might not fail again, the consumer waits for that answer before it continues.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Lost {
-    /// How many this reader has reported in this session's stream, with these.
+    /// How many samples this stream has reported in all, these included.
     #[prost(uint64, tag = "1")]
     pub number: u64,
     #[prost(message, repeated, tag = "2")]
     pub samples: ::prost::alloc::vec::Vec<LostSample>,
 }
-/// The worker that holds this split cannot be reached, lost it, or failed in a way that another may not.
+/// A consumer sends it if the worker that holds this split cannot be reached, has lost the split, or failed in a way
+/// that another worker may not. The dispatcher ends the lease; without a second one, it grants the split again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unreachable {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
     #[prost(uint64, tag = "2")]
     pub ordinal: u64,
+    /// The token of the lease. For an older lease, the dispatcher sends the current one again.
     #[prost(uint64, tag = "3")]
     pub token: u64,
-    /// JSON of the error that the consumer saw.
+    /// JSON of the error that the consumer got.
     #[prost(string, tag = "4")]
     pub error: ::prost::alloc::string::String,
 }
-/// The consumer needs nothing more of this epoch (it took its rows early); the next one begins.
+/// A consumer sends it if it needs no further split of this epoch, because it has all of the epoch's rows already. The
+/// dispatcher ends the epoch's other leases.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EndEpoch {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
 }
+/// A consumer sends it every 0.5 s; the dispatcher answers each. Its figures go to the scaling policy and to metrics.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerHeartbeat {
-    /// Milliseconds that next() waited since the last heartbeat, with a wait that goes on.
+    /// Milliseconds that next() has waited since the last heartbeat, including a wait that continues.
     #[prost(uint64, tag = "1")]
     pub batch_wait_ms: u64,
-    /// All other milliseconds since then: the trainer's steps, and what the consumer itself does for a batch.
+    /// The other milliseconds since then: the trainer's steps, and the consumer's own work for a batch.
     #[prost(uint64, tag = "2")]
     pub step_ms: u64,
-    /// Batches that were handed out since then, and the rows of splits that went into what was merged.
+    /// Batches that were delivered since then, and rows of splits that were merged.
     #[prost(uint64, tag = "3")]
     pub batches: u64,
     #[prost(uint64, tag = "4")]
     pub rows: u64,
-    /// Splits that are complete ahead of the trainer, now.
+    /// Splits after the current one that are complete, now.
     #[prost(uint64, tag = "5")]
     pub ahead: u64,
-    /// What the reader's machine has to spare. Unset where it does not say.
+    /// The idle resources of the consumer's machine. Absent: unknown.
     #[prost(message, optional, tag = "6")]
     pub spare: ::core::option::Option<Spare>,
-    /// What ops did in the reader's process since the last heartbeat.
+    /// The counters of the ops that ran in the consumer's process since the last heartbeat.
     #[prost(message, repeated, tag = "7")]
     pub ops: ::prost::alloc::vec::Vec<OpSpent>,
-    /// Bytes of chunks that came over a network (or as if over one) since the last heartbeat: those that were lent did not.
+    /// Bytes of chunks that came over a connection since the last heartbeat; lent chunks do not count.
     #[prost(uint64, tag = "8")]
     pub received_bytes: u64,
-    /// Bytes of those rows, as they came.
+    /// Bytes of `rows`, as they arrived.
     #[prost(uint64, tag = "9")]
     pub bytes: u64,
-    /// How long next() has waited for the rows that it waits for now; 0 while it waits for none.
+    /// Milliseconds that the current wait of next() has lasted; 0 if it does not wait.
     #[prost(uint64, tag = "10")]
     pub waiting_ms: u64,
-    /// Processor time of the threads that took received_bytes in, in nanoseconds.
+    /// Processor time for receiving `received_bytes`, in nanoseconds.
     #[prost(uint64, tag = "11")]
     pub receive_ns: u64,
 }
-/// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
+/// The idle resources of a consumer's machine: those that neither the trainer nor another program uses, and those that
+/// the consumer's local worker uses now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Spare {
-    /// Thousandths of a core; fewer, or none, where memory is short.
+    /// Thousandths of a core; less, or 0, if memory is short.
     #[prost(uint32, tag = "1")]
     pub millicores: u32,
-    /// The same, of all cores that the reader may use.
+    /// All cores that the consumer may use, in thousandths of a core.
     #[prost(uint32, tag = "2")]
     pub limit_millicores: u32,
-    /// Thousandths of its time that a thread of the trainer's process could have run and had no core.
+    /// The share of time, in thousandths, in which a thread of the trainer's process was ready to run and had no core.
     #[prost(uint32, tag = "3")]
     pub pressure: u32,
     /// Threads that its local worker computes with.
     #[prost(uint32, tag = "4")]
     pub threads: u32,
-    /// Whether the dispatcher is to say how many that should be. Who does not ask is told none.
+    /// Whether the dispatcher should decide the number of threads. If not, its answer is 0.
     #[prost(bool, tag = "5")]
     pub asks: bool,
-    /// Of the millicores, those that its local worker takes now.
+    /// The part of `millicores` that its local worker uses now.
     #[prost(uint32, tag = "6")]
     pub own_millicores: u32,
-    /// Whose cores these are: readers that say the same have the same ones to spare. 0: no other reader has these.
+    /// The identity of these cores: consumers with the same number share them. 0: no other consumer has these cores.
     #[prost(uint64, tag = "7")]
     pub machine: u64,
 }
+/// Messages of the dispatcher in a consumer's session. The first one is `attached`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerEvent {
     #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4, 5")]
@@ -344,24 +372,25 @@ pub mod consumer_event {
         Floor(super::Floor),
     }
 }
-/// What all readers of a job may give out of an epoch.
+/// The answer to Steps: the number of steps of an epoch that all consumers of the job may deliver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Floor {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
     #[prost(uint64, tag = "2")]
     pub steps: u64,
-    /// Whether there are no more. It is durable then.
+    /// Whether the epoch ends there for all. The end is then durable.
     #[prost(bool, tag = "3")]
     pub over: bool,
-    /// Once it is over, how many readers are known to have one step more.
+    /// If it is over: how many consumers are known to have one more step.
     #[prost(uint32, tag = "4")]
     pub more: u32,
 }
+/// The answer to Attach.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {}
-/// This worker holds, or is computing, this split. What was said of the split before holds no more, but for the lease that
-/// is named as the other one.
+/// The dispatcher sends it when a worker has the lease of a split. The consumer fetches the split from that worker. It
+/// replaces earlier assignments of the split, except that with the token `beside`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Assigned {
     #[prost(uint64, tag = "1")]
@@ -370,37 +399,39 @@ pub struct Assigned {
     pub ordinal: u64,
     #[prost(uint64, tag = "3")]
     pub token: u64,
-    /// host:port of its Flight service.
+    /// host:port of the worker's Flight service.
     #[prost(string, tag = "4")]
     pub address: ::prost::alloc::string::String,
-    /// Where two workers race for the split: the token of the other lease, which stays as good as this one; else 0.
+    /// Under speculative execution, the token of the split's other lease, which stays valid; else 0.
     #[prost(uint64, tag = "5")]
     pub beside: u64,
 }
+/// The answer to a consumer's heartbeat.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerHeartbeatReply {
-    /// Where it said what it has to spare: the threads that its local worker should have.
+    /// The number of threads that its local worker should have; 0 if it did not ask.
     #[prost(uint32, tag = "1")]
     pub local_threads: u32,
-    /// While it waits for a floor: the readers that hold it up and are not there to say how far they are. Some of them, where they are many.
+    /// If the consumer waits for a floor: the consumers that keep it from rising and will not report now. At most 8.
     #[prost(message, repeated, tag = "2")]
     pub missing: ::prost::alloc::vec::Vec<Missing>,
 }
-/// A reader that others wait for in vain.
+/// A consumer that others wait for in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Missing {
     #[prost(uint32, tag = "1")]
     pub consumer: u32,
-    /// Of one that is read: the later epoch that it is in. Unset where it has no reader.
+    /// The later epoch that its process reads. Absent: no process reads this consumer.
     #[prost(uint64, optional, tag = "2")]
     pub epoch: ::core::option::Option<u64>,
 }
-/// What was reported as lost, up to this number, is durable.
+/// The answer to Lost: the samples up to this number are durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Recorded {
     #[prost(uint64, tag = "1")]
     pub number: u64,
 }
+/// Messages of a worker's session. The first one is `hello`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerMessage {
     #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5")]
@@ -422,39 +453,43 @@ pub mod worker_message {
         Threads(super::Threads),
     }
 }
-/// First message of a session.
+/// A worker sends it as the first message of a session. The dispatcher answers with `welcome`, and revokes the leases in
+/// `held` that are no longer valid.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
+    /// The version of the worker.
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
-    /// 16 bytes: a secret of one run of one worker process, the same after a reconnect. Its id follows from it.
+    /// A secret of one run of the worker's process, 16 bytes, the same after a reconnect. The worker's id is derived from
+    /// it.
     #[prost(bytes = "vec", tag = "2")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
-    /// host:port that consumers reach its Flight service at.
+    /// host:port at which consumers reach its Flight service.
     #[prost(string, tag = "3")]
     pub address: ::prost::alloc::string::String,
     /// Threads that compute.
     #[prost(uint32, tag = "4")]
     pub threads: u32,
-    /// The leases it still holds from before its connection (or the dispatcher) broke.
+    /// The leases that it still holds from an earlier session.
     #[prost(message, repeated, tag = "5")]
     pub held: ::prost::alloc::vec::Vec<Lease>,
-    /// Which folder it keeps rows in, for others to read; those with the same say the same. Empty: none.
+    /// The identity of the folder in which it caches rows that other workers may read; workers that share a folder send
+    /// the same. Empty: none.
     #[prost(string, tag = "6")]
     pub place: ::prost::alloc::string::String,
-    /// Set by a local worker: it computes for this reader, whose process started it, and for nobody else.
+    /// Present if it is a local worker: the only consumer that it computes for, whose process started it.
     #[prost(message, optional, tag = "7")]
     pub only: ::core::option::Option<OneReader>,
-    /// What kind of machine it is on; empty says nothing.
+    /// Its worker type; empty: none.
     #[prost(string, tag = "8")]
     pub kind: ::prost::alloc::string::String,
-    /// What that costs for an hour; 0 says nothing.
+    /// The price of such a worker per hour; 0: unknown.
     #[prost(double, tag = "9")]
     pub price: f64,
-    /// Whether it may be taken back at any time, and costs less for that.
+    /// Whether it is a spot worker, whose machine may be taken back at any time.
     #[prost(bool, tag = "10")]
     pub spot: bool,
-    /// Of a local worker: the key that its reader says, which shows that this one started it.
+    /// Of a local worker: the key from its consumer's Attach, which proves that this consumer started it.
     #[prost(bytes = "vec", tag = "11")]
     pub local_key: ::prost::alloc::vec::Vec<u8>,
 }
@@ -466,50 +501,52 @@ pub struct OneReader {
     #[prost(uint32, tag = "2")]
     pub consumer: u32,
 }
-/// A local worker computes with so many threads from now on; with none, it is given nothing.
+/// A local worker sends it when its number of threads changes. With 0, the dispatcher grants it no splits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Threads {
     #[prost(uint32, tag = "1")]
     pub threads: u32,
 }
-/// The worker has room for this many more splits.
+/// A worker sends it when it has room for this many more splits. The dispatcher grants no more than that.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Want {
     #[prost(uint32, tag = "1")]
     pub splits: u32,
 }
+/// A worker sends it as often as Welcome says. Counters are totals since the start of its process, unless they are said
+/// to be since the last heartbeat.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerHeartbeat {
     #[prost(uint64, tag = "1")]
     pub splits_done: u64,
     #[prost(uint64, tag = "2")]
     pub rows_done: u64,
-    /// Of the leases that it holds, those whose splits it does not work on any more.
+    /// The tokens of the leases that it holds and whose splits are finished.
     #[prost(uint64, repeated, tag = "3")]
     pub finished: ::prost::alloc::vec::Vec<u64>,
-    /// What its threads did since the last heartbeat, of each job that they did anything of.
+    /// The compute time of each job since the last heartbeat; jobs without any are left out.
     #[prost(message, repeated, tag = "4")]
     pub spent: ::prost::alloc::vec::Vec<Spent>,
-    /// Of rows_done, those that another job with the same samples had computed.
+    /// The part of `rows_done` that another job with the same samples had computed.
     #[prost(uint64, tag = "5")]
     pub rows_shared: u64,
-    /// What it keeps of jobs with cache() or autocache(), where that is another than it said last.
+    /// The cached rows of jobs with cache() or autocache(), if that report has changed since it was last sent.
     #[prost(message, repeated, tag = "6")]
     pub caching: ::prost::alloc::vec::Vec<Caching>,
-    /// What ops did since the last heartbeat, of each job that they did anything of.
+    /// The counters of ops since the last heartbeat, by job; jobs without any are left out.
     #[prost(message, repeated, tag = "7")]
     pub ops: ::prost::alloc::vec::Vec<JobOps>,
-    /// Why nothing is written to its cache folder now; empty where it is, or there is none.
+    /// Why it writes nothing to its cache folder now; empty if it writes there, or has no folder.
     #[prost(string, tag = "8")]
     pub disk_off: ::prost::alloc::string::String,
-    /// What it sent to readers over a network since the last heartbeat, of each job that it sent anything of.
+    /// The chunks that it sent over connections since the last heartbeat, by job; jobs without any are left out.
     #[prost(message, repeated, tag = "9")]
     pub sent: ::prost::alloc::vec::Vec<Sent>,
-    /// Jobs that have splits here and bring nothing, because what they read hangs: these splits take no room from others.
+    /// Jobs whose splits make no progress here because their source hangs. These splits take no room from other jobs.
     #[prost(uint64, repeated, tag = "10")]
     pub held_up: ::prost::alloc::vec::Vec<u64>,
 }
-/// Bytes of a job's chunks that were not lent, and the processor time of the threads that sent them.
+/// Bytes of a job's chunks that were sent and not lent, and the processor time of sending them, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Sent {
     #[prost(uint64, tag = "1")]
@@ -519,7 +556,7 @@ pub struct Sent {
     #[prost(uint64, tag = "3")]
     pub nanos: u64,
 }
-/// What the ops of a job did.
+/// The counters of a job's ops.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobOps {
     #[prost(uint64, tag = "1")]
@@ -527,22 +564,23 @@ pub struct JobOps {
     #[prost(message, repeated, tag = "2")]
     pub ops: ::prost::alloc::vec::Vec<OpSpent>,
 }
-/// What ops did that are fused in one piece of work.
+/// The counters of one op, or of several that are fused.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpSpent {
-    /// Their places in the graph as written; none is reading the source.
+    /// The places of these ops in the graph as written; empty: reading the source.
     #[prost(uint32, repeated, tag = "1")]
     pub places: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint64, tag = "2")]
     pub rows_in: u64,
     #[prost(uint64, tag = "3")]
     pub rows_out: u64,
-    /// Of those that went into `cache`, the ones that nobody computed here.
+    /// Of a cache point: the input rows that were found in the cache, so that this process did not compute them.
     #[prost(uint64, tag = "4")]
     pub rows_found: u64,
-    /// The rows that the rest is about: some of those that went in, or some that stand for others.
+    /// The number of rows that the fields below cover: a sample of the input rows, scaled to about as many as went in.
     #[prost(uint64, tag = "5")]
     pub timed: u64,
+    /// Summed over threads.
     #[prost(uint64, tag = "6")]
     pub nanos: u64,
     #[prost(uint64, tag = "7")]
@@ -550,16 +588,16 @@ pub struct OpSpent {
     #[prost(uint64, tag = "8")]
     pub bytes_out: u64,
 }
-/// What a worker keeps of a job.
+/// The rows of a job that a worker caches.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Caching {
     #[prost(uint64, tag = "1")]
     pub job: u64,
-    /// JSON: what is kept, why, the figures, and what was found.
+    /// JSON: which rows are cached, why, the figures, and how many were found.
     #[prost(string, tag = "2")]
     pub json: ::prost::alloc::string::String,
 }
-/// Time that threads spent on a job, and the rows of splits that came of it.
+/// Compute time of a job in microseconds, summed over threads, and the rows of splits that were computed in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Spent {
     #[prost(uint64, tag = "1")]
@@ -569,9 +607,10 @@ pub struct Spent {
     #[prost(uint64, tag = "3")]
     pub rows: u64,
 }
-/// The worker computes and serves what it holds, and takes nothing new.
+/// A worker sends it before it ends. It computes and serves the splits that it holds; the dispatcher grants it no more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leaving {}
+/// Messages of the dispatcher in a worker's session. The first one is `welcome`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerEvent {
     #[prost(oneof = "worker_event::Event", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
@@ -599,16 +638,18 @@ pub mod worker_event {
         Lost(super::LostOfSplit),
     }
 }
+/// The answer to Hello.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
-    /// How often a heartbeat is expected.
+    /// Milliseconds between the worker's heartbeats.
     #[prost(uint64, tag = "1")]
     pub heartbeat_ms: u64,
-    /// Silence after which the leases are given to others.
+    /// Milliseconds of silence after which the dispatcher gives the worker's leases to other workers.
     #[prost(uint64, tag = "2")]
     pub lease_ms: u64,
 }
-/// A split of a job, for one worker, under a fencing token. Its job was sent before it.
+/// The dispatcher sends it to grant a split to one worker, under a fencing token. It sent the job's definition before.
+/// The worker computes the split and serves it to its consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lease {
     #[prost(uint64, tag = "1")]
@@ -621,12 +662,12 @@ pub struct Lease {
     pub ordinal: u64,
     #[prost(uint64, tag = "5")]
     pub token: u64,
-    /// How many of the row ops the worker runs; the reader of a chunk, which says how many ran on it, runs the others. More than there
-    /// are is all of them; nothing is what the pipeline says by itself.
+    /// The placement boundary: how many of the row ops the worker runs. Each chunk says how many ran, and the consumer
+    /// runs the others. A number above that of all row ops means all; absent: the pipeline's own boundary.
     #[prost(uint32, optional, tag = "6")]
     pub ops: ::core::option::Option<u32>,
 }
-/// Samples of a split that are left out whether they fail or not. Comes before the lease of the split.
+/// The dispatcher sends it before the lease of a split. The worker leaves these samples out, whether they fail or not.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LostOfSplit {
     #[prost(uint64, tag = "1")]
@@ -636,7 +677,8 @@ pub struct LostOfSplit {
     #[prost(message, repeated, tag = "3")]
     pub samples: ::prost::alloc::vec::Vec<LostSample>,
 }
-/// Every split of this consumer before (epoch, ordinal) has been consumed: its chunks may go.
+/// The dispatcher sends it once this consumer has consumed every split before (epoch, ordinal). The worker drops their
+/// chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Consumed {
     #[prost(uint64, tag = "1")]
@@ -648,37 +690,40 @@ pub struct Consumed {
     #[prost(uint64, tag = "4")]
     pub ordinal: u64,
 }
-/// The lease with this token is not this worker's any more.
+/// The dispatcher sends it when the worker no longer holds the lease with this token. The worker drops its split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Revoke {
     #[prost(uint64, tag = "1")]
     pub token: u64,
 }
-/// Nothing more will be asked of this job.
+/// The dispatcher sends it when a job is finished, cancelled or unknown. The worker drops everything of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Forget {
     #[prost(uint64, tag = "1")]
     pub job: u64,
 }
+/// The answer to some of a worker's heartbeats, so that the worker sees that the dispatcher is alive. Sent after Hello,
+/// too, if there are peers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerHeartbeatReply {
-    /// The workers to ask for what they keep, where they are others than this session was told of last.
+    /// Absent if the peers have not changed since they were last sent in this session.
     #[prost(message, optional, tag = "1")]
     pub peers: ::core::option::Option<Peers>,
 }
-/// Workers that keep rows, and not on the disk of whoever is told.
+/// The workers from which a worker may read cached rows. Workers that share its cache folder are not among them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Peers {
     /// host:port of each.
     #[prost(string, repeated, tag = "1")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// What they ask for; nothing where there are no tokens.
+    /// The key that they require, 16 bytes; empty if the dispatcher has no tokens.
     #[prost(bytes = "vec", tag = "2")]
     pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListJobsRequest {
-    /// Only the jobs of this name, with all of their decisions; empty is every job, with the last few.
+    /// List only the job of this name, with its ops and all of its scaling decisions. Empty: all jobs, with the last few
+    /// decisions.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
 }
@@ -691,128 +736,134 @@ pub struct ListJobsResponse {
 pub struct JobStatus {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+    /// The dataset id.
     #[prost(string, tag = "2")]
     pub dataset: ::prost::alloc::string::String,
     /// "running", "waiting for workers", "no consumer", "finished", "cancelled".
     #[prost(string, tag = "3")]
     pub state: ::prost::alloc::string::String,
+    /// 0: without end.
     #[prost(uint64, tag = "4")]
     pub epochs: u64,
     #[prost(message, repeated, tag = "5")]
     pub consumers: ::prost::alloc::vec::Vec<ConsumerStatus>,
     #[prost(uint64, tag = "6")]
     pub seed: u64,
-    /// Splits that a second worker got because the first was late, or had others to do, since the dispatcher started.
+    /// Splits that a second worker got since the dispatcher started, because the first one was late or had other splits
+    /// to compute.
     #[prost(uint64, tag = "7")]
     pub raced: u64,
     #[prost(string, tag = "8")]
     pub tenant: ::prost::alloc::string::String,
-    /// What tickets for its chunks carry. Told to its own tenant alone.
+    /// The key that tickets for its chunks carry. Sent only to its own tenant; else empty.
     #[prost(bytes = "vec", tag = "9")]
     pub key: ::prost::alloc::vec::Vec<u8>,
-    /// How many workers the policy wants for it; 0 while nothing is decided.
+    /// How many workers the policy wants for it; 0 before the first decision.
     #[prost(uint32, tag = "10")]
     pub workers: u32,
     /// The oldest first.
     #[prost(message, repeated, tag = "11")]
     pub decisions: ::prost::alloc::vec::Vec<ScaleDecision>,
-    /// What workers keep of it.
+    /// What workers cache of it.
     #[prost(message, repeated, tag = "12")]
     pub caching: ::prost::alloc::vec::Vec<WorkerCaching>,
-    /// Threads of its readers' local workers.
+    /// Threads of its consumers' local workers.
     #[prost(uint32, tag = "13")]
     pub local_threads: u32,
-    /// What its ops cost, in the order in which they run. Only where the job was named.
+    /// The costs of its ops, in the order in which they run. Empty unless the request names the job.
     #[prost(message, repeated, tag = "14")]
     pub ops: ::prost::alloc::vec::Vec<OpStatus>,
-    /// Which ops its readers run, and what travels so, in words; empty where there is nothing to choose.
+    /// The placement boundary in words: which ops its consumers run, and how many bytes a row then has. Empty if the
+    /// pipeline leaves no choice.
     #[prost(string, tag = "15")]
     pub cut: ::prost::alloc::string::String,
     /// As in OpenJobRequest.
     #[prost(uint32, tag = "16")]
     pub priority: u32,
-    /// What workers computed for it, by kind, since the dispatcher started.
+    /// What workers computed for it since the dispatcher started, by worker type.
     #[prost(message, repeated, tag = "17")]
     pub worked: ::prost::alloc::vec::Vec<Worked>,
 }
-/// What workers of one kind computed for a job.
+/// The work of one type of workers for a job.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Worked {
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     #[prost(bool, tag = "2")]
     pub spot: bool,
-    /// Of workers: what their threads took, by their number.
+    /// Worker seconds: the compute time of a worker's threads, divided by their number.
     #[prost(double, tag = "3")]
     pub seconds: f64,
-    /// What that costs, by what each said that it costs; 0 where none did.
+    /// The cost of these seconds at the prices that the workers report; 0 if none reports a price.
     #[prost(double, tag = "4")]
     pub cost: f64,
-    /// The job's part of what they were there for and did nothing, and what that costs.
+    /// The job's share of the time in which workers were idle, in worker seconds, and its cost.
     #[prost(double, tag = "5")]
     pub idle_seconds: f64,
     #[prost(double, tag = "6")]
     pub idle_cost: f64,
 }
+/// The counters of one op of a job.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpStatus {
-    /// As errors name it: the op, or several that are fused; "read" reads the source.
+    /// Its name as in errors: the op, or several that are fused; "read" is reading the source.
     #[prost(string, tag = "1")]
     pub op: ::prost::alloc::string::String,
-    /// The user's line; empty where it is not known.
+    /// The user's line of code; empty if unknown.
     #[prost(string, tag = "2")]
     pub line: ::prost::alloc::string::String,
-    /// "workers", "local" (the readers' own local workers) or "reader" (their own processes).
+    /// Where it runs: "workers", "local" (the consumers' local workers) or "reader" (the consumers' own processes).
     #[prost(string, tag = "3")]
     pub at: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub rows_in: u64,
     #[prost(uint64, tag = "5")]
     pub rows_out: u64,
-    /// Of rows_in, those that a cache had.
+    /// The part of `rows_in` that was found in a cache.
     #[prost(uint64, tag = "6")]
     pub rows_found: u64,
-    /// Of threads.
+    /// Summed over threads.
     #[prost(double, tag = "7")]
     pub seconds: f64,
     #[prost(uint64, tag = "8")]
     pub bytes_in: u64,
     #[prost(uint64, tag = "9")]
     pub bytes_out: u64,
-    /// What a row that went in takes lately: microseconds of a thread.
+    /// The recent cost of an input row: microseconds of one thread.
     #[prost(double, tag = "10")]
     pub row_us: f64,
-    /// Whether all this is what jobs with the same pipeline showed earlier: this dispatcher has heard nothing of this one yet.
+    /// Whether all figures come from earlier jobs with the same pipeline, because none of this job were reported since the
+    /// dispatcher started.
     #[prost(bool, tag = "11")]
     pub earlier: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerCaching {
-    /// Hexadecimal.
+    /// The worker's id in hexadecimal.
     #[prost(string, tag = "1")]
     pub worker: ::prost::alloc::string::String,
     /// As in Caching.
     #[prost(string, tag = "2")]
     pub json: ::prost::alloc::string::String,
 }
-/// One decision on how many workers a job gets. One that says the same as the one before is not kept.
+/// One decision on how many workers a job gets. A decision that equals the previous one is not kept.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ScaleDecision {
-    /// Milliseconds ago.
+    /// Milliseconds since the decision.
     #[prost(uint64, tag = "1")]
     pub ago_ms: u64,
-    /// Workers that were wanted before, and from then on.
+    /// Workers that were wanted before it, and since.
     #[prost(uint32, tag = "2")]
     pub before: u32,
     #[prost(uint32, tag = "3")]
     pub workers: u32,
-    /// Why, in words.
+    /// The reason, in words.
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
     /// JSON of forebay_policy::scaling::Decision: the rule and its figures.
     #[prost(string, tag = "5")]
     pub json: ::prost::alloc::string::String,
-    /// Which ops readers run from then on, as in JobStatus.
+    /// The placement boundary since then, as in JobStatus.
     #[prost(string, tag = "6")]
     pub cut: ::prost::alloc::string::String,
 }
@@ -820,18 +871,21 @@ pub struct ScaleDecision {
 pub struct ConsumerStatus {
     #[prost(uint32, tag = "1")]
     pub consumer: u32,
+    /// Whether a process reads it.
     #[prost(bool, tag = "2")]
     pub attached: bool,
+    /// Its frontier.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
     #[prost(uint64, tag = "4")]
     pub ordinal: u64,
-    /// 0 when endless.
+    /// Splits of an epoch; 0: without end.
     #[prost(uint64, tag = "5")]
     pub splits: u64,
+    /// Splits that workers hold for it.
     #[prost(uint32, tag = "6")]
     pub leased: u32,
-    /// Samples that were left out, as far as they were recorded.
+    /// Samples whose skipping was recorded.
     #[prost(uint64, tag = "7")]
     pub skipped: u64,
 }
@@ -844,47 +898,50 @@ pub struct ListWorkersResponse {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerStatus {
-    /// Hexadecimal.
+    /// Its id in hexadecimal.
     #[prost(string, tag = "1")]
     pub worker: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]
     pub threads: u32,
-    /// "working", "idle", "slow" (it was late with a split, and is given one at a time), "leaving", "lost".
+    /// "working", "idle", "slow" (it was late with a split, and gets one at a time), "leaving", "lost".
     #[prost(string, tag = "4")]
     pub state: ::prost::alloc::string::String,
     #[prost(uint32, tag = "5")]
     pub leases: u32,
-    /// Absent from here to rows_shared where a tenant asks for a worker that computes for others, too.
+    /// This field, `rows_done` and `rows_shared` are absent if a tenant lists a worker that also computes for others.
     #[prost(uint64, optional, tag = "6")]
     pub splits_done: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     pub rows_done: ::core::option::Option<u64>,
+    /// Milliseconds since its last message.
     #[prost(uint64, tag = "8")]
     pub silent_ms: u64,
-    /// Of rows_done, those that another job with the same samples had computed.
+    /// As in WorkerHeartbeat.
     #[prost(uint64, optional, tag = "9")]
     pub rows_shared: ::core::option::Option<u64>,
-    /// Whether it computes for one reader alone, on that one's machine.
+    /// Whether it is a local worker, on the machine of the one consumer that it computes for.
     #[prost(bool, tag = "10")]
     pub local: bool,
     /// As in WorkerHeartbeat.
     #[prost(string, tag = "11")]
     pub disk_off: ::prost::alloc::string::String,
-    /// As in Hello.
+    /// Its worker type; "fleet" if it reported none.
     #[prost(string, tag = "12")]
     pub kind: ::prost::alloc::string::String,
+    /// As in Hello.
     #[prost(double, tag = "13")]
     pub price: f64,
     #[prost(bool, tag = "14")]
     pub spot: bool,
 }
+/// A provisioner sends it regularly, and starts or ends workers until there are as many as the answer wants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetScaleRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetScaleResponse {
-    /// How many workers the jobs want together, within the limits; 0 while that is not known: what there is stays.
+    /// How many workers the jobs want together, within the limits. 0: unknown yet, so nothing should change.
     #[prost(uint32, tag = "1")]
     pub wanted: u32,
     /// Workers that compute now.
@@ -893,46 +950,49 @@ pub struct GetScaleResponse {
     /// The most that may be wanted.
     #[prost(uint32, tag = "3")]
     pub workers_max: u32,
-    /// As on the command line.
+    /// The scaling policy, as on the command line.
     #[prost(string, tag = "4")]
     pub policy: ::prost::alloc::string::String,
-    /// Which kinds of workers can be started, as the dispatcher was told. Where there are any, whoever starts workers starts one kind of them.
+    /// The worker types that can be started, as configured with --offer. If there are any, each provisioner starts workers
+    /// of one of these types.
     #[prost(message, repeated, tag = "5")]
     pub kinds: ::prost::alloc::vec::Vec<KindWanted>,
 }
-/// How many workers of a kind are wanted.
+/// How many workers of a type are wanted.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct KindWanted {
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
+    /// The price of one worker per hour.
     #[prost(double, tag = "2")]
     pub price: f64,
     #[prost(bool, tag = "3")]
     pub spot: bool,
-    /// Of one.
+    /// Threads of one worker.
     #[prost(uint32, tag = "4")]
     pub threads: u32,
-    /// The most that can be had.
+    /// The most workers of this type that can be started.
     #[prost(uint32, tag = "5")]
     pub max: u32,
-    /// Absent while it is not known: what there is stays.
+    /// Absent: unknown yet, so nothing should change.
     #[prost(uint32, optional, tag = "6")]
     pub wanted: ::core::option::Option<u32>,
-    /// Those that there are.
+    /// Workers of this type that there are.
     #[prost(uint32, tag = "7")]
     pub workers: u32,
-    /// How fast one thread is, beside those of other kinds.
+    /// The speed of one thread, relative to those of other types; 1 until it is measured.
     #[prost(double, tag = "8")]
     pub pace: f64,
-    /// Why so many are wanted.
+    /// Why this many are wanted.
     #[prost(string, tag = "9")]
     pub reason: ::prost::alloc::string::String,
 }
+/// A client or a person sends it to end a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Whose; empty is the caller's own. Only an administrator may name another.
+    /// The job's tenant; empty: the caller's own. Only an administrator may name a tenant.
     #[prost(string, tag = "2")]
     pub tenant: ::prost::alloc::string::String,
 }
@@ -948,17 +1008,17 @@ pub struct ForgetJobRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForgetJobResponse {}
-/// What is done at the first step of an epoch that some readers of a job have and others have not.
+/// What happens at the first step of an epoch that some consumers of a job have and others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Ending {
-    /// Nothing: each ends where it ends.
+    /// Nothing: each consumer ends the epoch by itself.
     Apart = 0,
-    /// All end.
+    /// All consumers end the epoch.
     Drop = 1,
-    /// The others give their last batch again until all have ended.
+    /// Consumers without the step repeat their last batch until all have ended.
     Pad = 2,
-    /// All fail.
+    /// All consumers fail.
     Error = 3,
 }
 impl Ending {
@@ -1076,7 +1136,7 @@ pub mod dispatcher_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Says which version answers. Every other call from another version is refused.
+        /// Returns the dispatcher's version. OpenJob, Consume and Work refuse a caller of another version.
         pub async fn get_version(
             &mut self,
             request: impl tonic::IntoRequest<super::GetVersionRequest>,
@@ -1101,7 +1161,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "GetVersion"));
             self.inner.unary(req, path, codec).await
         }
-        /// Returns which of these blobs the dispatcher does not keep yet.
+        /// Returns those of the named blobs that the dispatcher does not have yet.
         pub async fn missing_blobs(
             &mut self,
             request: impl tonic::IntoRequest<super::MissingBlobsRequest>,
@@ -1126,7 +1186,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "MissingBlobs"));
             self.inner.unary(req, path, codec).await
         }
-        /// Hands a blob over, in parts. Refused when the bytes are not what the id says.
+        /// Uploads a blob in parts. The dispatcher refuses it if its bytes do not have the hash that the id names.
         pub async fn put_blob(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::BlobPart>,
@@ -1151,7 +1211,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "PutBlob"));
             self.inner.client_streaming(req, path, codec).await
         }
-        /// Fetches a blob: arrays, a pickled function, or a job's source index.
+        /// Downloads a blob: an array, a pickled function, or a job's source index.
         pub async fn get_blob(
             &mut self,
             request: impl tonic::IntoRequest<super::GetBlobRequest>,
@@ -1176,7 +1236,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "GetBlob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Creates a job, or attaches to the one of that name. Streams progress while the source is listed and indexed,
+        /// Creates a job, or attaches to the job of that name. Streams progress while the source is listed and indexed,
         /// then exactly one `opened`.
         pub async fn open_job(
             &mut self,
@@ -1202,7 +1262,8 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "OpenJob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// One consumer's session: it says where it reads and what it has consumed, and is told which worker holds what.
+        /// The session of one consumer: it sends its position and its acknowledgements, and receives the worker of each
+        /// split.
         pub async fn consume(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ConsumerMessage>,
@@ -1227,7 +1288,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "Consume"));
             self.inner.streaming(req, path, codec).await
         }
-        /// One worker's session: it asks for splits and is granted leases.
+        /// The session of one worker: it requests splits, and receives leases.
         pub async fn work(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::WorkerMessage>,
@@ -1300,7 +1361,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "ListWorkers"));
             self.inner.unary(req, path, codec).await
         }
-        /// Says how many workers are wanted, for whoever starts and ends them. For administrators, where there are tokens.
+        /// Returns how many workers provisioners should run. With tokens, only an administrator may call it.
         pub async fn get_scale(
             &mut self,
             request: impl tonic::IntoRequest<super::GetScaleRequest>,
@@ -1325,7 +1386,7 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "GetScale"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a job for good; its consumers get a `closed` error.
+        /// Ends a job for good. The sessions of its consumers end with a Closed error.
         pub async fn cancel_job(
             &mut self,
             request: impl tonic::IntoRequest<super::CancelJobRequest>,
@@ -1390,7 +1451,7 @@ pub mod dispatcher_server {
     /// Generated trait containing gRPC methods that should be implemented for use with DispatcherServer.
     #[async_trait]
     pub trait Dispatcher: std::marker::Send + std::marker::Sync + 'static {
-        /// Says which version answers. Every other call from another version is refused.
+        /// Returns the dispatcher's version. OpenJob, Consume and Work refuse a caller of another version.
         async fn get_version(
             &self,
             request: tonic::Request<super::GetVersionRequest>,
@@ -1398,7 +1459,7 @@ pub mod dispatcher_server {
             tonic::Response<super::GetVersionResponse>,
             tonic::Status,
         >;
-        /// Returns which of these blobs the dispatcher does not keep yet.
+        /// Returns those of the named blobs that the dispatcher does not have yet.
         async fn missing_blobs(
             &self,
             request: tonic::Request<super::MissingBlobsRequest>,
@@ -1406,7 +1467,7 @@ pub mod dispatcher_server {
             tonic::Response<super::MissingBlobsResponse>,
             tonic::Status,
         >;
-        /// Hands a blob over, in parts. Refused when the bytes are not what the id says.
+        /// Uploads a blob in parts. The dispatcher refuses it if its bytes do not have the hash that the id names.
         async fn put_blob(
             &self,
             request: tonic::Request<tonic::Streaming<super::BlobPart>>,
@@ -1417,7 +1478,7 @@ pub mod dispatcher_server {
             >
             + std::marker::Send
             + 'static;
-        /// Fetches a blob: arrays, a pickled function, or a job's source index.
+        /// Downloads a blob: an array, a pickled function, or a job's source index.
         async fn get_blob(
             &self,
             request: tonic::Request<super::GetBlobRequest>,
@@ -1428,7 +1489,7 @@ pub mod dispatcher_server {
             >
             + std::marker::Send
             + 'static;
-        /// Creates a job, or attaches to the one of that name. Streams progress while the source is listed and indexed,
+        /// Creates a job, or attaches to the job of that name. Streams progress while the source is listed and indexed,
         /// then exactly one `opened`.
         async fn open_job(
             &self,
@@ -1440,7 +1501,8 @@ pub mod dispatcher_server {
             >
             + std::marker::Send
             + 'static;
-        /// One consumer's session: it says where it reads and what it has consumed, and is told which worker holds what.
+        /// The session of one consumer: it sends its position and its acknowledgements, and receives the worker of each
+        /// split.
         async fn consume(
             &self,
             request: tonic::Request<tonic::Streaming<super::ConsumerMessage>>,
@@ -1451,7 +1513,7 @@ pub mod dispatcher_server {
             >
             + std::marker::Send
             + 'static;
-        /// One worker's session: it asks for splits and is granted leases.
+        /// The session of one worker: it requests splits, and receives leases.
         async fn work(
             &self,
             request: tonic::Request<tonic::Streaming<super::WorkerMessage>>,
@@ -1470,7 +1532,7 @@ pub mod dispatcher_server {
             tonic::Response<super::ListWorkersResponse>,
             tonic::Status,
         >;
-        /// Says how many workers are wanted, for whoever starts and ends them. For administrators, where there are tokens.
+        /// Returns how many workers provisioners should run. With tokens, only an administrator may call it.
         async fn get_scale(
             &self,
             request: tonic::Request<super::GetScaleRequest>,
@@ -1478,7 +1540,7 @@ pub mod dispatcher_server {
             tonic::Response<super::GetScaleResponse>,
             tonic::Status,
         >;
-        /// Ends a job for good; its consumers get a `closed` error.
+        /// Ends a job for good. The sessions of its consumers end with a Closed error.
         async fn cancel_job(
             &self,
             request: tonic::Request<super::CancelJobRequest>,

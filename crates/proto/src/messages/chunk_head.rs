@@ -7,7 +7,7 @@
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
 //! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are in shared memory;
 //!              bit 2: some columns follow the message; bit 3: rows were skipped
-//! bytes 13..17 how many of the pipeline's row ops have run on its rows
+//! bytes 13..17 the number of the pipeline's row ops that have run on its rows
 //! bytes 17..   if rows were skipped: the length of their description (8 bytes) and the description
 //!              (see `forebay_data::Loss`)
 //! bytes ..     if columns are in shared memory: the loan's number (8), whether others read the same memory (1), then
@@ -39,7 +39,7 @@ pub struct ChunkHead {
     pub index: u64,
     /// Whether more parts of the chunk follow.
     pub more: bool,
-    /// How many of the pipeline's row ops have run on its rows: the consumer runs the others.
+    /// The number of the pipeline's row ops that have run on its rows; the consumer runs the others.
     pub ops_on_worker: u32,
     /// Where the large columns are.
     pub payload: Payload,
@@ -68,7 +68,7 @@ pub struct TrailingColumn {
     pub len: u64,
 }
 
-/// Columns that stay in the worker's arena.
+/// Columns in the worker's arena.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lent {
     /// The loan that the consumer returns when it no longer needs them.
@@ -114,7 +114,7 @@ impl ChunkHead {
     /// Checks a message and reads its head.
     ///
     /// # Errors
-    /// Data when it is not what the worker sent.
+    /// Data when it differs from the worker's message.
     pub fn open(data: &FlightData) -> Result<Self> {
         let mut head: &[u8] = &data.app_metadata;
         if head.len() < FIXED_BYTES {
@@ -263,7 +263,7 @@ mod tests {
         ];
         for at in 8..whole.app_metadata.len() {
             if at == FLAGGED_BYTES - 1 {
-                continue; // the flags: what they say is checked against what follows
+                continue; // the flags are checked against the bytes behind them
             }
             let mut head = whole.app_metadata.to_vec();
             head[at] ^= 1;

@@ -1,6 +1,6 @@
 //! The key of a job: a ticket must carry it to read the job's chunks.
 //!
-//! Workers know no tokens. The dispatcher makes a key for each job of a tenant, and tells it to the workers that
+//! Workers do not check tokens. The dispatcher makes a key for each job of a tenant, and sends it to the workers that
 //! compute the job and to the consumers that may read it. Jobs of a dispatcher without tokens have no key, and need
 //! none.
 
@@ -17,7 +17,7 @@ const BYTES: usize = 16;
 pub struct JobKey([u8; BYTES]);
 
 impl JobKey {
-    /// Takes the key of a definition. Bytes of another length give no key, which does not open a job that has one.
+    /// Reads the key of a definition. Bytes of another length become no key, which does not open a job that has one.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.try_into().unwrap_or_default())
     }

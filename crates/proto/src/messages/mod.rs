@@ -1,10 +1,10 @@
-//! What the messages hold beside their protobuf fields: encodings, conversions, keys and limits.
+//! Encodings, conversions, keys and limits of messages, beside their protobuf fields.
 //!
 //! - `transfer`: the protocol by which workers send chunks
 //! - `chunk_head`: the head of a chunk's message
 //! - `shm`: the protocol by which a worker lends shared memory to consumers on its host
 //! - `ticket`: names the split that a consumer reads
-//! - `key`, `secret`: what opens a job, and what a worker proves its id with
+//! - `key`, `secret`: the key that opens a job, and the secret by which a worker proves its id
 //! - `status`: errors over gRPC
 //! - `version`: the check that both sides run the same version
 //! - `sample_stream_key`: which jobs read the same samples

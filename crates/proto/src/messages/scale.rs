@@ -5,24 +5,24 @@ use forebay_core::{Error, Result};
 use crate::{GetScaleResponse, KindWanted};
 
 impl GetScaleResponse {
-    /// Returns how many workers the provisioner of `kind` has to run; the flag says whether they are spot workers.
-    /// `None` while the number is not known: the provisioner then changes nothing.
+    /// Returns how many workers the provisioner of `kind` has to run; the flag is true for spot workers. `None` while
+    /// the number is unknown: the provisioner then changes nothing.
     ///
     /// # Errors
-    /// Invalid when the dispatcher has worker types and `kind` is not one of them, or names none; or when it has no
-    /// types and `kind` names one.
+    /// Invalid when the dispatcher has worker types and `kind` is `None` or not one of them; or when it has no types
+    /// and `kind` names one.
     pub fn wanted_of(&self, kind: Option<(&str, bool)>) -> Result<Option<u32>> {
         let Some((name, spot)) = kind else {
             if self.kinds.is_empty() {
                 return Ok(Some(self.wanted).filter(|&wanted| wanted > 0));
             }
-            let message = "the dispatcher says how many workers of each kind are wanted";
-            return Err(Error::invalid(message).hint(format!("say which kind is started here: {}", self.named())));
+            let message = "the dispatcher wants a number of workers of each kind, and no kind is named here";
+            return Err(Error::invalid(message).hint(format!("name the kind that is started here: {}", self.named())));
         };
         let of = self.kinds.iter().find(|of| of.kind == name && of.spot == spot);
         of.map(|of| of.wanted).ok_or_else(|| {
             let hint = match self.named() {
-                none if none.is_empty() => "start it with --offer, or name no kind here".to_owned(),
+                none if none.is_empty() => "start the dispatcher with --offer, or name no kind here".to_owned(),
                 kinds => format!("it knows {kinds}"),
             };
             let kind = KindWanted { kind: name.to_owned(), spot, ..KindWanted::default() };

@@ -17,12 +17,12 @@ const PURPOSE: &str = "forebay 2026-11-23 the id of a worker";
 pub struct WorkerSecret([u8; BYTES]);
 
 impl WorkerSecret {
-    /// Takes random bits.
+    /// Makes a secret of random bits.
     pub fn new(random: u128) -> Self {
         Self(random.to_be_bytes())
     }
 
-    /// Takes the bytes that a worker sends.
+    /// Reads the bytes that a worker sends.
     ///
     /// # Errors
     /// Invalid when it has another length.

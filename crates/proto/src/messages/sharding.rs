@@ -13,7 +13,7 @@ impl JobDefinition {
 }
 
 impl OpenJobRequest {
-    /// Returns how epochs are to be divided among consumers.
+    /// Returns the requested division of epochs among consumers.
     pub fn sharding(&self) -> Sharding {
         Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }

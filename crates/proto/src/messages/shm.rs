@@ -1,10 +1,11 @@
 //! How a worker lends shared memory to consumers on its host, so that chunks need not be copied.
 //!
-//! The worker listens on an abstract Unix socket, and tells its name on request ([`crate::Request::Local`]). Only
-//! processes of the same host and network namespace can connect; the worker refuses one of another user. It answers
-//! with the consumer's number and the descriptor of its arena, which the consumer maps. Chunks then come as usual (see
-//! `transfer`), but their heads name their large columns by offset ([`crate::Lent`]). The consumer returns loans over
-//! the socket ([`Return`]). The kernel closes the socket when the consumer dies; the worker then takes back its loans.
+//! The worker listens on an abstract Unix socket, and sends its name on request ([`crate::Request::Local`]). Only
+//! processes of the same host and network namespace can connect; the worker refuses a process of another user. It
+//! answers with the consumer's number and the descriptor of its arena, which the consumer maps. Chunks then come as
+//! usual (see `transfer`), but their heads name their large columns by offset ([`crate::Lent`]). The consumer returns
+//! loans over the socket ([`Return`]). The kernel closes the socket when the consumer dies; the worker then takes back
+//! its loans.
 //!
 //! Invariant: a worker reuses lent memory only after the consumer has returned it or no longer exists.
 
@@ -26,7 +27,7 @@ pub enum Return {
     Stream {
         /// The consumer's number for the stream.
         stream: u64,
-        /// 0 when none came.
+        /// The last loan; 0 if there was none.
         last: u64,
     },
 }
@@ -35,7 +36,7 @@ impl Return {
     /// The length of one message.
     pub const BYTES: usize = 17;
 
-    /// Writes it.
+    /// Writes the message.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let (kind, a, b) = match self {
             Return::Loan(loan) => (0, loan, 0),
@@ -47,7 +48,7 @@ impl Return {
         bytes
     }
 
-    /// Reads it; `None` when it is not a valid message.
+    /// Reads a message; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
         match bytes[0] {

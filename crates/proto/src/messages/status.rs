@@ -1,8 +1,8 @@
 //! Errors on the wire: a gRPC status whose details are the error as JSON, so that no field is lost.
 //!
 //! Both functions are total. A status without details does not come from Forebay but from the transport or from another
-//! server, and the error says so. Statuses travel in HTTP/2 headers, which are bounded: the longest texts of an error
-//! that is too long are truncated in the middle, and marked.
+//! server, and the resulting error says so. Statuses travel in HTTP/2 headers, which are bounded: the longest texts of
+//! an error that is too long are truncated in the middle, and marked.
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind};
@@ -14,7 +14,7 @@ use crate::net::tls::carried;
 /// The error key of a failure to reach a worker. A consumer that reports it gets splits of other workers.
 pub const UNREACHED: &str = "unreached";
 
-/// The error key of a call that names, by its number, a job that the dispatcher does not know.
+/// The error key of a call with the number of a job that the dispatcher does not have.
 pub const NO_JOB: &str = "unknown";
 
 /// The most bytes of an error as JSON. In base64 it fits the header list that [`crate::attempt`] sets.
@@ -29,17 +29,17 @@ pub fn to_status(error: &Error) -> Status {
     Status::with_details(code(error.kind()), message.message(), Bytes::from(json))
 }
 
-/// Writes an error as JSON, of a bounded length.
+/// Writes an error as JSON of a bounded length.
 pub fn to_json(error: &Error) -> String {
     error.clone().within(DETAILS_BYTES_MAX / 4, DETAILS_BYTES_MAX).to_json()
 }
 
-/// Reads an error from the wire; `address` is where it came from.
+/// Reads an error from the wire; `address` is its sender's.
 pub fn to_error(status: &Status, address: &str) -> Error {
     if let Some(error) = std::str::from_utf8(status.details()).ok().and_then(|t| serde_json::from_str(t).ok()) {
         return error;
     }
-    // A status with a cause was made on this side: the connection is gone, or was never there.
+    // A status with a cause was made on this side: the connection is gone, or was never made.
     let local = std::error::Error::source(status).is_some();
     if local {
         if let Some(error) = carried(&cause(status)) {
@@ -69,7 +69,7 @@ pub fn to_error(status: &Status, address: &str) -> Error {
     }
 }
 
-/// The code that other gRPC tools see.
+/// Returns the code that other gRPC tools get.
 fn code(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::Invalid => Code::InvalidArgument,
@@ -86,7 +86,7 @@ fn code(kind: ErrorKind) -> Code {
     }
 }
 
-/// The innermost reason, which is what people can act on.
+/// Returns the innermost reason, because people can act on it.
 fn cause(status: &Status) -> String {
     let mut cause = std::error::Error::source(status);
     let mut text = status.message().to_owned();

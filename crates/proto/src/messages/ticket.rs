@@ -1,4 +1,4 @@
-//! The Flight ticket: names the split whose chunks a consumer wants.
+//! The Flight ticket: the split whose chunks a consumer requests.
 //!
 //! A ticket is JSON, so that any Arrow Flight client can write one. A worker answers `DoGet(ticket)` with the
 //! split's chunks in order; the stream's end with status OK means that the split is complete.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::key::JobKey;
 
-/// Names a split held by a worker.
+/// The split that a consumer requests from a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ticket {
     /// The job.

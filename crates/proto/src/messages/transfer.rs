@@ -1,9 +1,9 @@
 //! The protocol by which Forebay's own consumers fetch chunks from a worker, and workers fetch cached blocks from each
-//! other: one connection, one request at a time, no copy but the kernel's.
+//! other: one connection, one request at a time, and only the kernel copies bytes.
 //!
-//! A worker's port serves two protocols. A connection that begins with [`PREFACE`] (over TLS: that also names
-//! `forebay/1` by ALPN) speaks this one; any other speaks HTTP/2, that is Arrow Flight. Flight over gRPC took 2.6 ms of
-//! CPU to move a 600 KB image that takes 1.3 ms to compute: it copies six times, mostly into fresh memory.
+//! A worker's port serves two protocols. A connection that begins with [`PREFACE`] (over TLS, ALPN also names
+//! `forebay/1`) uses this one; any other uses HTTP/2, that is Arrow Flight. Flight over gRPC took 2.6 ms of CPU to move
+//! a 600 KB image that takes 1.3 ms to compute: it copies six times, mostly into fresh memory.
 //!
 //! ```text
 //! client: PREFACE, then requests      length (4 bytes) and JSON of a Request
@@ -18,8 +18,8 @@
 //! PART    a body: the part's bytes and their CRC32C (4)
 //! ```
 //!
-//! All little endian. A client closes the connection when it wants no more; a worker closes it on any input that it
-//! does not understand. Invariants: no length that a peer claims is allocated beyond the bounds here; no byte is used
+//! All little endian. A client closes the connection when it needs no more; a worker closes it on any input that it
+//! does not understand. Invariants: a length from a peer beyond the bounds here is never allocated; no byte is used
 //! before its checksum was verified.
 
 use std::io;
@@ -37,7 +37,7 @@ use crate::net::tls::carried;
 
 /// The first bytes of a connection. HTTP/2 begins with `PRI * HT`.
 pub const PREFACE: [u8; 8] = *b"forebay\x01";
-/// How often a worker that has nothing to send yet sends a COMPUTING frame.
+/// The interval of COMPUTING frames from a worker that has nothing to send yet.
 pub const COMPUTING_EVERY: Duration = Duration::from_millis(500);
 /// A request is a ticket and two numbers, [`PARTS_MAX`] parts of blocks, or [`ROWS_MAX`] rows.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -62,36 +62,36 @@ const UNACKNOWLEDGED_MS_MAX: u32 = 15_000;
 /// A request of a consumer, or of another worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// The name of the socket on which memory is lent (see `shm`); empty if the worker lends none.
+    /// Requests the name of the socket on which memory is lent (see `shm`); empty if the worker lends none.
     Local,
-    /// The chunks of a split.
+    /// Requests the chunks of a split.
     Read {
         /// The split.
         ticket: Ticket,
         /// The stream to lend memory to, if the consumer can map it.
         reader: Option<ConsumerStream>,
     },
-    /// The cached blocks of a pipeline's prefix.
+    /// Requests the list of cached blocks of a pipeline's prefix.
     Blocks {
         /// The prefix key, in hexadecimal.
         prefix: String,
-        /// The key that workers of this service show each other.
+        /// The key by which workers of this service let each other read blocks.
         key: JobKey,
     },
-    /// Rows that the requester would compute, if this worker has them or is computing them.
+    /// Requests rows that the requester would compute, if this worker has them or is computing them.
     Rows {
         /// The prefix key, in hexadecimal.
         prefix: String,
-        /// The rows of each file, which is in hexadecimal. At most [`ROWS_MAX`] in all.
+        /// The rows of each file, by its name in hexadecimal. At most [`ROWS_MAX`] in all.
         rows: Vec<(String, Vec<u64>)>,
         /// If both would compute a row, the worker with the lower rank does.
         rank: u64,
-        /// How long to wait for rows that are being computed, in milliseconds.
+        /// The time to wait for rows that are being computed, in milliseconds.
         wait_ms: u64,
         /// As for [`Request::Blocks`].
         key: JobKey,
     },
-    /// Parts of cached blocks.
+    /// Requests parts of cached blocks.
     Parts {
         /// At most [`PARTS_MAX`].
         parts: Vec<BlockPart>,
@@ -123,14 +123,14 @@ pub struct BlockPart {
 /// A stream of a consumer that has mapped the worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerStream {
-    /// The number that the worker gave the consumer. Named as in the JSON.
+    /// The number that the worker assigned to the consumer. The JSON uses this name.
     pub reader: u64,
     /// The consumer's number for the stream.
     pub stream: u64,
 }
 
 impl Request {
-    /// Writes it.
+    /// Writes the request.
     pub fn to_bytes(&self) -> Vec<u8> {
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut bytes = Vec::with_capacity(4 + json.len());
@@ -194,7 +194,7 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// The length of one.
+    /// The length of a head.
     pub const BYTES: usize = 17;
 
     /// Returns the head of a frame that has only a body.
@@ -202,7 +202,7 @@ impl FrameHead {
         Self { frame, metadata: 0, header: 0, body: body as u64 }
     }
 
-    /// Writes it.
+    /// Writes the head.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [self.frame as u8; Self::BYTES];
         let mut rest = &mut bytes[1..];
@@ -212,10 +212,10 @@ impl FrameHead {
         bytes
     }
 
-    /// Reads it.
+    /// Reads a head.
     ///
     /// # Errors
-    /// Data for anything but a head, or one that claims more than any frame may have.
+    /// Data for anything but a head, or for one with a length above the bound of any frame.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self> {
         let mut bytes = &bytes[..];
         let frame = match bytes.get_u8() {
@@ -274,10 +274,7 @@ pub fn broken(error: &io::Error) -> Error {
     carried(&text).unwrap_or_else(|| Error::unavailable(format!("the connection broke: {text}")))
 }
 
-/// Sets up a socket: no Nagle delay, and a peer whose machine is gone is noticed.
-///
-/// # Errors
-/// The system's error.
+/// Sets up a socket: no Nagle delay, and keepalive probes that detect a lost peer machine.
 pub fn tune(socket: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     socket.set_nodelay(true)?;
@@ -310,7 +307,7 @@ mod tests {
             key: JobKey::from_bytes(&[7; 16]),
         };
         let reader = Some(ConsumerStream { reader: 7, stream: 8 });
-        // As long as names get: of a format, a prefix and a block.
+        // The longest names: of a format, a prefix and a block.
         let name = format!("1/{}/{}.arrow", "0".repeat(64), "a".repeat(32));
         let parts = vec![BlockPart { name, start: u64::MAX, end: u64::MAX }; PARTS_MAX];
         let key = ticket.key;

@@ -1,5 +1,5 @@
-//! The address of a service: `forebay://host:port`, with or without the scheme; of several dispatchers, their addresses
-//! separated by commas.
+//! The address of a service: `forebay://host:port`, with or without the scheme; for several dispatchers, their
+//! addresses separated by commas.
 
 use std::fmt;
 use std::str::FromStr;

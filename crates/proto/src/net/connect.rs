@@ -36,7 +36,7 @@ const RECEIVED_STREAM_BYTES: u32 = 2 << 20;
 const RECEIVED_CONNECTION_BYTES: u32 = 8 << 20;
 /// Errors travel in headers, and carry tracebacks.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
-/// A peer whose machine is gone is noticed after the sum of these two; one whose process is gone, at once.
+/// A lost peer machine is detected after the sum of these two; a lost process, at once.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit to make a connection.
@@ -51,10 +51,7 @@ pub const TOO_FAST: &str = "calls per second";
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_LAST: Duration = Duration::from_millis(500);
 
-/// Returns the settings to connect to an address. Its connections are made by [`Remote`].
-///
-/// # Errors
-/// Invalid for anything but an address.
+/// Returns the settings for connecting to an address. [`Remote`] makes its connections.
 pub(crate) fn endpoint(address: &Address, over_tls: bool) -> Result<Endpoint> {
     let scheme = if over_tls { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
@@ -70,7 +67,7 @@ pub(crate) fn endpoint(address: &Address, over_tls: bool) -> Result<Endpoint> {
         .http2_max_header_list_size(HEADER_BYTES_MAX))
 }
 
-/// Returns the settings to serve with. TCP_NODELAY is set by the listener.
+/// Returns the settings of a server. The listener sets TCP_NODELAY.
 pub fn server() -> Server {
     Server::builder()
         .tcp_nodelay(true)
@@ -87,7 +84,7 @@ pub fn client(link: Link) -> DispatcherClient<Link> {
     DispatcherClient::new(link).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Returns the dispatcher's service: requests of up to so many bytes, responses of any size.
+/// Returns the dispatcher's service: requests of up to `request_bytes_max` bytes, responses of any size.
 pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> DispatcherServer<D> {
     DispatcherServer::new(dispatcher).max_decoding_message_size(request_bytes_max).max_encoding_message_size(usize::MAX)
 }
@@ -131,7 +128,8 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
     })
 }
 
-/// A connection is not an answer: the kernel accepts connections of a stopped process.
+/// Connects to one dispatcher and requests its version. A connection alone is no answer: the kernel accepts
+/// connections of a stopped process.
 async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
     let (endpoint, connector) = to.parts(&address)?;
     let address = address.to_string();
@@ -150,7 +148,7 @@ async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
 /// Repeats [`attempt`] until the deadline.
 ///
 /// # Errors
-/// As [`attempt`].
+/// Errors of [`attempt`].
 ///
 /// # Cancel safety
 /// Safe.
@@ -197,7 +195,7 @@ pub fn unanswered(address: &str, deadline: Duration) -> Error {
         .hint("is `forebay dispatcher` (or `forebay up`) running there, and is the port open to this machine?")
 }
 
-/// The reason that people can act on: "Connection refused", not "transport error".
+/// Returns the reason that people can act on: "Connection refused", not "transport error".
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {

@@ -7,10 +7,10 @@ use forebay_core::Error;
 
 use crate::net::address::Address;
 
-/// The address of the leader; empty if there is none or it is not known.
+/// The address of the leader; empty if there is none or it is unknown.
 const LEADER: &str = "leader";
 
-/// Returns the error of a dispatcher that does not lead. `leader` is the leader's address, "" if it is not known.
+/// Returns the error of a dispatcher that does not lead. `leader` is the leader's address, "" if unknown.
 pub fn not_leader(why: &str, leader: &str) -> Error {
     Error::unavailable(why).with(LEADER, leader)
 }

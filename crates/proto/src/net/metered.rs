@@ -20,7 +20,7 @@ impl Stopwatch for ThreadTime {
     }
 }
 
-/// Drives a future; returns its output and the nanoseconds of processor time that it took.
+/// Drives a future; returns its output and the nanoseconds of processor time that it used.
 ///
 /// # Cancel safety
 /// The future's own.
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that a test works with.
+    /// The clock of a thread, which a test sets.
     #[derive(Default)]
     struct Hand(AtomicU64);
 

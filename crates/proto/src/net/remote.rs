@@ -1,4 +1,4 @@
-//! A service from the view of a client: the addresses of its dispatchers, and the credentials for them.
+//! A service as seen by a client: the addresses of its dispatchers, and the credentials for them.
 
 use std::future::Future;
 use std::io;
@@ -21,11 +21,11 @@ use crate::net::connect::endpoint;
 use crate::net::tls::{ClientTls, Protocol, TlsFiles};
 use crate::net::wire::Wire;
 
-/// A token is a word that fits a header.
+/// The most bytes of a token, which has to fit a header.
 const TOKEN_BYTES_MAX: usize = 1024;
 const SCHEME: &str = "Bearer ";
 
-/// A secret that tells the dispatcher who is calling. Never shown, not even by `Debug`.
+/// A secret that identifies the caller to the dispatcher. Never shown, not even by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<str>);
 
@@ -72,7 +72,7 @@ impl Credentials {
     /// Reads them from the options of a command: a token itself, or else the file that holds it.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`] and [`Token::read`].
+    /// Errors of [`TlsFiles::client`] and [`Token::read`].
     pub fn load(files: &TlsFiles, token: Option<&str>, token_file: Option<&Path>) -> Result<Self> {
         let token = match (token, token_file) {
             (Some(token), _) => Some(token.parse()?),
@@ -86,14 +86,14 @@ impl Credentials {
 /// A dispatcher, or several of which one leads, and the credentials for them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// `forebay://host:port` or `host:port`; several of one service with commas between them.
+    /// `forebay://host:port` or `host:port`; several dispatchers of one service are separated by commas.
     pub address: String,
     /// The credentials for them and their workers.
     pub credentials: Credentials,
 }
 
 impl Remote {
-    /// Names a dispatcher that needs no token, in the clear.
+    /// Makes a remote for a dispatcher that needs no token, in the clear.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), credentials: Credentials::default() }
     }
@@ -106,7 +106,7 @@ impl Remote {
         addresses(&self.address)
     }
 
-    /// Returns a connector for a dispatcher, at any address.
+    /// Returns the parts of a connection to the dispatcher at an address.
     pub(crate) fn parts(&self, address: &Address) -> Result<(tonic::transport::Endpoint, Connector)> {
         let (address, tls) = (address.clone(), self.credentials.tls.clone());
         Ok((endpoint(&address, tls.is_some())?, Connector { address, tls }))

@@ -1,10 +1,10 @@
 //! TLS, the same for every connection: the identity of this side, the authorities it trusts, and helpful errors.
 //!
 //! rustls over ring, which the object stores use too: one library and one provider of ciphers in the process. Only TLS
-//! 1.3: both sides are of one version, and every Arrow Flight client speaks it. ALPN negotiates the protocol of a
+//! 1.3: both sides have the same version, and every Arrow Flight client speaks it. ALPN negotiates the protocol of a
 //! connection ([`Protocol`]). Certificates and keys are read once, at the start; a restart loads renewed ones.
 //!
-//! Invariant: a connection over TLS is used only if the peer's certificate was verified. No switch turns this off.
+//! Invariant: a connection over TLS is used only if the peer's certificate was verified. No option turns this off.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use crate::net::address::Address;
 use crate::net::validity::Validity;
 
-/// How long a refused connection may take to read the reason.
+/// The time for a refused peer to read the reason.
 const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The protocol of a connection, as ALPN names it.
@@ -66,7 +66,7 @@ impl TlsFiles {
     /// Reads the files for connecting; `None` is in the clear.
     ///
     /// # Errors
-    /// Invalid when one file of a pair is missing, or a file is not PEM; NotFound and PermissionDenied of a file.
+    /// Invalid when one file of a pair is missing, or a file is not PEM; NotFound and PermissionDenied for a file.
     pub fn client(&self) -> Result<Option<ClientTls>> {
         let identity = self.identity()?;
         let Some(ca) = &self.ca else {
@@ -102,12 +102,14 @@ impl TlsFiles {
     /// Reads the files for listening; `None` is in the clear.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`].
+    /// Errors of [`TlsFiles::client`].
     pub fn server(&self) -> Result<Option<ServerTls>> {
         let Some(Identity { certs, key, file }) = self.identity()? else {
             if self.client_ca.is_some() {
-                return Err(Error::invalid("clients are to show certificates, and this side has none")
-                    .hint("give --tls-cert and --tls-key too"));
+                return Err(Error::invalid(
+                    "clients must show certificates, but this process has no certificate itself",
+                )
+                .hint("give --tls-cert and --tls-key too"));
             }
             return Ok(None);
         };
@@ -127,7 +129,7 @@ impl TlsFiles {
     /// Returns the validity of this side's certificate with its chain; `None` if it has none.
     ///
     /// # Errors
-    /// As [`TlsFiles::client`], and Invalid for a file that is not a certificate.
+    /// Errors of [`TlsFiles::client`], and Invalid for a file that is not a certificate.
     pub fn validity(&self) -> Result<Option<Validity>> {
         let Some(file) = &self.cert else { return Ok(None) };
         let certs = certificates(file)?;
@@ -158,7 +160,7 @@ struct Identity<'a> {
     file: &'a Path,
 }
 
-/// How this side connects. Cheap to clone.
+/// The TLS settings of this side when it connects. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientTls(Arc<Client>);
 
@@ -169,7 +171,7 @@ struct Client {
 }
 
 impl ClientTls {
-    /// Shakes hands. Errors carry an [`Error`], see [`carried`].
+    /// Performs the handshake. Errors carry an [`Error`], see [`carried`].
     pub(crate) async fn connect(
         &self,
         socket: TcpStream,
@@ -201,12 +203,12 @@ impl std::fmt::Debug for ClientTls {
     }
 }
 
-/// How this side listens. Cheap to clone.
+/// The TLS settings of this side when it listens. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
-    /// Returns an acceptor of these protocols.
+    /// Returns an acceptor for these protocols.
     pub(crate) fn acceptor(&self, protocols: &[Protocol]) -> TlsAcceptor {
         let mut config = (*self.0).clone();
         config.alpn_protocols = protocols.iter().map(|s| s.alpn()).collect();
@@ -220,7 +222,7 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-/// Does the handshake with a client. A refused client is told the reason.
+/// Performs the handshake with a client. A refused client gets the reason.
 pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     socket: TcpStream,
@@ -239,7 +241,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Sends a last message and lets the peer read it: closing at once would discard it, as unread input causes a reset.
+/// Sends a last message and lets the peer read it. Closing at once would discard it, because unread input causes a
+/// reset.
 pub(crate) async fn last_word(mut socket: TcpStream, word: &[u8]) {
     let say = async {
         socket.write_all(word).await?;
@@ -277,16 +280,16 @@ pub(crate) fn explained(error: io::Error) -> io::Error {
             "start it with --tls-cert and --tls-key, or leave out what turns TLS on here (tls=, FOREBAY_TLS_CA)",
         ),
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => untrusted(
-            "the other side wants a certificate of those who connect, and was shown none",
+            "the other side requires a client certificate, and got none",
             "give a certificate that its authority has signed, and its key (--tls-cert and --tls-key, FOREBAY_TLS_CERT and \
              FOREBAY_TLS_KEY, fb.Tls(cert=, key=))",
         ),
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            untrusted("the other side speaks TLS, and not what Forebay speaks", "is it a forebay dispatcher or worker?")
+            untrusted("the other side speaks TLS, but not Forebay's protocol", "is it a forebay dispatcher or worker?")
         }
         rustls::Error::AlertReceived(alert) if is_about_certificates(*alert) => untrusted(
-            format!("the other side refused the certificate that it was shown ({alert:?})"),
-            "it must be signed by the authority of --tls-client-ca over there, and neither be expired nor for servers only",
+            format!("the other side refused the certificate of this side ({alert:?})"),
+            "it must be signed by the authority that --tls-client-ca names there, be valid now, and allow use by clients",
         ),
         other => untrusted(format!("TLS failed: {other}"), "both sides must speak TLS 1.3"),
     })

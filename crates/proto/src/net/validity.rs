@@ -1,4 +1,5 @@
-//! The period in which a certificate is valid. rustls checks that of the peer, but not that of a process's own.
+//! The period in which a certificate is valid. rustls checks it for the peer's certificate, but not for a process's
+//! own.
 //!
 //! Parses the outline of a certificate (RFC 5280, 4.1) up to its validity; rustls judges the rest. Pure: the time is an
 //! argument.
@@ -49,30 +50,30 @@ impl Validity {
         Self { begins: self.begins.max(other.begins), ends: self.ends.min(other.ends) }
     }
 
-    /// Checks that `now` is in the period, and returns a warning if it soon ends.
+    /// Checks that `now` is in the period, and returns a warning if the period soon ends.
     ///
     /// # Errors
-    /// Invalid.
+    /// Invalid if `now` is outside.
     pub fn check(self, now: SystemTime) -> Result<Option<String>> {
         let seconds =
             |since: SystemTime| since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
         let at = seconds(now);
         let wrong = |what: String, hint| Err(Error::new(ErrorKind::Invalid, what).hint(hint));
         if at >= self.ends {
-            let what = format!("the own certificate has expired: it was good until {}", date(self.ends));
-            return wrong(what, "renew it; nobody who checks would trust it");
+            let what = format!("this process's certificate has expired: it was valid until {}", date(self.ends));
+            return wrong(what, "renew it: other processes do not trust it");
         }
         if at < self.begins {
-            let what = format!("the own certificate is not good yet: it is from {} on", date(self.begins));
-            return wrong(what, "look whether this machine's clock is right, or have it signed anew");
+            let what = format!("this process's certificate is not valid yet: it is valid from {}", date(self.begins));
+            return wrong(what, "check this machine's clock, or have a new certificate signed");
         }
         let left = self.ends - at;
-        let says = || format!("the own certificate ends on {}, in {} days", date(self.ends), left / DAY);
+        let says = || format!("this process's certificate expires on {}, in {} days", date(self.ends), left / DAY);
         Ok((left < SOON.as_secs() as i64).then(says))
     }
 }
 
-/// Returns the tag and the content of the first element, and what comes after it.
+/// Returns the tag and the content of the first element, and the bytes behind it.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -116,7 +117,7 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years begin with March, so that the leap day is the last day.
+    // Years begin in March here, so that the leap day is the last day.
     let year = if month > 2 { year } else { year - 1 };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -1,4 +1,4 @@
-//! One connection, in the clear or over TLS; its users need not know which.
+//! One connection, in the clear or over TLS, with the same interface.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ enum Inner {
 }
 
 impl Wire {
-    /// Connects, with a handshake for TLS. Both sides notice when the other machine is gone.
+    /// Connects, with a handshake for TLS. Both sides detect a lost machine.
     ///
     /// # Errors
     /// The system's error. If the two do not trust each other, [`crate::carried`] extracts the reason from its text.
@@ -39,7 +39,7 @@ impl Wire {
     /// Connects to a worker's port for the protocol of `transfer`.
     ///
     /// # Errors
-    /// As [`Wire::connect`].
+    /// Errors of [`Wire::connect`].
     pub async fn to_worker(to: &Address, tls: Option<&ClientTls>) -> io::Result<Self> {
         let mut wire = Self::connect(to, tls, Protocol::Transfer).await?;
         wire.write_all(&PREFACE).await?;
@@ -76,7 +76,7 @@ impl AsyncRead for Wire {
             Inner::Plain(socket) => Pin::new(socket).poll_read(cx, to),
             Inner::Tls(stream) => {
                 let read = Pin::new(&mut **stream).poll_read(cx, to);
-                // A client learns only now that its certificate was refused.
+                // Only now a client learns that its certificate was refused.
                 let connected = matches!(**stream, TlsStream::Client(_));
                 read.map_err(|e| if connected { explained(e) } else { e })
             }

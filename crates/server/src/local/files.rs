@@ -1,19 +1,19 @@
-//! The files in which Linux says what a machine does, behind a seam, so that tests can be other machines.
+//! The files in which Linux reports the state of a machine, behind a trait, so that tests can replace them.
 //!
-//! Only parsing: what follows from the figures is in `machine`. Whatever is not there, or not as expected, is `None`.
+//! Only parsing: `machine` interprets the figures. A value that is missing or malformed is `None`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-/// The most that is read of a file.
+/// The most bytes that are read of a file.
 const BYTES_MAX: u64 = 1 << 20;
-/// Threads of a process, and its children, that are looked at.
+/// The most threads of a process, and children, that are examined.
 const TASKS_MAX: usize = 4096;
-/// Threads of this process of which it is looked how long they wait for a core: the first, and those that it started first.
+/// The threads of this process whose wait for a core is measured: the first one, and those that it started first.
 const DELAYS_MAX: usize = 64;
-/// What a process's time is counted in.
+/// The microseconds of a tick, the unit of a process's time.
 const TICK_US: u64 = 10_000;
 
 /// Reads files.
@@ -22,11 +22,11 @@ pub(crate) trait Files {
     fn read(&self, path: &str) -> Option<String>;
     /// Returns the names in a folder.
     fn list(&self, path: &str) -> Vec<String>;
-    /// Returns what tells a folder from all others of this system, under whatever path it is seen.
+    /// Returns the inode of a folder, which identifies it on this system under any path.
     fn number(&self, path: &str) -> Option<u64>;
 }
 
-/// Those of this machine.
+/// The files of this machine.
 pub(crate) struct System;
 
 impl Files for System {
@@ -66,7 +66,7 @@ pub(super) fn allowed(files: &impl Files) -> Option<BTreeSet<usize>> {
     cores(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
 }
 
-/// Reads the time of cores in ticks, idle and in all, over those that are named.
+/// Reads the time of these cores in ticks: idle, and total.
 pub(super) fn core_time(files: &impl Files, of: &BTreeSet<usize>) -> Option<(u64, u64)> {
     let stat = files.read("/proc/stat")?;
     let mut sum = None;
@@ -76,7 +76,7 @@ pub(super) fn core_time(files: &impl Files, of: &BTreeSet<usize>) -> Option<(u64
         if core.is_none_or(|core: usize| !of.contains(&core)) {
             continue;
         }
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted among users.
+        // user, nice, system, idle, iowait, irq, softirq, steal; user includes the time of guests.
         let times: Vec<u64> = words.take(8).filter_map(|w| w.parse().ok()).collect();
         let (idle, all) = sum.unwrap_or((0, 0));
         sum = Some((idle + times.get(3)? + times.get(4).unwrap_or(&0), all + times.iter().sum::<u64>()));
@@ -84,12 +84,12 @@ pub(super) fn core_time(files: &impl Files, of: &BTreeSet<usize>) -> Option<(u64
     sum
 }
 
-/// Reads how many tasks ran or waited to, on average over a minute.
+/// Reads how many tasks ran or waited for a core, on average over a minute.
 pub(super) fn load(files: &impl Files) -> Option<f64> {
     files.read("/proc/loadavg")?.split_whitespace().next()?.parse().ok().filter(|load: &f64| load.is_finite())
 }
 
-/// Reads thousandths of the last 10 s in which something waited.
+/// Reads the share of the last 10 s in which a task waited, in thousandths.
 pub(super) fn pressure(files: &impl Files, path: &str) -> Option<u32> {
     let text = files.read(path)?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -103,16 +103,16 @@ pub(super) fn named(text: &str, name: &str) -> Option<u64> {
     line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
 }
 
-/// Reads a number that is alone in its file. What says "none" is none.
+/// Reads a file that holds one number. Text such as "max" is `None`.
 pub(super) fn number(files: &impl Files, path: &str) -> Option<u64> {
     files.read(path)?.trim().parse().ok()
 }
 
-/// Reads the microseconds that a process and its children took so far.
+/// Reads the microseconds that a process and its children have used so far.
 pub(super) fn process_time(files: &impl Files, pid: u32) -> u64 {
     let of = |pid: &str| {
         let stat = files.read(&format!("/proc/{pid}/stat"))?;
-        // The name before it may hold anything.
+        // The name before it may hold any characters.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         // utime, stime, and those of children that have ended.
         (11..15).map(|at| fields.get(at)?.parse::<u64>().ok()).sum::<Option<u64>>()
@@ -126,11 +126,11 @@ pub(super) fn process_time(files: &impl Files, pid: u32) -> u64 {
     ticks * TICK_US
 }
 
-/// Reads the nanoseconds that each thread of this process could have run and had no core, by its number.
+/// Reads, for each thread of this process by its number, the nanoseconds for which it was ready and had no core.
 pub(super) fn delays(files: &impl Files) -> BTreeMap<String, u64> {
     let of = |thread: String| {
         let stat = files.read(&format!("/proc/self/task/{thread}/schedstat"))?;
-        // The time that it ran, the time that it waited to, and how often it ran.
+        // The time that it ran, the time that it waited for a core, and how often it ran.
         Some((thread, stat.split_whitespace().nth(1)?.parse().ok()?))
     };
     files.list("/proc/self/task").into_iter().take(DELAYS_MAX).filter_map(of).collect()

@@ -1,16 +1,16 @@
-//! The limits of the control groups that this process is in: a container's, a job's of a batch system's.
+//! The limits of the control groups of this process: a container's, or a batch job's.
 //!
-//! Version 2 has one tree, version 1 a tree for each controller. A limit holds for all below it, so every group up to the root
-//! counts; in a container the path may lead nowhere, and its own limits are at the root.
+//! Version 2 has one tree, version 1 a tree for each controller. A limit holds for the groups below it, so every group
+//! up to the root counts; in a container the path may not exist, and its own limits are at the root.
 
 use super::files::{Files, named, number};
 
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Folders of version 1 in which the limits on cores, and the use of them, may be.
+/// Folders of version 1 that may have the limits on cores, and their use.
 const CPU_V1: [&str; 3] = ["cpu,cpuacct", "cpuacct,cpu", "cpu"];
 const MEMORY_V1: [&str; 1] = ["memory"];
-/// What version 1 says where there is no limit is larger than any memory.
+/// The number with which version 1 means no limit is larger than any memory.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// The groups of this process, the innermost first.
@@ -20,14 +20,14 @@ pub(super) struct Groups {
     memory_v1: Vec<String>,
 }
 
-/// A limit on cores, and what was used of it.
+/// A limit on cores, and the used part of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cores {
-    /// Of the tightest group.
+    /// The limit of the tightest group.
     pub(super) limit: f64,
-    /// Microseconds that all in it took so far.
+    /// Microseconds that all its processes have used so far.
     pub(super) used_us: u64,
-    /// Which group that is, whatever those in it call it.
+    /// The id of that group, under any path.
     pub(super) group: Option<u64>,
 }
 
@@ -63,10 +63,10 @@ impl Groups {
             Some(Cores { limit, used_us, group: files.number(dir) })
         });
         let v1 = self.cpu_v1.iter().filter_map(|dir| {
-            // -1 is no number of ours: no limit.
+            // -1, no limit, does not parse as an unsigned number.
             let quota = number(files, &format!("{dir}/cpu.cfs_quota_us"))? as f64;
             let limit = quota / number(files, &format!("{dir}/cpu.cfs_period_us"))? as f64;
-            // The two controllers may be one folder, or one each.
+            // The two controllers may share a folder, or have one each.
             let beside = dir.replacen("/cpu", "/cpuacct", 1);
             let used = [dir, &beside].into_iter().find_map(|dir| number(files, &format!("{dir}/cpuacct.usage")));
             Some(Cores { limit, used_us: used? / 1000, group: files.number(dir) })
@@ -74,7 +74,8 @@ impl Groups {
         v2.chain(v1).filter(|c| c.limit.is_finite()).min_by(|a, b| a.limit.total_cmp(&b.limit))
     }
 
-    /// Returns the bytes that may be taken before a limit is reached, if there is one. Pages of files are given back first.
+    /// Returns the bytes that are free before a limit is reached, if there is one. Pages of files can be reclaimed
+    /// first.
     pub(super) fn memory(&self, files: &impl Files) -> Option<u64> {
         let free = |dir: &String, [limit, used, cached]: [&str; 3]| {
             let limit = number(files, &format!("{dir}/{limit}")).filter(|limit| *limit < NO_LIMIT)?;
@@ -88,18 +89,18 @@ impl Groups {
         v2.chain(v1).min()
     }
 
-    /// Returns the files that may say how something is waited for, by its name: of the innermost group, and of the machine.
+    /// Returns the files with the pressure of a resource, by its name: of the innermost group, and of the machine.
     pub(super) fn pressure(&self, of: &str) -> Vec<String> {
         let own = self.v2.first().map(|dir| format!("{dir}/{of}.pressure"));
         own.into_iter().chain([format!("/proc/pressure/{of}")]).collect()
     }
 }
 
-/// Returns a folder of groups and all above it, up to the root.
+/// Returns a folder of groups and all folders above it, up to the root.
 fn up(root: &str, path: &str) -> Vec<String> {
     let mut path = path.trim_end_matches('/');
     let mut all = Vec::new();
-    // Out of its own namespace a path may begin with `..`, and leads nowhere.
+    // From another namespace a path may begin with `..`, and does not exist.
     while !path.is_empty() && !path.contains("..") {
         all.push(format!("{root}{path}"));
         path = path.rfind('/').and_then(|at| path.get(..at)).unwrap_or_default();

@@ -1,12 +1,13 @@
-//! What this machine has to spare beside the trainer: idle cores, within the limits of its control groups, where there is memory
-//! for what computes on them; and how long the trainer was ready to run and had no core. It is told of every reader; threads are started
-//! only beside those that ask for some.
+//! The spare capacity of this machine beside the trainer: idle cores, within the limits of its control groups, if there
+//! is memory for threads on them; and how long the trainer's threads were ready and had no core. Every consumer reports
+//! it; threads start only beside consumers that request some.
 //!
-//! Cores are counted over the time between two looks, on those that this process may use: what was idle, and what the local
-//! worker itself took, which it would give back. Of the last [`LOOKS`] looks the least counts, so that cores that the trainer
-//! takes in turns are its own, and what waits once for a core is no news. Where the kernel does not count time by core, the load says how many are busy. What waits for a
-//! core is looked at thread by thread, in this process: the machine's pressure counts the local worker's own threads, which wait
-//! whenever they give way. Where the kernel does not say what waits, it is held to be nothing.
+//! Cores are counted over the time between two looks, among those that this process may use: the idle ones, and those
+//! that the local worker itself used, which it would give up. Of the last [`LOOKS`] looks the least counts, so that
+//! cores that the trainer uses in turns count as its own, and a single wait for a core has no effect. If the kernel
+//! does not count time by core, the load gives the number of busy cores. Waits for a core are measured thread by
+//! thread, in this process: the machine's pressure would include the local worker's own threads, which wait whenever
+//! they yield. If the kernel does not report waits, they count as zero.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,31 +20,32 @@ use super::group::{Cores, Groups};
 
 /// Looks of which the least counts.
 const LOOKS: usize = 4;
-/// Thousandths of its time that something on the machine waited for memory: more, and the trainer may be next.
+/// The share of time in which a task on the machine waited for memory, in thousandths: above it, the trainer may be
+/// next.
 const MEMORY_PRESSURE_MAX: u32 = 50;
-/// Bytes that must be free before threads are added, and for those that there are.
+/// Bytes that must be free to add threads, and to keep the present ones.
 const MEMORY_MORE: u64 = 1 << 30;
 const MEMORY_KEPT: u64 = MEMORY_MORE / 2;
 
-/// What was counted up to a moment.
+/// The counters at one moment.
 #[derive(Debug, Clone)]
 struct Counted {
     at: Ticks,
     cores: Option<(u64, u64)>,
     group: Option<Cores>,
-    /// Microseconds that the local worker took.
+    /// Microseconds that the local worker has used.
     own_us: u64,
-    /// Nanoseconds that each thread of this process had no core.
+    /// Nanoseconds for which each thread of this process had no core.
     delays: BTreeMap<String, u64>,
 }
 
-/// What was found between two moments, in thousandths.
+/// The differences between two moments, in thousandths.
 #[derive(Debug, Clone, Copy)]
 struct Found {
-    /// Cores to spare, and what of these the local worker took.
+    /// Spare cores, and the part of these that the local worker used.
     cores: u32,
     own: u32,
-    /// How long was waited for a core.
+    /// The longest wait of a thread for a core.
     delayed: u32,
 }
 
@@ -51,13 +53,14 @@ struct Found {
 pub(crate) struct Machine<F> {
     files: F,
     groups: Groups,
-    /// What tells this machine, since it was started, from all others.
+    /// The id of this machine since its last boot.
     boot: Option<String>,
     last: Option<Counted>,
     recent: VecDeque<Found>,
 }
 
-/// Looks what there is to spare beside a reader without a local worker, for as long as this machine says so.
+/// Returns a probe of the spare capacity beside a consumer without a local worker; it ends if this machine reports
+/// none.
 pub fn look_at_machine() -> HostProbe {
     let mut machine = Some(Machine::new(System));
     Box::new(move |now| {
@@ -76,11 +79,11 @@ impl<F: Files> Machine<F> {
         Self { files, groups, boot, last: None, recent: VecDeque::new() }
     }
 
-    /// Returns what there is to spare since the last look, for this process and a local worker that has so many threads; `None` at the
-    /// first. Where it `asks` for threads, there are no cores for more of them than there is memory for.
+    /// Returns the spare capacity since the last look, for this process and a local worker with so many threads; `None`
+    /// at the first look. If it `asks` for threads, there are only as many spare cores as there is memory for.
     ///
     /// # Errors
-    /// Unavailable where the system does not say.
+    /// Unavailable if the system does not report it.
     pub(crate) fn look(&mut self, now: Ticks, own: Option<u32>, threads: u32, asks: bool) -> Result<Option<Spare>> {
         let unknown = |what: &str| {
             Error::unavailable(format!("this machine does not say {what}, so no local worker computes here"))
@@ -125,7 +128,7 @@ impl<F: Files> Machine<F> {
         }))
     }
 
-    /// Says which cores these are: processes that share them say the same.
+    /// Returns an id of these cores: processes that share them return the same.
     fn number(&self, counted: &Counted, allowed: &BTreeSet<usize>) -> u64 {
         let Some(boot) = &self.boot else { return 0 };
         let mut hasher = DefaultHasher::new();
@@ -138,13 +141,13 @@ impl<F: Files> Machine<F> {
         Some(self.groups.memory(&self.files).map_or(machine, |group| group.min(machine)))
     }
 
-    /// Returns the higher of the group's and the machine's.
+    /// Returns the higher pressure of the group's and the machine's.
     fn pressure(&self, of: &str) -> Option<u32> {
         self.groups.pressure(of).iter().filter_map(|path| pressure(&self.files, path)).max()
     }
 }
 
-/// Returns what was to spare between two moments.
+/// Returns the spare capacity between two moments.
 fn found(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) -> Found {
     let elapsed_us = ((now.at - last.at).as_micros() as f64).max(1.0);
     let since = |before: u64, after: u64| after.saturating_sub(before) as f64;
@@ -168,7 +171,7 @@ fn limit(now: &Counted, allowed: &BTreeSet<usize>) -> f64 {
     now.group.map_or(all, |group| group.limit.min(all))
 }
 
-/// Returns thousandths of the time that a thread had no core: of the one that had to wait longest.
+/// Returns the share of time in which a thread had no core, in thousandths, for the thread that waited longest.
 fn delayed(last: &Counted, now: &Counted) -> u32 {
     let elapsed_ns = (now.at - last.at).as_nanos().max(1) as f64;
     let since = |(thread, after): (&String, &u64)| Some(after.saturating_sub(*last.delays.get(thread)?));

@@ -1,18 +1,19 @@
-//! A worker beside a reader: a child of the reader's process that computes for that reader alone, on cores that its trainer
+//! Local workers: a child of the consumer's process that computes for that consumer alone, on cores that its trainer
 //! leaves idle.
 //!
 //! ```text
-//! recipe    how to start it                        priority   how it gives way to the trainer
-//! worker    starts it, says how many threads,      files      what Linux says of this machine
-//!           starts it again                        group      limits of control groups
-//! obey      the child's side of that               machine    what there is to spare
+//! recipe    its command                            priority   makes it yield to the trainer
+//! worker    starts it, sets its threads,           files      Linux's figures of this machine
+//!           restarts it                            group      limits of control groups
+//! obey      the child's side of that               machine    its spare capacity
 //! ```
 //!
-//! A process, and not threads of the trainer's: users' functions do not fight for the trainer's interpreter, what crashes
-//! crashes there, and the kernel can tell the two apart. Invariants: it never outlives its parent; it costs no job anything but
-//! the splits that it held, which others compute again; nothing of a reader waits for it. How many threads are wanted where the
-//! user does not say, the dispatcher decides (`dispatcher/state/scaling/local_workers.rs`); what the machine cannot spare is never used. What that is, a
-//! reader without a local worker says, too (`machine`): which ops its own process runs is decided by it.
+//! It is a process, and not threads of the trainer's: users' functions do not compete for the trainer's interpreter, a
+//! crash ends only the worker, and the kernel can prioritise the two. Invariants: it never outlives its parent; its
+//! loss costs a job only the splits that it held, which others compute again; no part of a consumer waits for it. If
+//! the user does not set the number of threads, the dispatcher decides it
+//! (`dispatcher/state/scaling/local_threads.rs`), but it never exceeds the machine's spare capacity. A consumer without
+//! a local worker reports the spare capacity, too (`machine`), because the placement boundary depends on it.
 
 mod files;
 mod group;

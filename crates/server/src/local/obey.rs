@@ -1,19 +1,20 @@
-//! The child's side: its leash says how many threads it has; anything else on it, or its end, ends the process.
+//! The child's side: a line on its stdin sets the number of its threads; other input, or the end, ends the process.
 
 use std::io::BufRead;
 
 use forebay_core::Result;
 use forebay_worker::Throttle;
 
-/// What a line that sets the number of threads begins with.
+/// The beginning of a line that sets the number of threads.
 const THREADS: &str = "threads ";
 
-/// Returns the line that says how many threads there are from now on.
+/// Returns the line that sets the number of threads.
 pub(super) fn line(threads: usize) -> String {
     format!("{THREADS}{threads}")
 }
 
-/// Does what the parent says on stdin, until it says to end, or is gone. `leave` is called before the end, and must be brief.
+/// Obeys the parent's lines on stdin, until one means the end, or the parent is gone. Calls `leave` before the end,
+/// which must be brief.
 ///
 /// # Errors
 /// Exhausted when no thread can be started.

@@ -1,9 +1,10 @@
-//! How a local worker gives way to the trainer whose machine it is on.
+//! Makes a local worker yield to the trainer on its machine.
 //!
-//! Its threads that compute run when no other thread wants the core (`SCHED_IDLE`), and so do the processes that they start for
-//! users' functions; those that answer the dispatcher and the reader take next to nothing, and only step back (nice 19), so that
-//! a busy trainer does not make the worker look dead. Where memory runs out, the kernel ends it before the trainer. It ends
-//! with its parent. Nothing here fails: what a system does not allow costs speed alone.
+//! Its compute threads run when no other thread wants the core (`SCHED_IDLE`), and so do the processes that they start
+//! for users' functions. The threads that answer the dispatcher and the consumer use little, and only have a lower
+//! priority (nice 19), so that a busy trainer does not make the worker look dead. If memory runs out, the kernel ends
+//! the worker before the trainer. It ends with its parent. Nothing here fails: a system that does not allow a call only
+//! costs speed.
 
 use std::fs;
 
@@ -14,16 +15,16 @@ const NICE: i32 = 19;
 /// Between a trainer (0) and the processes of users' functions (900), of 1000.
 const OOM_SCORE: &str = "800";
 
-/// Sets what holds for the whole process. Must be called before it has other threads: they inherit it.
+/// Sets the priorities of the whole process. Must be called before it has other threads: they inherit them.
 pub(crate) fn step_back() {
-    // In order: the parent's end is noticed by the leash, too; priorities can always be lowered; without /proc, memory is not
-    // the first thing to go wrong.
+    // Errors are ignored: stdin also notices the parent's end; priorities can always be lowered; a system without /proc
+    // has other problems than memory.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let _ = setpriority_process(None, NICE);
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
 }
 
-/// Lets every thread go before the calling one, and before those that it starts.
+/// Gives the calling thread, and those that it starts, the idle priority.
 pub(crate) fn give_way() {
     let idle = libc::sched_param { sched_priority: 0 };
     // SAFETY: the thread's own policy (0 is the caller), read from a struct that lives for the call.

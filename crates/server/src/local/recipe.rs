@@ -1,4 +1,5 @@
-//! How to start a local worker: a `forebay worker` for one reader, with what that reader shows the service.
+//! The command of a local worker: a `forebay worker` for one consumer, with that consumer's credentials for the
+//! service.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,35 +12,35 @@ use forebay_core::Result;
 
 use crate::child::Child;
 
-/// The memory in which a local worker keeps what `cache()` keeps: it is the trainer's machine.
+/// The memory of a local worker's cache: it is the trainer's machine.
 const CACHE_MEMORY: &str = "256MiB";
 
-/// What a local worker finds its key in.
+/// The variable with a local worker's key.
 const LOCAL_KEY: &str = "FOREBAY_LOCAL_KEY";
 
-/// What a local worker is told at its start.
+/// The settings of a local worker at its start.
 #[derive(Debug, Clone)]
 pub struct LocalRecipe {
-    /// What begins every command: `forebay`, or `python -m forebay`.
+    /// The beginning of every command: `forebay`, or `python -m forebay`.
     pub command: Vec<String>,
-    /// The dispatchers, as the reader names them.
+    /// The dispatchers, in the consumer's notation.
     pub service: String,
-    /// The reader's certificates.
+    /// The consumer's certificates.
     pub tls: TlsFiles,
-    /// The reader's token, or the file that holds it.
+    /// The consumer's token, or the file that holds it.
     pub token: Option<String>,
     /// See `token`.
     pub token_file: Option<PathBuf>,
-    /// The job, by its number at the dispatcher, and which of its consumers.
+    /// The job, by its number at the dispatcher, and the consumer's index.
     pub reader: (u64, u32),
-    /// What shows that this reader started it.
+    /// The key that proves that this consumer started it.
     pub key: JobKey,
 }
 
-/// Makes a key that nobody else knows.
+/// Returns a random key.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the system.
 pub fn local_key() -> Result<JobKey> {
     let mut key = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
@@ -57,7 +58,7 @@ impl LocalRecipe {
         Child::start("the local worker".to_owned(), &command, &self.shown())
     }
 
-    /// Through the environment: other users see command lines.
+    /// Credentials go through the environment, because other users see command lines.
     fn shown(&self) -> Vec<(&'static str, OsString)> {
         let TlsFiles { ca, cert, key, name, .. } = self.tls.clone();
         let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);

@@ -1,9 +1,9 @@
-//! Looks after a reader's local worker: starts it when it is wanted, says how many threads it has, starts it again.
+//! Supervises a consumer's local worker: starts it when it is wanted, sets its number of threads, restarts it.
 //!
-//! In one thread, which also is the child's parent for the kernel: a child ends with the thread that started it. The machine is looked
-//! at, and the reader's heartbeats say what it can spare. Where the user does not say how many threads there are, the dispatcher's answers
-//! do: never more than the machine has idle cores for *now*, whatever was answered.
-//! Bounds: one child; one that ends is started again after 1 s, then 2, up to 60.
+//! It runs in one thread, which for the kernel is also the child's parent: a child ends with the thread that started
+//! it. The thread examines the machine, and the consumer's heartbeats report the spare capacity. If the user does not
+//! set the number of threads, the dispatcher's answers do, but never above the number of cores that are idle *now*.
+//! Bounds: one child; a child that ends is restarted after 1 s, then 2, up to 60.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,14 +19,14 @@ use super::obey;
 use super::recipe::LocalRecipe;
 use crate::child::Child;
 
-/// How often the child is looked at, and the machine.
+/// How often the child is checked, and the machine.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_MACHINE: Duration = Duration::from_millis(500);
-/// How long a child may take to listen: beside a trainer that uses every core.
+/// How long a child may take to listen, beside a trainer that uses every core.
 const START_MAX: Duration = Duration::from_secs(120);
-/// A child that has no threads for so long is let go.
+/// A child without threads for so long is ended.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// The pauses before a child is started again double from the first to the last of these, until one lives that long.
+/// The pause before a restart doubles from the first to the last of these, until a child lives that long.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LAST: Duration = Duration::from_secs(60);
 /// How long it may take to end before it is killed.
@@ -35,23 +35,23 @@ const END_MAX: Duration = Duration::from_secs(3);
 /// How many threads a local worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalThreads {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
-    /// As many as help, of the cores that are idle.
+    /// As many of the idle cores as help.
     Auto,
 }
 
-/// A reader's local worker. Dropping it ends the process, and waits for nothing.
+/// A consumer's local worker. Dropping it ends the process, and waits for nothing.
 pub struct LocalWorker {
     stop: Arc<AtomicBool>,
     news: News,
 }
 
-/// What the user is told, once.
+/// The error for the user, once.
 type News = Arc<Mutex<Option<Error>>>;
 
 impl LocalWorker {
-    /// Begins to look after one. Returns at once.
+    /// Begins to supervise a local worker. Returns at once.
     ///
     /// # Errors
     /// Exhausted when no thread can be started.
@@ -85,7 +85,7 @@ impl LocalWorker {
         Ok(Self { stop, news })
     }
 
-    /// Returns why none computes here, the first time that this is so. No reason to stop reading.
+    /// Returns why no local worker computes, the first time only. Reading goes on without one.
     pub fn news(&self) -> Option<Error> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -93,12 +93,12 @@ impl LocalWorker {
 
 impl Drop for LocalWorker {
     fn drop(&mut self) {
-        // In a process that was forked nobody listens: the child is the parent's.
+        // A forked process has no such thread: the child is the parent's.
         self.stop.store(true, Relaxed);
     }
 }
 
-/// A child, since when, and whether it listens.
+/// A child, its start, and whether it listens.
 struct Kept {
     child: Child,
     since: Instant,
@@ -110,7 +110,7 @@ struct Keeper {
     threads: LocalThreads,
     slot: Arc<LocalWorkerSlot>,
     child: Option<Kept>,
-    /// Threads that the child was told that it has, and since when there are none.
+    /// The number of threads that was sent to the child, and since when it is zero.
     said: usize,
     rests: Option<Instant>,
     pause: Duration,
@@ -136,7 +136,7 @@ impl Keeper {
                         self.tell(error);
                         break;
                     }
-                    // What was set is not decided on.
+                    // A number that the user set does not depend on the machine.
                     Err(_) => (spare, look_at) = (None, None),
                 }
                 self.slot.set_spare(spare);
@@ -169,7 +169,7 @@ impl Keeper {
             match kept.child.listens() {
                 Ok(Some(address)) => {
                     kept.listens = true;
-                    // Before it is given anything.
+                    // Before it gets any split.
                     self.slot.set_address(Some(address));
                 }
                 Ok(None) => return,
@@ -199,7 +199,7 @@ impl Keeper {
         }
     }
 
-    /// The child ended, or did not begin: another is started after a pause.
+    /// The child ended, or did not start: schedules another one after a pause.
     fn failed(&mut self, now: Instant, error: Error) {
         self.tell(error);
         self.not_before = now + self.pause;
@@ -210,9 +210,9 @@ impl Keeper {
         }
     }
 
-    /// Says to the user what is missing, once.
+    /// Reports an error to the user, once.
     fn tell(&mut self, error: Error) {
-        tracing::warn!(error = error.message(), "no local worker");
+        tracing::warn!(error = error.message(), "no local worker computes now");
         if !std::mem::replace(&mut self.told, true) {
             *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
@@ -228,13 +228,13 @@ impl Keeper {
     }
 }
 
-/// Returns how many of the threads that are wanted the machine has cores for.
+/// Returns how many of the wanted threads the machine has cores for.
 fn may_have(wanted: u32, spare: &Spare) -> u32 {
     left(wanted, f64::from(spare.millicores) / 1000.0, f64::from(spare.pressure) / 1000.0)
 }
 
 impl Kept {
-    /// Returns what became of one that is not there any more, or does not begin.
+    /// Returns the error of a child that has ended, or did not listen in time.
     fn failed(&mut self, now: Instant) -> Option<Error> {
         if let Some(status) = self.child.ended() {
             return Some(self.child.unavailable(&format!("ended ({status}); others compute its splits again")));

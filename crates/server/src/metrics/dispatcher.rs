@@ -1,13 +1,13 @@
-//! The figures of a dispatcher. One that waits to lead says only that.
+//! The figures of a dispatcher. A dispatcher that waits to lead reports only that.
 
 use forebay_dispatcher::{Counts, Figures, IndexingFigures, LeaderFigures, LedgerFigures, ScaleFigures, StateFigures};
 
 use super::text::Exposition;
 
 pub(super) fn write(text: &mut Exposition, figures: &Figures) {
-    let leads = "Whether this dispatcher leads: one of several does.";
+    let leads = "Whether this dispatcher leads; of several dispatchers one leads.";
     text.gauge("forebay_dispatcher_leader", leads).is(figures.leader.is_some());
-    let refused = "Calls that were refused because they had no token that is known.";
+    let refused = "Calls that were refused because they had no valid token.";
     text.counter("forebay_calls_refused_total", refused).is(figures.calls_refused);
     let Some(LeaderFigures { scale, state, ledger, blob_bytes }) = &figures.leader else { return };
     write_scale(text, scale);
@@ -16,83 +16,92 @@ pub(super) fn write(text: &mut Exposition, figures: &Figures) {
     write_ledger(text, ledger);
     write_indexing(text, &figures.indexing);
     if let Some(bytes) = blob_bytes {
-        let help = "Bytes of the functions, arrays and indexes of all jobs; absent until one was handed in.";
+        let help = "Bytes of the functions, arrays and indexes of all jobs; absent until a client has sent one.";
         text.gauge("forebay_blob_bytes", help).is(*bytes);
     }
 }
 
 fn write_indexing(text: &mut Exposition, of: &IndexingFigures) {
-    let help = "Sources that are indexed for jobs; detached ones wait for a file system that does not answer.";
+    let help = "Sources that are being indexed for jobs; detached: the thread hangs in a call of the file system.";
     let mut sources = text.gauge("forebay_sources_indexed", help);
     for (state, count) in [("running", of.running), ("waiting", of.waiting), ("detached", of.detached)] {
         sources.with(&[("state", state)], count as u64);
     }
 }
 
-/// What is not known is left out: whoever scales by it then leaves things as they are.
+/// Leaves out unknown figures, so that a scaler then changes nothing.
 fn write_scale(text: &mut Exposition, scale: &ScaleFigures) {
     if let Some(wanted) = scale.wanted {
-        let help = "Workers that all jobs want together; absent while that is not known.";
+        let help = "Workers that all jobs want together; absent while the number is unknown.";
         text.gauge("forebay_workers_wanted", help).is(wanted);
     }
     let known = || scale.kinds.iter().filter_map(|(kind, spot, wanted)| Some((kind, spot, (*wanted)?)));
     if known().next().is_some() {
-        let mut kinds = text.gauge("forebay_workers_wanted_by_kind", "The same, of each kind that can be started.");
+        let mut kinds = text.gauge(
+            "forebay_workers_wanted_by_kind",
+            "Wanted workers of each kind that can be started; absent while the number is unknown.",
+        );
         for (kind, spot, wanted) in known() {
             kinds.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], wanted);
         }
     }
-    text.gauge("forebay_workers", "Workers that there are.").is(scale.workers);
-    text.gauge("forebay_workers_max", "The most workers that are ever wanted.").is(scale.workers_max);
+    text.gauge("forebay_workers", "Workers that are attached, without local ones.").is(scale.workers);
+    text.gauge("forebay_workers_max", "The most workers that the dispatcher ever wants.").is(scale.workers_max);
 }
 
 fn write_state(text: &mut Exposition, of: &StateFigures) {
-    let mut jobs = text.gauge("forebay_jobs", "Jobs by what they are.");
+    let mut jobs = text.gauge("forebay_jobs", "Jobs by state.");
     of.jobs.iter().for_each(|(state, jobs_of)| _ = jobs.with(&[("state", state)], *jobs_of));
-    let mut workers = text.gauge("forebay_workers_by_state", "Workers by kind and by what they do; local ones too.");
+    let mut workers = text.gauge("forebay_workers_by_state", "Workers by kind and state, including local ones.");
     for ((kind, state), count) in &of.workers {
         workers.with(&[("kind", kind), ("state", state)], *count);
     }
     let mut prices =
-        text.gauge("forebay_workers_price", "What workers cost for an hour, by kind; 0 where they do not say.");
+        text.gauge("forebay_workers_price", "Cost of all workers of a kind per hour; 0 if they report no price.");
     for ((kind, spot), price) in &of.prices {
         prices.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], *price);
     }
     text.gauge("forebay_readers", "Consumers that are attached.").is(of.consumers_attached);
-    let wait = "How long the consumer that has waited longest for rows has waited.";
+    let wait = "How long the consumer with the longest current wait for rows has waited.";
     text.gauge("forebay_readers_longest_wait_seconds", wait).is(of.longest_wait);
     text.gauge("forebay_splits_leased", "Splits that workers hold for consumers.").is(of.splits_leased);
 }
 
 fn write_counts(text: &mut Exposition, of: &Counts) {
     let mut count = |name: &'static str, help: &str, value: u64| text.counter(name, help).is(value);
-    count("forebay_splits_granted_total", "Splits that workers were given.", of.splits_granted);
+    count("forebay_splits_granted_total", "Splits that the dispatcher granted to workers.", of.splits_granted);
     count("forebay_splits_accepted_total", "Granted splits that their consumer has consumed.", of.splits_accepted);
     let again = "Splits that were granted again: their worker was lost, or their consumer could not fetch them.";
     count("forebay_splits_recomputed_total", again, of.splits_recomputed);
-    let raced = "Splits that a second worker was given because the first was late, or had others to do.";
+    let raced = "Splits that a second worker got because the first was late, or had other splits to compute.";
     count("forebay_splits_raced_total", raced, of.splits_raced);
-    count("forebay_rows_delivered_total", "Rows that consumers took.", of.rows_delivered);
-    count("forebay_bytes_delivered_total", "Bytes of the rows that consumers took.", of.bytes_delivered);
-    let forgotten = "Jobs that left: they were over or abandoned, or somebody said so.";
+    count("forebay_rows_delivered_total", "Rows that consumers received.", of.rows_delivered);
+    count(
+        "forebay_bytes_delivered_total",
+        "Bytes of the rows that consumers received, as transferred.",
+        of.bytes_delivered,
+    );
+    let forgotten =
+        "Jobs that the dispatcher removed: finished, cancelled or abandoned ones, and those of forget requests.";
     count("forebay_jobs_forgotten_total", forgotten, of.jobs_forgotten);
-    let skipped = "Samples that were left out because they failed.";
+    let skipped = "Samples that were skipped because they failed.";
     count("forebay_samples_skipped_total", skipped, of.samples_skipped);
     let lost = "Workers that fell silent, or whose connection broke while they were not leaving.";
     count("forebay_workers_lost_total", lost, of.workers_lost);
     count("forebay_leases_lapsed_total", "Leases of splits that lost workers held.", of.leases_lapsed);
-    text.counter("forebay_heartbeats_refused_total", "Heartbeats of those whose session was over.")
+    text.counter("forebay_heartbeats_refused_total", "Heartbeats of workers and consumers whose session was over.")
         .with(&[("from", "worker")], of.worker_heartbeats_refused)
         .with(&[("from", "reader")], of.consumer_heartbeats_refused);
 }
 
 fn write_ledger(text: &mut Exposition, of: &LedgerFigures) {
     text.counter("forebay_ledger_writes_total", "Batches that were written to the ledger.").is(of.writes);
-    let failures = "Attempts to write to the ledger that failed: nothing is granted meanwhile.";
+    let failures = "Failed attempts to write to the ledger; no split is granted until a write succeeds.";
     text.counter("forebay_ledger_write_failures_total", failures).is(of.failures);
-    let since = "Since the last good write, or since this dispatcher leads. An idle one writes nothing.";
+    let since =
+        "Time since the last successful write, or since this dispatcher leads. An idle dispatcher writes nothing.";
     text.gauge("forebay_ledger_last_write_age_seconds", since).is(of.since_write);
-    let pending = "How long the write that is under way has taken; 0 where there is none.";
+    let pending = "How long the current write has taken; 0 if there is none.";
     text.gauge("forebay_ledger_pending_write_seconds", pending).is(of.pending);
 }
 

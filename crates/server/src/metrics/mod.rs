@@ -1,9 +1,10 @@
-//! What a process tells those who watch it, and who scale workers elsewhere, as Prometheus reads it.
+//! The metrics of a process, for monitoring and for scalers elsewhere, in Prometheus' format.
 //!
-//! On a port of its own, in the clear and for whoever reaches it, as etcd has one: figures, and nothing of any one job. Nowhere unless
-//! it is asked for. Invariants: labels are of fixed sets; a connection that does nothing, or does it slowly, is closed after
-//! [`CONNECTION_MAX`], and when [`CONNECTIONS_MAX`] others are there, so that it holds no scrape up; a request's head is bounded by
-//! hyper, its body is not read. `docs/operations.md` has a table of all of them, which a test compares.
+//! They are served on a port of their own, without encryption and without authentication, as etcd does: only figures,
+//! and none of a single job. Without the option there is no such port. Invariants: labels are of fixed sets; a
+//! connection that is idle or slow is closed after [`CONNECTION_MAX`], and when [`CONNECTIONS_MAX`] newer ones exist,
+//! so that it delays no scrape; hyper bounds a request's head, its body is not read. `docs/operations.md` has a table
+//! of all of them, which a test compares.
 
 mod dispatcher;
 mod process;
@@ -32,25 +33,25 @@ use text::Exposition;
 
 const PATH: &str = "/metrics";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// How long a connection lasts at most; whoever reads metrics connects again.
+/// The longest life of a connection; a scraper then connects again.
 const CONNECTION_MAX: Duration = Duration::from_secs(30);
-/// Connections at a time; one more closes the one that has been there for longest.
+/// Connections at a time; a further one closes the oldest.
 const CONNECTIONS_MAX: usize = 32;
 /// The pause when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the figures may take.
+/// The longest time to collect the figures.
 const FIGURES_MAX: Duration = Duration::from_secs(5);
 
-/// Whose figures they are.
+/// The role of the process.
 pub(crate) enum Role {
     Dispatcher(forebay_dispatcher::View),
     Worker(forebay_worker::View),
 }
 
-/// What is told.
+/// The source of the metrics.
 pub(crate) struct Metrics {
     pub(crate) role: Role,
-    /// When the own certificate ends, in seconds since 1970, where there is one.
+    /// When the own certificate expires, in seconds since 1970, if there is one.
     pub(crate) certificate_ends: Option<i64>,
     pub(crate) birth: Birth,
 }
@@ -58,9 +59,10 @@ pub(crate) struct Metrics {
 impl Metrics {
     async fn text(&self) -> String {
         let mut text = Exposition::default();
-        text.gauge("forebay_build_info", "The version that runs.").with(&[("version", forebay_core::VERSION)], 1);
+        text.gauge("forebay_build_info", "1, labelled with the version of the process.")
+            .with(&[("version", forebay_core::VERSION)], 1);
         if let Some(ends) = self.certificate_ends {
-            let help = "When the own certificate ends, in seconds since 1970.";
+            let help = "When the process's own certificate expires, in seconds since 1970.";
             text.gauge("forebay_certificate_expiry_timestamp_seconds", help).is(ends as f64);
         }
         match &self.role {
@@ -75,7 +77,7 @@ impl Metrics {
 /// Listens. Must be called within a runtime.
 ///
 /// # Errors
-/// Conflict when the port is taken; Invalid when it cannot be had for another reason.
+/// Conflict when the port is taken; Invalid when it cannot be opened for another reason.
 pub(crate) async fn bind(at: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(at).await.map_err(|e| {
         let taken = e.kind() == std::io::ErrorKind::AddrInUse;
@@ -84,13 +86,17 @@ pub(crate) async fn bind(at: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Serves until it is dropped; where there is no listener, does nothing for ever.
+/// Serves until it is dropped; without a listener, waits for ever.
 pub(crate) async fn serve(listener: Option<TcpListener>, metrics: Metrics) -> Infallible {
     let Some(listener) = listener else { return std::future::pending().await };
     let metrics = Arc::new(metrics);
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
-        let Ok((socket, _)) = listener.accept().await.inspect_err(|error| tracing::warn!(%error, "no metrics")) else {
+        let Ok((socket, _)) = listener
+            .accept()
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "cannot accept a connection for metrics"))
+        else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
@@ -102,7 +108,7 @@ pub(crate) async fn serve(listener: Option<TcpListener>, metrics: Metrics) -> In
         open.push_back(tokio::spawn(async move {
             let answer = service_fn(|request| answer(request, &metrics));
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), answer);
-            // What is wrong with a connection is for the one who made it.
+            // The client sees the errors of its connection.
             let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
         }));
     }
@@ -112,10 +118,10 @@ async fn answer(request: Request<Incoming>, metrics: &Metrics) -> Result<Respons
     let (status, text) = match (request.uri().path(), request.method()) {
         (PATH, &Method::GET | &Method::HEAD) => match tokio::time::timeout(FIGURES_MAX, metrics.text()).await {
             Ok(text) => (StatusCode::OK, text),
-            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the figures are not to be had now\n".to_owned()),
+            Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the figures are not available now\n".to_owned()),
         },
-        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "metrics are read with GET\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, format!("what there is is at {PATH}\n")),
+        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "use GET to read metrics\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, format!("the metrics are at {PATH}\n")),
     };
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;

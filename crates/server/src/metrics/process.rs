@@ -1,10 +1,10 @@
-//! What every process says of itself, under the names that Prometheus has for it. What the system does not say is left out.
+//! The metrics of every process, under Prometheus' standard names. Values that the system does not report are left out.
 
 use std::time::{Duration, SystemTime};
 
 use super::text::Exposition;
 
-/// When this process began, near enough.
+/// The approximate start of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Birth(SystemTime);
 
@@ -15,18 +15,18 @@ impl Birth {
 
     pub(super) fn write(self, text: &mut Exposition) {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        text.gauge("process_start_time_seconds", "When it began, in seconds since 1970.").is(since);
+        text.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.").is(since);
         if let Some(cpu) = cpu() {
-            text.counter("process_cpu_seconds_total", "Time on cores.").is(cpu);
+            text.counter("process_cpu_seconds_total", "Processor time of the process.").is(cpu);
         }
         if let Some(bytes) = resident() {
-            text.gauge("process_resident_memory_bytes", "Memory that it takes.").is(bytes);
+            text.gauge("process_resident_memory_bytes", "Resident memory of the process.").is(bytes);
         }
         if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-            text.gauge("process_open_fds", "Files and sockets that are open.").is(files.count());
+            text.gauge("process_open_fds", "Open files and sockets.").is(files.count());
         }
         if let Some(files) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-            text.gauge("process_max_fds", "The most that may be.").is(files);
+            text.gauge("process_max_fds", "The most files and sockets that may be open.").is(files);
         }
     }
 }
@@ -36,7 +36,7 @@ fn cpu() -> Option<Duration> {
     // The name, in brackets, may have spaces in it.
     let after = stat.rsplit_once(')')?.1;
     let ticks: Vec<u64> = after.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
-    // Linux counts hundredths for programs, whatever its own clock does.
+    // Linux reports ticks of 1/100 s to programs, independent of its own clock.
     Some(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 

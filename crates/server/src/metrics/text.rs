@@ -1,4 +1,4 @@
-//! Prometheus' text format, version 0.0.4: families of samples, each with what it means.
+//! Prometheus' text format, version 0.0.4: families of samples, each with its help text.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub(super) struct Family<'a> {
     name: &'static str,
 }
 
-/// A figure as it is written.
+/// A figure that can be written.
 pub(super) trait Figure {
     fn write(self, text: &mut String);
 }
@@ -20,7 +20,7 @@ pub(super) trait Figure {
 macro_rules! figure {
     ($($of:ty),*) => { $(impl Figure for $of {
         fn write(self, text: &mut String) {
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{self}");
         }
     })* };
@@ -41,12 +41,12 @@ impl Figure for std::time::Duration {
 }
 
 impl Exposition {
-    /// What goes up and down.
+    /// Begins a gauge.
     pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.family(name, "gauge", help)
     }
 
-    /// What only rises. Its name ends with `_total`.
+    /// Begins a counter, whose name ends with `_total`.
     pub(super) fn counter(&mut self, name: &'static str, help: &str) -> Family<'_> {
         debug_assert!(name.ends_with("_total"), "{name}");
         self.family(name, "counter", help)
@@ -66,12 +66,12 @@ impl From<Exposition> for String {
 }
 
 impl Family<'_> {
-    /// Its only sample.
+    /// Writes the only sample.
     pub(super) fn is(&mut self, value: impl Figure) {
         self.with(&[], value);
     }
 
-    /// One of its samples.
+    /// Writes one of its samples.
     pub(super) fn with(&mut self, labels: &[(&str, &str)], value: impl Figure) -> &mut Self {
         self.text.push_str(self.name);
         for (i, (name, label)) in labels.iter().enumerate() {

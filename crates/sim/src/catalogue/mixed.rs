@@ -1,7 +1,7 @@
-//! Pipelines that leave out samples that fail, and jobs whose consumers are coordinated.
+//! Pipelines that skip failing samples, and jobs whose consumers are coordinated.
 //!
-//! A job may have a twin: its number and some [`VARIANT`]s. One variant has the same samples and reads them for an epoch more; the other
-//! has another seed, so that nothing of it may ever be taken for the first one's.
+//! A job may have a twin: its number plus some [`VARIANT`]s. One variant has the same samples for one more epoch; the
+//! other has another seed, so that its chunks must never be used for the first job.
 
 use forebay_core::Result;
 use forebay_exec::Budget;
@@ -11,11 +11,11 @@ use forebay_plan::{Binary, Expr, Graph, OnError, Op, Source, ops};
 use super::{Arc, Drawn, PIPELINES, column, light};
 use crate::dice::Dice;
 
-/// How many there are, after the others.
+/// The number of these pipelines, after the others.
 const MIXED: usize = 48;
-/// What is added to a number for a variant of its job.
+/// The summand for a variant of a job.
 const VARIANT: usize = 1000;
-/// The variants: nothing else; one epoch more; another seed.
+/// The variants: no change; one epoch more; another seed.
 const LONGER: usize = 1;
 const RESEEDED: usize = 2;
 
@@ -24,7 +24,7 @@ pub(crate) fn number(dice: &mut Dice) -> usize {
     PIPELINES + dice.index(MIXED)
 }
 
-/// Says whether a number is one of those.
+/// Returns whether a number is one of these.
 pub(crate) fn is_mixed(number: usize) -> bool {
     number % VARIANT >= PIPELINES
 }
@@ -34,13 +34,13 @@ pub(crate) fn twin(number: usize, dice: &mut Dice) -> usize {
     number % VARIANT + VARIANT * dice.pick(&[0, 0, 0, LONGER, RESEEDED])
 }
 
-/// Says whether the jobs of two numbers have the same samples.
+/// Returns whether the jobs of two numbers have the same samples.
 pub(crate) fn is_same(a: usize, b: usize) -> bool {
     let ((a, _, a_seed), (b, _, b_seed)) = (variant(a), variant(b));
     (a, a_seed) == (b, b_seed)
 }
 
-/// Splits a number into the job's own and its variant: epochs and seed more.
+/// Returns a job's own number, and the additional epochs and seed of its variant.
 pub(crate) fn variant(number: usize) -> (usize, u64, u64) {
     let variant = number / VARIANT;
     (number % VARIANT, u64::from(variant == LONGER), u64::from(variant == RESEEDED))
@@ -48,7 +48,8 @@ pub(crate) fn variant(number: usize) -> (usize, u64, u64) {
 
 /// Draws the pipeline of a number.
 pub(super) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
-    // What fails at one reader alone would put the others into other batches: such jobs are refused.
+    // A sample that fails at one consumer alone would shift the others' batches, so coordinated jobs may not skip
+    // samples.
     let (fails, coordinated) = (!number.is_multiple_of(3), number.is_multiple_of(3));
     let rows = dice.pick(&[7, 61, 120, 200]);
     let source = Source::Range { start: 0, stop: rows, step: 1 };
@@ -90,7 +91,7 @@ pub(super) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
     Ok(drawn)
 }
 
-/// A column of integer powers, which are none for `some` of every `of` samples: these fail.
+/// Returns a column of integer powers whose exponents are negative for `some` of every `of` samples: these fail.
 fn powers(of: i64, some: i64) -> Expr {
     let largest = Box::new(Expr::Int { value: of - 1 - some });
     let exponent = Expr::Binary { op: Binary::Sub, left: largest, right: Box::new(column("id", Binary::Mod, of)) };

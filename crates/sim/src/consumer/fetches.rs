@@ -1,4 +1,4 @@
-//! The streams of chunks that a consumer has open: what comes is taken once there is room for it.
+//! The open chunk streams of a consumer: it accepts arrived chunks once there is room for them.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::planted::Planted;
 use crate::worker::address;
 use crate::world::World;
 
-/// How long it may take to finish a chunk, in ms, where that is not done at once.
+/// The time to finish a chunk in ms, if that is not done at once.
 const FINISH: std::ops::Range<u64> = 1..30;
 
-/// A chunk that was taken: its index, its rows, and how many row ops have run on them.
+/// An accepted chunk: its index, its rows, and the number of row ops that have run on them.
 struct Taken(u64, Chunk, u32);
 
 /// A stream of chunks.
@@ -25,13 +25,13 @@ pub(super) struct Stream {
     place: (u64, u64),
     /// Chunks that wait for room.
     waiting: VecDeque<SentChunk>,
-    /// One that a thread is finishing.
+    /// A chunk that a thread is finishing.
     finishing: Option<Taken>,
-    /// How it ended, after those.
+    /// The end of the stream, after these chunks.
     pub(super) end: Option<StreamEnd>,
-    /// After how many row ops its last chunk was cut.
+    /// The boundary of its last chunk, in row ops.
     cut: Option<u32>,
-    /// What is lent on it.
+    /// The memory lent on it.
     borrowing: Option<Borrowing>,
 }
 
@@ -66,7 +66,7 @@ impl World<'_> {
         self.consumers[i].fetches.insert(id, stream);
     }
 
-    /// Takes what has come and has room; returns whether anything has changed.
+    /// Accepts arrived chunks with room; returns whether anything has changed.
     pub(super) fn take_chunks(&mut self, i: usize) -> bool {
         let pipes: Vec<_> = self.consumers[i].fetches.keys().copied().collect();
         pipes.into_iter().fold(false, |changed, pipe| self.take_from(i, pipe) | changed)
@@ -97,7 +97,7 @@ impl World<'_> {
             };
             let Some(arrived) = self.taken(i, pipe, sent) else { return true };
             let Some(stream) = self.consumers[i].fetches.get_mut(&pipe) else { return true };
-            // What is small is finished where it arrives.
+            // Small chunks are finished on arrival.
             if !tail.is_finished(arrived.2) && self.dice.percent(50) {
                 stream.finishing = Some(arrived);
                 let time = self.dice.within(FINISH);
@@ -110,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes a chunk off its stream, with the memory that it is in.
+    /// Takes a chunk off its stream, with its memory.
     fn taken(&mut self, i: usize, pipe: u64, sent: SentChunk) -> Option<Taken> {
         let SentChunk { index, chunk, ops, lent } = sent;
         let Some(lent) = lent else { return Some(Taken(index, chunk, ops)) };
@@ -120,7 +120,7 @@ impl World<'_> {
         Some(Taken(index, chunk, ops))
     }
 
-    /// A thread has finished a chunk.
+    /// Continues after a thread has finished a chunk.
     pub(super) fn finished(&mut self, i: usize, pipe: u64) {
         let stream = self.consumers[i].fetches.get_mut(&pipe);
         if let Some(arrived) = stream.and_then(|stream| stream.finishing.take()) {
@@ -128,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives a chunk to the machine; returns whether the stream goes on.
+    /// Passes a chunk to the machine; returns whether the stream goes on.
     fn hand_over(&mut self, i: usize, pipe: u64, Taken(mut index, chunk, ops): Taken) -> bool {
         let job = self.jobs[self.scenario.consumers[i].job].clone();
         let consumer = &mut self.consumers[i];
@@ -163,7 +163,7 @@ impl World<'_> {
         self.consumers[i].fetches.contains_key(&pipe)
     }
 
-    /// Counts a chunk that is cut after so many row ops, and where others of its window are cut.
+    /// Counts the boundaries of a chunk and of the others in its window, if they differ.
     fn felt_cut(&mut self, i: usize, pipe: u64, first: u32, ops: u32) {
         let job = self.jobs[self.scenario.consumers[i].job].clone();
         let Some(stream) = self.consumers[i].fetches.get_mut(&pipe).filter(|_| job.places() > 1) else { return };

@@ -1,5 +1,5 @@
-//! The training script: calls `next`, makes its step, saves, and is started again where its stream ended with an error. Each thing that it
-//! gets is checked against what the job must give (I1 to I4).
+//! The training script: calls `next`, makes its step, saves, and restarts after a stream's error. Each item is checked
+//! against the expected output of the job (I1 to I4).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::losses::told;
 use crate::world::World;
 
 impl World<'_> {
-    /// Lets a call of `next` go on; returns whether it returned.
+    /// Continues a call of `next`; returns whether it returned.
     pub(super) fn next(&mut self, i: usize) -> bool {
         let now = self.ticks(Node::Consumer(i));
         let consumer = &mut self.consumers[i];
@@ -43,9 +43,9 @@ impl World<'_> {
         true
     }
 
-    /// I1 to I4: what comes is what must come next.
+    /// Checks I1 to I4: the delivery has the next expected items.
     fn delivered(&mut self, i: usize, delivery: Delivery) {
-        // With a cancelled job goes the ledger of what it left out by accident.
+        // Cancelling a job also removes its ledger of accidentally skipped samples.
         let is_known = !self.is_cancelled(self.scenario.consumers[i].job) || self.scenario.deaths == 0;
         let due = self.due(i);
         let expected = &due.items;
@@ -104,7 +104,7 @@ impl World<'_> {
         machine.consume();
         consumer.in_next = true;
         if saves {
-            // Of single samples, some may not have been used.
+            // Of single samples, the script may have used only some.
             let rows = delivery.chunk.num_rows();
             let used = if delivery.batched { rows } else { self.dice.index(rows + 1) };
             let items = if delivery.batched { 1 } else { used };
@@ -128,7 +128,8 @@ impl World<'_> {
         self.check_told(i);
     }
 
-    /// The stream ended with an error: one that may come of faults makes the script start again from what it saved.
+    /// Handles a stream that ended with an error: after one that faults can cause, the script restarts from its saved
+    /// state.
     fn stream_failed(&mut self, i: usize, error: &Error) {
         self.felt("streams that failed");
         self.note(error.kind() as u64, || format!("consumer {i} failed: {error}"));
@@ -136,7 +137,7 @@ impl World<'_> {
         let all_complete =
             || self.scenario.consumers.iter().zip(&self.consumers).all(|(s, c)| s.job != job || c.complete);
         match error.kind() {
-            // Whoever has saved nothing, and comes back when all was read, is told so.
+            // A consumer without a saved state that comes back after all was read gets this error.
             ErrorKind::Closed if all_complete() => return self.leaves(i),
             ErrorKind::Closed | ErrorKind::NotFound if self.is_cancelled(job) => return self.leaves(i),
             ErrorKind::Data if error.get("fault") == Some("budget") => {
@@ -154,7 +155,7 @@ impl World<'_> {
         self.end(Node::Consumer(i), false, Some(down));
     }
 
-    /// Says whether a split was given up for deaths that were deaths: each of another worker, and none that lives.
+    /// Returns whether a split was poisoned by real deaths: each of another worker, and none of a living one.
     fn is_poison(&mut self, error: &Error) -> bool {
         let workers: BTreeSet<_> = error.get("workers").unwrap_or_default().split(", ").collect();
         let died = |name: &&str| {
@@ -167,7 +168,7 @@ impl World<'_> {
         all_died
     }
 
-    /// Everything was read: the process ends.
+    /// Ends the process after everything was read.
     pub(super) fn leaves(&mut self, i: usize) {
         self.consumers[i].done = true;
         self.end(Node::Consumer(i), false, None);

@@ -1,7 +1,8 @@
-//! Where the leases of jobs are cut: the simulation's own account of it, and what is checked.
+//! The placement boundaries of leases: the simulation's own account, and its checks.
 //!
-//! A lease names a place of its pipeline, if there are several, and a local worker runs all ops. Besides what a scenario decides
-//! ([`Fault::Cut`]), the policy may cut a job elsewhere, and a dispatcher that starts cuts where that is usual.
+//! A lease names a boundary of its pipeline, if there are several; a local worker runs all ops. Besides a scenario's
+//! changes ([`Fault::Cut`]), the policy may change the boundary of a job, and a dispatcher that starts uses the
+//! default.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +14,16 @@ use crate::world::World;
 
 #[derive(Default)]
 pub(super) struct Cuts {
-    /// The jobs of the scenario, by the numbers that they were given.
+    /// The jobs of the scenario, by the dispatcher's numbers.
     pub(super) jobs: BTreeMap<u64, usize>,
-    /// After how many row ops fleet workers' leases of a job are cut, as far as it is known.
+    /// The known boundaries of fleet workers' leases, in row ops, by job.
     at: BTreeMap<u64, u32>,
-    /// Jobs that a dispatcher which ended had cut elsewhere than usual, and of which no lease was told since.
+    /// Jobs whose boundary an ended dispatcher had changed, without a lease since.
     forgotten: BTreeSet<u64>,
 }
 
 impl World<'_> {
-    /// It is decided that a job is cut elsewhere.
+    /// Changes the boundary of a job.
     pub(crate) fn dispatcher_cuts(&mut self, job: usize, place: u32) {
         let (now, node) = (self.ticks(Node::Dispatcher), Node::Dispatcher);
         let is_still = self.paused(node) > self.now;
@@ -37,7 +38,7 @@ impl World<'_> {
         }
     }
 
-    /// A dispatcher remembers nothing of what one before it has decided.
+    /// Forgets the boundaries of an ended dispatcher: its successor does not have them.
     pub(super) fn forget_cuts(&mut self) {
         for (number, ops) in std::mem::take(&mut self.dispatcher.cuts.at) {
             let Some(job) = self.dispatcher.cuts.jobs.get(&number) else { continue };
@@ -47,7 +48,7 @@ impl World<'_> {
         }
     }
 
-    /// A worker is told how far to compute a split: to a place where that may be cut, and a local one to its end.
+    /// Checks the boundary of a lease: one of its pipeline, or the end for a local worker.
     pub(super) fn check_cut(&mut self, worker: usize, lease: &Lease) {
         let Some(job) = self.dispatcher.cuts.jobs.get(&lease.job).map(|job| self.jobs[*job].clone()) else {
             return self.fail("cut", format!("{lease:?} is of a job that nobody has opened"));

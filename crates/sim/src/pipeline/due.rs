@@ -1,8 +1,8 @@
-//! What one consumer must get of its job, and what is left out on the way: a pure function of the pipeline and of the samples that are
-//! known to be lost.
+//! The expected output of one consumer, and the skipped samples on the way: a pure function of the pipeline and of the
+//! samples known to be lost.
 //!
-//! For most jobs it is what one process gets. Batches of coordinated consumers are cut here anew, of the rows that all of them share:
-//! the merge that deals them to consumers in a service says nothing about itself.
+//! For most jobs it is the output of one process. Batches of coordinated consumers are made here from the rows that all
+//! of them share, independent of the merge that a service uses.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use forebay_plan::Ending;
 use super::{Pipeline, compute};
 use crate::digest::{digests, of_rows};
 
-/// A sample that is left out: the chunk that lacks it (epoch, split, index), its number, and which time round.
+/// A skipped sample: the chunk that lacks it (epoch, split, index), its number, and the repetition.
 pub(crate) type Missing = ((u64, u64, u64), u64, u64);
 
 /// See the module's documentation.
@@ -24,20 +24,20 @@ pub(crate) type Missing = ((u64, u64, u64), u64, u64);
 pub(crate) struct Due {
     /// A number for each item.
     pub(crate) items: Vec<u64>,
-    /// What is left out, in order.
+    /// The skipped samples, in order.
     pub(crate) missing: Vec<Missing>,
-    /// Whether that becomes too much, which ends the stream there.
+    /// Whether they exceed the budget, which ends the stream there.
     pub(crate) is_over: bool,
-    /// Which of the items are of each epoch.
+    /// The range of items of each epoch.
     pub(super) ends: Vec<Range<usize>>,
-    /// By epoch and split: how many items can be had before anything of it.
+    /// By epoch and split: the number of items that are available before any of its rows.
     pub(crate) before: BTreeMap<(u64, u64), usize>,
 }
 
 /// Samples that are known to be lost, by epoch and split.
 pub(crate) type KnownLost = BTreeMap<(u64, u64), Rc<KnownSkips>>;
 
-/// Batches that consumers in step share.
+/// The batches that coordinated consumers share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rounds {
     pub(super) consumers: usize,
@@ -46,9 +46,9 @@ pub(super) struct Rounds {
 }
 
 impl Pipeline {
-    /// Computes what a consumer must get.
+    /// Computes the expected output of a consumer.
     pub(crate) fn due(&self, consumer: u32, known: &KnownLost) -> Result<Due> {
-        // Coordinated consumers all read everything: as one that is alone.
+        // Coordinated consumers all read everything, as a single consumer does.
         let reader = if self.rounds.is_some() { 0 } else { consumer };
         let mut merge = Merge::new(self.whole.clone(), ConsumerIndex(reader), &Position::default())?;
         merge.set_budget(self.budget);
@@ -87,7 +87,7 @@ impl Pipeline {
         Ok(due)
     }
 
-    /// Takes what a merge gives: items, or rows of which coordinated consumers' batches are made.
+    /// Takes the output of a merge: items, or rows for the batches of coordinated consumers.
     fn take(&self, due: &mut Due, rows: &mut Vec<Chunk>, delivery: Delivery) -> Result<()> {
         match self.rounds {
             None => due.items.extend(digests(&delivery)?),
@@ -96,13 +96,13 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns how many rounds these rows fill, and how many rows there are.
+    /// Returns the number of rounds that these rows fill, and the number of rows.
     fn whole_rounds(&self, rows: &[Chunk]) -> (usize, usize) {
         let count = rows.iter().map(Chunk::num_rows).sum();
         (self.rounds.map_or(0, |rounds| count / (rounds.size * rounds.consumers)), count)
     }
 
-    /// Cuts an epoch's rows into rounds, and takes this consumer's batch of each.
+    /// Divides an epoch's rows into rounds, and takes this consumer's batch of each.
     fn cut(&self, due: &mut Due, consumer: u32, epoch: u64, rows: &[Chunk], is_whole: bool) -> Result<()> {
         let Some(rounds) = self.rounds.filter(|_| !rows.is_empty()) else { return Ok(()) };
         let (full, count) = self.whole_rounds(rows);
@@ -138,14 +138,15 @@ impl Due {
         self.missing.extend(missing);
     }
 
-    /// The stream ends with an error, which may only be that too much is left out.
+    /// Ends the stream with an error, which may only be an exceeded budget.
     fn ended(mut self, error: Error) -> Result<Self> {
         self.is_over = error.get("fault") == Some("budget");
         if self.is_over { Ok(self) } else { Err(error) }
     }
 }
 
-/// Returns what consumers must get of what they have, with an end of epochs that the counts alone decide.
+/// Returns the part of the consumers' items that they must get, with an ending of epochs that depends on the counts
+/// alone.
 pub(super) fn ended(ending: Ending, mut all: Vec<Due>) -> Vec<Rc<Due>> {
     if ending != Ending::Apart {
         let epochs = all.first().map_or(0, |due| due.ends.len());
@@ -171,7 +172,7 @@ pub(super) fn ended(ending: Ending, mut all: Vec<Due>) -> Vec<Rc<Due>> {
     all.into_iter().map(Rc::new).collect()
 }
 
-/// Names a sample that was left out of a chunk.
+/// Returns the name of a sample that was skipped from a chunk.
 pub(crate) fn missing(lost: &SkippedSample, index: u64) -> Missing {
     ((lost.epoch.0, lost.split, index), lost.loss.row.sample.0, lost.loss.row.epoch.0)
 }

@@ -1,4 +1,4 @@
-//! Worlds with jobs that leave samples out, whose consumers are coordinated, that have twins, and that are cancelled.
+//! Worlds with jobs that skip samples, whose consumers are coordinated, that have twins, and that are cancelled.
 
 use super::{Fault, Scenario, Worlds};
 use crate::catalogue::PIPELINES;
@@ -25,14 +25,14 @@ pub(super) fn jobs(worlds: Worlds, dice: &mut Dice) -> Vec<usize> {
     jobs
 }
 
-/// Draws what only these worlds have.
+/// Draws the faults that only these worlds have.
 pub(super) fn trouble(scenario: &mut Scenario) {
     let (mut dice, has_faults) = (Dice::new(scenario.seed, 4), !scenario.faults.is_empty());
     scenario.deaths = dice.pick(&[0, 0, 3, 10, 30]);
     for consumer in &mut scenario.consumers {
         consumer.lent = dice.percent(60);
     }
-    // Readers of other jobs may end epochs together, and would wait for one that has failed or finds no job any more.
+    // Consumers of other jobs may end epochs together, and would wait for one that has failed or whose job is gone.
     if dice.percent(15) {
         let poison = (dice.index(scenario.jobs.len()), dice.within(0..1 << 20));
         scenario.poison = Some(poison).filter(|(job, _)| is_mixed(scenario.jobs[*job]));

@@ -1,4 +1,4 @@
-//! Who reads from a worker: tickets that wait for their lease, and streams of chunks.
+//! The consumers of a worker: tickets that wait for their lease, and streams of chunks.
 
 use forebay_core::Error;
 use forebay_proto::{ConsumerStream, Ticket};
@@ -9,19 +9,19 @@ use crate::payload::{Payload, SentChunk};
 use crate::planted::Planted;
 use crate::world::World;
 
-/// Chunks that may be on their way on one stream.
+/// The most chunks on their way on one stream.
 const AHEAD: u32 = 3;
 
-/// A stream that somebody has opened.
+/// An open stream.
 pub(super) enum Serving {
-    /// A ticket that waits for its lease, and until when; and on which stream memory may be lent.
+    /// A ticket that waits for its lease, its time limit, and the stream on which memory may be lent.
     Knocking(Ticket, u64, Option<ConsumerStream>),
-    /// A reader: the ticket that it showed, what it may be sent, and the stream on which it is lent memory.
+    /// A consumer: its ticket, the number of chunks that it may be sent, and the stream on which memory is lent.
     Open(ChunkStream, Ticket, u32, Option<ConsumerStream>),
 }
 
 impl World<'_> {
-    /// Sends a reader what there is for it.
+    /// Sends a consumer its ready chunks.
     pub(super) fn serve(&mut self, i: usize, id: u64) {
         let worker = &mut self.workers[i];
         let Some(machine) = &mut worker.machine else { return };
@@ -66,7 +66,7 @@ impl World<'_> {
         }
     }
 
-    /// A stream is served no more.
+    /// Stops serving a stream.
     pub(super) fn unserve(&mut self, i: usize, id: u64) {
         let worker = &mut self.workers[i];
         if let (Some(Serving::Open(.., Some(of))), Some(machine)) = (worker.serving.remove(&id), &mut worker.machine) {
@@ -80,7 +80,7 @@ impl World<'_> {
         self.close(id, 1, Payload::Failed(error));
     }
 
-    /// A worker serves only the lease it holds.
+    /// Checks that a worker serves only the lease that it holds.
     fn check_fence(&mut self, i: usize, ticket: &Ticket) {
         if self.workers[i].book.get(&ticket.token) != Some(&place(ticket)) {
             self.fail("fence", format!("worker {i} serves {ticket:?}, which it does not hold"));

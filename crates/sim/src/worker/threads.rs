@@ -1,4 +1,4 @@
-//! A worker's threads: what is computed, and how long that takes in virtual time.
+//! A worker's threads: their chunks, and the computing time in virtual time.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::fault::Node;
 use crate::planted::Planted;
 use crate::world::World;
 
-/// How much longer a read takes while the storage throttles; one that fails was tried this long.
+/// The additional time of a read while the storage throttles, and of a read that fails.
 const THROTTLED: u64 = 200;
 const TRIED: u64 = 1_500;
-/// How long it takes until a process starts in the place of one that a split has ended.
+/// The time until a process starts in the place of one that a poison split has ended.
 const DOWN: std::ops::Range<u64> = 100..2_500;
 
 /// A split that is being computed.
@@ -31,16 +31,16 @@ pub(crate) struct Entry {
 pub(crate) struct Computed {
     entry: Entry,
     index: usize,
-    /// How many row ops have run on it: what its lease said when the thread began.
+    /// The number of row ops that have run on it, from its lease when the thread began.
     ops: u32,
-    /// How long it took, in ms.
+    /// Its time, in ms.
     time: u64,
     failed: bool,
-    /// For whom else it is computed.
+    /// The other jobs for which it is computed.
     computing: Computing,
 }
 
-/// A chunk that a thread waits for, because another computes it; and until when.
+/// A chunk that a thread waits for, because another thread computes it; and the time limit.
 pub(crate) struct Parked {
     entry: Entry,
     index: usize,
@@ -58,7 +58,7 @@ impl World<'_> {
             Todo::Compute(task, first) => {
                 let job = self.job(&task.job().name);
                 let streamed = job.streamed;
-                // Wherever it is cut, there are as many.
+                // The number of chunks is the same for every boundary.
                 let chunks = job.chunks(task.place(), job.worker.resolve_boundary(task.ops_on_worker()));
                 let Some(chunks) = self.expect(Node::Worker(i), chunks).map(|chunks| chunks.len()) else { return };
                 match streamed {
@@ -75,7 +75,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns how much longer the storage takes now, and whether it fails.
+    /// Returns the additional time of the storage now, and whether a read fails.
     fn storage(&mut self) -> (u64, bool) {
         let (until, fail) = self.store;
         if self.now >= until {
@@ -86,7 +86,7 @@ impl World<'_> {
         (if failed { TRIED } else { self.dice.within(0..THROTTLED) }, failed)
     }
 
-    /// Threads that are free take what is next.
+    /// Lets free threads take the next chunks.
     pub(super) fn compute(&mut self, i: usize) {
         while self.workers[i].free > 0 {
             let entries = &mut self.workers[i].entries;
@@ -123,7 +123,7 @@ impl World<'_> {
         }
     }
 
-    /// Threads that wait look whether what they wait for is there.
+    /// Lets waiting threads check whether their chunks are there.
     pub(super) fn look_again(&mut self, i: usize) {
         for parked in std::mem::take(&mut self.workers[i].parked) {
             let computing = match parked.entry.task.decide(parked.index as u64) {

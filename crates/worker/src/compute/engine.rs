@@ -19,10 +19,10 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// A job that can be computed.
     type Prepared: Send + Sync + 'static;
 
-    /// Describes as JSON what the cache keeps of a job, and why; `None` where it keeps nothing.
+    /// Describes as JSON the rows that the cache keeps of a job, and why; `None` if it keeps none.
     fn caching(job: &Self::Prepared) -> Option<String>;
 
-    /// Returns why the cache's folder is not written to; empty where it is, or where there is none.
+    /// Returns why nothing is written to the cache's folder; empty if it is written to, or if there is none.
     fn disk_off(&self) -> String {
         String::new()
     }
@@ -35,21 +35,21 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// Prepares a job, and then calls [`LeaseTable::prepared`].
     fn prepare(&self, lease_table: &Arc<LeaseTable<Self>>, job: Arc<Job<Self::Prepared>>);
 
-    /// Computes a split after all that were pushed before; `first` when a consumer already waits for it.
+    /// Computes a split after all earlier ones; `first` when a consumer already waits for it.
     fn compute(&self, split: Arc<SplitBuffer>, job: Arc<Self::Prepared>, run: u64, first: bool);
 }
 
-/// The engine of a real worker: a pool of threads, and what jobs are prepared with.
+/// The engine of a real worker: a pool of threads, and the inputs of preparing jobs.
 pub(crate) struct PoolEngine {
     pub(crate) pool: Pool,
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) functions: Arc<dyn Functions>,
-    /// The sources that pipelines may read here. `None` is all that this machine's user may read, for a consumer of
+    /// The sources that pipelines may read here. `None` means all that this machine's user may read, for a consumer of
     /// that user.
     pub(crate) sources: Option<Arc<[String]>>,
-    /// Where chunks are allocated; from there they can be lent.
+    /// The memory of chunks, which can be lent from there.
     pub(crate) memory: Memory,
-    /// Where rows before `cache()` are kept, for all jobs.
+    /// The cache of rows before `cache()`, for all jobs.
     pub(crate) cache_context: Option<CacheContext>,
     /// The same cache, for its state.
     pub(crate) cache: Option<Arc<Cache>>,

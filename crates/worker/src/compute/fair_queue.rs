@@ -1,12 +1,11 @@
-//! Chooses whose work is next: the splits of one consumer in their order, consumers by the time that they have
-//! received.
+//! Chooses the next work: the splits of one consumer in their order, consumers by the time that they have received.
 //!
 //! Start-time fair queueing (Goyal, Vin and Cheng, 1996). Each flow (a consumer of a job) has a virtual time: the time
 //! that it was served, divided by the weight of its job. The flow with the least is next. A new flow starts at the
-//! virtual time of the others, so it neither waits for what they have queued nor catches up on time when it asked for
-//! nothing. A task is charged when it begins, with the cost of the flow's last task, and the charge is corrected when
-//! it ends. Flows of a higher priority come before all of a lower one, from the next task on; a task that has begun is
-//! not interrupted.
+//! virtual time of the others, so it neither waits for work that they have queued nor catches up on time when it
+//! requested nothing. A task is charged when it begins, with the cost of the flow's last task, and the charge is
+//! corrected when it ends. Flows of a higher priority come before all of a lower one, from the next task on; a task
+//! that has begun is not interrupted.
 //!
 //! Bound: a flow exists only while it has entries.
 
@@ -20,7 +19,7 @@ pub(crate) type Flow = (u64, u32);
 /// The charge for the first task of a flow.
 const FIRST_COST: Duration = Duration::from_millis(1);
 
-/// When a flow is served beside others.
+/// The turn of a flow beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Eligibility {
     InTurn,
@@ -85,8 +84,7 @@ impl<T> FairQueue<T> {
         if first { entries.push_front(entry) } else { entries.push_back(entry) }
     }
 
-    /// Begins a task of the flow that is next. `take` takes it from the flow's entries; a flow where it finds none is
-    /// removed.
+    /// Begins a task of the next flow. `take` takes it from the flow's entries; a flow without one is removed.
     pub(crate) fn next<R>(
         &mut self,
         eligibility: impl Fn(Flow) -> Eligibility,

@@ -2,8 +2,8 @@
 //!
 //! - `engine`: the interface that the lease table uses, so that the simulation can compute in virtual time
 //! - `pool`: the threads
-//! - `fair_queue`: which consumer's work is next
-//! - `watchdog`: which threads hang, and which jobs may still have one
+//! - `fair_queue`: chooses the consumer whose work is next
+//! - `watchdog`: finds threads that hang, and the jobs that may still have one
 //! - `run`: computes one morsel, or one source block
 //! - `spent`: the time and the bytes of each job, for the heartbeat
 //! - `op_metrics`: the cost of each op, for the heartbeat

@@ -2,8 +2,8 @@
 //! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel.
 //!
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
-//! once as the worker was given. A thread that waits (for a slow consumer, or before it retries a storage) lets another
-//! compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the threads that were asked for, and
+//! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
+//! lets another compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the configured threads, and
 //! [`SPARE_THREADS_MAX`] that wait or hang.
 
 use std::cell::Cell;
@@ -24,7 +24,7 @@ use crate::lock::lock;
 use crate::splits::jobs::Prepared;
 use crate::splits::split_buffer::SplitBuffer;
 
-/// Threads beyond those that compute, for the ones that wait or hang.
+/// Threads in addition to those that compute, for threads that wait or hang.
 const SPARE_THREADS_MAX: usize = 256;
 /// How often the pool looks for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -84,14 +84,14 @@ pub(crate) struct Pool {
 pub(crate) struct PoolShared {
     state: Mutex<State>,
     work: Condvar,
-    /// What a thread calls before all else.
+    /// The function that a thread calls first.
     on_start: fn(),
     row_pool: Arc<RowPool>,
     /// Microseconds that threads spent on rows of other threads' morsels, not yet counted for any job.
     helped_us: AtomicU64,
 }
 
-/// A thread with a task; `split` is `None` where it helps another.
+/// A thread with a task; `split` is `None` if it helps another.
 struct BusyThread {
     processor: ThreadCpuTime,
     split: Option<(Arc<SplitBuffer>, u64)>,
@@ -176,7 +176,7 @@ impl Drop for Pool {
     }
 }
 
-/// Wakes the threads that wait. They look for work under the state's lock, so it is taken here: none misses the
+/// Wakes the threads that wait. They look for work under the state's lock, so this takes it, and none misses the
 /// wake-up.
 fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
     move || {
@@ -198,7 +198,7 @@ fn watch(shared: Weak<PoolShared>) {
     };
     let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
     if let Err(error) = started {
-        tracing::error!(%error, "cannot start a thread: one that hangs will not be replaced");
+        tracing::error!(%error, "cannot start the thread that replaces hanging threads");
     }
 }
 
@@ -299,7 +299,7 @@ impl PoolShared {
     }
 
     /// Runs `wait` while another thread may compute in this one's place. Afterwards both compute: for the length of one
-    /// morsel, one thread more than was asked for.
+    /// morsel, one thread more than configured.
     pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
         state.watchdog.step_aside(CURRENT.get());
@@ -336,7 +336,7 @@ impl PoolShared {
         let found = state.watchdog.find_hung(Instant::now());
         let Some(silent) = found.iter().max() else { return };
         let (held_up, jobs) = (state.watchdog.held_up(), state.watchdog.jobs_held_up());
-        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; others take their place");
+        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; other threads replace them");
         self.clone().fill(&mut state);
         drop(state);
         self.work.notify_all();

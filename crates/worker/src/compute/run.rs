@@ -20,7 +20,7 @@ use crate::splits::jobs::Prepared;
 use crate::splits::single_flight::{Decision, decide, publish};
 use crate::splits::split_buffer::{PutOutcome, SplitBuffer};
 
-/// Computes the morsel that gives exactly chunk `index`.
+/// Computes the morsel that yields exactly chunk `index`.
 pub(crate) fn morsel(
     pool: &Arc<PoolShared>,
     scratch: &mut Scratch,
@@ -82,7 +82,7 @@ pub(crate) fn block(
             attempt(scratch, split, job, morsel, &mut |produced| {
                 let here = index;
                 index += 1;
-                // Chunks may come from a cache, or wait for the consumer: other windows must not wait for that.
+                // Chunks may come from a cache, or wait for the consumer: other windows must not wait for them.
                 announced.take();
                 pool.go_on();
                 if here < next {
@@ -90,7 +90,7 @@ pub(crate) fn block(
                 }
                 next = index;
                 split.count_rows(produced.chunk.num_rows());
-                // Counted here and not at the end, which may be far; without the time of waiting for the consumer.
+                // Counted here and not at the end, which may be far away; without the time of waiting for the consumer.
                 split.count_time(began.elapsed() + pool.take_helped());
                 began = Instant::now();
                 if !split.wants(here) {
@@ -117,7 +117,7 @@ pub(crate) fn block(
     split.set_total(run, next);
 }
 
-/// No consumer reads this error: the lease of its split has ended.
+/// No consumer reads this error, because the lease of its split has ended.
 fn stale() -> Error {
     Error::new(ErrorKind::Closed, "the lease has ended")
 }
@@ -143,13 +143,13 @@ fn attempt(
     })
 }
 
-/// Retries after a pause where a service did not answer.
+/// Retries after a pause if a service did not answer.
 fn with_retries(pool: &Arc<PoolShared>, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
     let mut retries = 0;
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Unavailable && retries < RETRIES_MAX && !pool.is_stopped() => {
-                tracing::warn!(error = error.message(), retries, "a split is tried again");
+                tracing::warn!(error = error.message(), retries, "a split failed and is tried again");
                 pool.aside(|| std::thread::sleep(RETRY_PAUSE * 2u32.pow(retries)));
                 retries += 1;
             }

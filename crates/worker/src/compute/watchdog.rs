@@ -1,5 +1,5 @@
-//! Watches the threads of a worker: which hang ("are held up"), and which jobs may get one. Pure: the time is an
-//! argument.
+//! Watches the threads of a worker: finds those that hang ("are held up"), and the jobs that may get one. Pure: the
+//! time is an argument.
 //!
 //! A thread is held up once it has made no progress and used no processor for [`HELD_UP_AFTER`], or has made no
 //! progress for [`CANCELLED_AFTER`] on a task of a cancelled job. A thread in a system call cannot be ended, so another
@@ -17,7 +17,7 @@ use crate::compute::fair_queue::{Eligibility, Flow};
 
 /// How long a thread may wait without progress.
 pub(crate) const HELD_UP_AFTER: Duration = Duration::from_secs(5);
-/// How long a thread may make no progress on a task that is not wanted any more.
+/// How long a thread may make no progress on a task that is no longer needed.
 pub(crate) const CANCELLED_AFTER: Duration = Duration::from_secs(1);
 /// A thread that uses this much processor time within [`HELD_UP_AFTER`] computes.
 const COMPUTES: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ const PRODUCING_MAX: usize = 1024;
 /// A task that a thread works on.
 pub(crate) type TaskId = u64;
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ThreadState {
     Computing,
@@ -38,12 +38,12 @@ enum ThreadState {
     HeldUp,
 }
 
-/// What the watchdog asks a thread that has a task.
+/// The watchdog's view of a thread that has a task.
 pub(crate) trait WatchedThread: Send {
-    /// Whether the task is not wanted any more.
+    /// Returns whether the task is no longer needed.
     fn is_stale(&self) -> bool;
 
-    /// Returns the processor time of the thread; `None` where it is not known.
+    /// Returns the processor time of the thread; `None` if it is not known.
     fn used(&self) -> Option<Duration>;
 }
 
@@ -64,7 +64,7 @@ impl Watched {
         self.flow.map(|(job, _)| job)
     }
 
-    /// Whether it is held up now.
+    /// Returns whether it is held up now.
     fn is_hung(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.since);
         if self.state != ThreadState::Computing || silent < CANCELLED_AFTER {
@@ -112,7 +112,7 @@ impl Watchdog {
         self.threads.values().filter(|thread| thread.state == ThreadState::HeldUp).filter_map(Watched::job).collect()
     }
 
-    /// Returns a function that says when a flow may be served, with this many threads.
+    /// Returns a function that returns when a flow may be served, with this many threads.
     pub(crate) fn eligibility(&self, threads_max: usize) -> impl Fn(Flow) -> Eligibility + use<> {
         let mut jobs: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
         for thread in self.threads.values().filter(|thread| thread.state != ThreadState::Aside) {
@@ -131,7 +131,7 @@ impl Watchdog {
         }
     }
 
-    /// A thread begins a task of a flow; `None` when it helps another thread.
+    /// Begins a task of a flow on a thread; `None` when it helps another thread.
     pub(crate) fn begin(&mut self, now: Instant, flow: Option<Flow>, thread: impl WatchedThread + 'static) -> TaskId {
         self.next += 1;
         self.computing += 1;
@@ -141,14 +141,14 @@ impl Watchdog {
         self.next
     }
 
-    /// A task has ended.
+    /// Ends a task.
     pub(crate) fn end(&mut self, id: TaskId) {
         let Some(thread) = self.threads.remove(&id) else { return };
         self.computing -= usize::from(thread.state == ThreadState::Computing);
         self.note_producing(thread.job());
     }
 
-    /// A task has made progress: its thread computes.
+    /// Notes progress of a task: its thread computes.
     pub(crate) fn go_on(&mut self, now: Instant, id: TaskId) {
         if let Some(thread) = self.threads.get_mut(&id) {
             self.computing += usize::from(thread.state != ThreadState::Computing);
@@ -166,7 +166,7 @@ impl Watchdog {
         }
     }
 
-    /// A thread waits, until [`Watchdog::go_on`].
+    /// Notes that a thread waits, until [`Watchdog::go_on`].
     pub(crate) fn step_aside(&mut self, id: TaskId) {
         if let Some(thread) = self.threads.get_mut(&id) {
             self.computing -= usize::from(thread.state == ThreadState::Computing);

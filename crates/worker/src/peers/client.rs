@@ -1,9 +1,9 @@
 //! Requests to one other worker for its cached rows, and the connections to it (see `forebay_proto`'s `transfer`).
 //!
-//! Invariants: a peer that fails or is late is not asked for a while ([`Pause`]), for longer if the same kind of
-//! request fails again: answering one kind does not end the pause of another, so a peer that lists its blocks and then
-//! hangs when they are read is paused like one that fails. At most [`IDLE_MAX`] idle connections are kept. A connection
-//! on which an answer was read in part is dropped.
+//! Invariants: after a failure or a late answer a peer gets no request for a while ([`Pause`]), for longer if the same
+//! kind of request fails again: answering one kind does not end the pause of another, so a peer that lists its blocks
+//! and then hangs when they are read is paused like one that fails. At most [`IDLE_MAX`] idle connections are kept. A
+//! connection on which an answer was read in part is dropped.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const REPLY_BLOCKS_MAX: usize = 2;
 /// Idle connections to a peer that are kept for the next request.
 const IDLE_MAX: usize = 8;
-/// How long a peer is not asked after its first failure; each further failure doubles it, ...
+/// How long a peer gets no request after its first failure; each further failure doubles it, ...
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// ... up to this.
 const PAUSE_LAST: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ impl PeerClient {
         Self { address, tls, idle: Mutex::default(), pauses: Mutex::default() }
     }
 
-    /// Whether no kind of request is paused.
+    /// Returns whether no kind of request is paused.
     pub(crate) fn is_available(&self) -> bool {
         let now = Instant::now();
         lock(&self.pauses).iter().all(|pause| pause.until.is_none_or(|until| now >= until))
@@ -79,7 +79,7 @@ impl PeerClient {
 
     /// Starts or lengthens a pause, after a peer failed or was late.
     fn failed(&self, kind: RequestKind, error: &Error) {
-        tracing::debug!(peer = %self.address, ?kind, error = error.message(), "a peer is not asked for a while");
+        tracing::debug!(peer = %self.address, ?kind, error = error.message(), "a peer failed and is not asked for a while");
         let pause = &mut lock(&self.pauses)[kind as usize];
         // Requests that were under way together fail together: that is one failure.
         if pause.until.is_none_or(|until| Instant::now() >= until) {
@@ -89,7 +89,7 @@ impl PeerClient {
         lock(&self.idle).clear();
     }
 
-    /// Asks for the blocks of a prefix.
+    /// Requests the blocks of a prefix.
     pub(crate) async fn blocks(&self, prefix: &str, key: JobKey, limit: Duration) -> Result<Vec<Block>> {
         let listed = async {
             let mut connection = self.connect().await?;
@@ -107,7 +107,7 @@ impl PeerClient {
         listed.inspect_err(|error| self.failed(RequestKind::Blocks, error))
     }
 
-    /// Reads parts of blocks. Returns those that arrived, even if others were late.
+    /// Reads parts of blocks. Returns the parts that arrived, even if others were late.
     pub(crate) async fn parts(
         &self,
         parts: &[(usize, BlockPart)],
@@ -146,7 +146,7 @@ impl PeerClient {
         Ok(())
     }
 
-    /// Asks for rows. Returns blocks of those that the peer has, or computes within `limit`; `None` where it does not
+    /// Requests rows. Returns blocks of the rows that the peer has, or computes within `limit`; `None` if it does not
     /// answer.
     pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Option<RowsReply> {
         let reply = with_timeout(limit + ANSWER_MAX, self.try_rows(request)).await;
@@ -248,7 +248,7 @@ mod tests {
             let (frame, body) = match request {
                 Request::Blocks { .. } => (Frame::Blocks, b"[]".to_vec()),
                 Request::Rows { .. } => (Frame::End, 7_u64.to_le_bytes().to_vec()),
-                // As a peer whose disk hangs.
+                // Like a peer whose disk hangs.
                 _ => std::future::pending().await,
             };
             socket.write_all(&FrameHead::of_body(frame, body.len()).to_bytes()).await?;

@@ -29,7 +29,7 @@ impl Membership {
         members.keys.truncate(2);
     }
 
-    /// Whether this key proves a worker of this service.
+    /// Returns whether this key proves a worker of this service.
     pub(crate) fn admits(&self, shown: &JobKey) -> bool {
         lock(&self.0).keys.iter().any(|key| shown.opens(key))
     }

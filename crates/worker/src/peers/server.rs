@@ -1,4 +1,4 @@
-//! Serves cached rows to other workers: lists blocks, sends parts of them, and gives rows that a peer is about to
+//! Serves cached rows to other workers: lists blocks, sends parts of them, and sends rows that a peer is about to
 //! compute.
 //!
 //! Invariants: a peer that does not show the key of this service gets nothing; of a request for parts, one part is in
@@ -39,8 +39,7 @@ impl BlockServer {
     /// Returns the JSON of the blocks of a prefix.
     ///
     /// # Errors
-    /// PermissionDenied for another key; Invalid where the prefix cannot be parsed; NotFound where this worker has no
-    /// cache.
+    /// PermissionDenied for another key; Invalid if the prefix cannot be parsed; NotFound if this worker has no cache.
     pub(crate) async fn list(&self, prefix: &str, key: &JobKey) -> Result<String> {
         let (exports, prefix) = (self.exports(key)?, PrefixKey::parse(prefix)?);
         let blocks = tokio::task::spawn_blocking(move || exports.blocks(prefix)).await;
@@ -76,11 +75,11 @@ impl BlockServer {
         to.flush().await
     }
 
-    /// Gives rows to a peer that would compute them: blocks of those that are here, or come to be here while it waits.
+    /// Sends rows to a peer that would compute them: blocks of rows that are here, or arrive while it waits.
     ///
     /// # Errors
-    /// PermissionDenied for another key; Invalid where the prefix or the rows cannot be parsed; NotFound where this
-    /// worker has no cache; the system's error, when the connection is of no more use.
+    /// PermissionDenied for another key; Invalid if the prefix or the rows cannot be parsed; NotFound if this worker
+    /// has no cache; the system's error, when the connection is of no more use.
     pub(crate) async fn give(
         &self,
         to: &mut (impl AsyncWrite + Unpin),

@@ -1,10 +1,10 @@
-//! All other workers with cached rows, as one place: their blocks are listed and read by range, and they are asked for
-//! rows that none of them lists.
+//! All other workers with cached rows, as one store: their blocks are listed and read by range, and rows that none of
+//! them lists are requested from them.
 //!
-//! The name of a block here is its worker's name for it and that worker's address, so it says whom to read it from.
+//! The name of a block here is its worker's name for it and that worker's address, so it names the worker to read from.
 //!
 //! Invariants: a peer that fails or is late is skipped, as if its blocks were gone; each call ends within its limit; at
-//! most [`ASKED_PEERS_MAX`] peers are asked for rows that no worker lists, however many peers there are.
+//! most [`ASKED_PEERS_MAX`] peers get a request for rows that no worker lists, for any number of peers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,8 +28,8 @@ const BLOCK_BYTES_MAX: u64 = 1 << 30;
 /// How long a peer may take to list its blocks.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
-/// The most peers that are asked for rows that no worker lists: in a small service, all. A request costs the peer too,
-/// and mostly finds nothing.
+/// The most peers that get a request for rows that no worker lists: in a small service, all. A request costs the peer
+/// too, and mostly finds nothing.
 const ASKED_PEERS_MAX: usize = 8;
 
 /// Drives the connections for threads that wait for them. The worker's own runtime may end before these threads do.
@@ -52,7 +52,7 @@ impl fmt::Debug for PeerStore {
 }
 
 impl PeerStore {
-    /// Connects over TLS where the connection to the dispatcher uses it. `watch` measures how long requests take.
+    /// Connects over TLS if the connection to the dispatcher uses it. `watch` measures how long requests take.
     ///
     /// # Errors
     /// The system's error when no thread can be started.
@@ -68,7 +68,7 @@ impl PeerStore {
         Ok(Self { membership, tls, runtime, watch, clients: Mutex::default() })
     }
 
-    /// Returns the peers to ask now by address, and the key to show them.
+    /// Returns the available peers by address, and the key to show them.
     fn members(&self) -> (HashMap<String, Arc<PeerClient>>, JobKey) {
         let (addresses, key) = self.membership.current();
         let mut clients = lock(&self.clients);
@@ -150,8 +150,8 @@ impl Peers for PeerStore {
     }
 }
 
-/// Chooses the peers to ask for rows. Their order follows from the first row, so workers that want the same rows ask
-/// the same peers, and over many rows all peers are asked equally often.
+/// Chooses the peers for a request for rows. Their order follows from the first row, so workers that want the same rows
+/// choose the same peers, and over many rows all peers get equally many requests.
 fn choose_peers(mut addresses: Vec<String>, rows: &[RowKey]) -> Vec<String> {
     let first = rows.iter().min().map_or(0, |row| {
         let file = u128::from_be_bytes(row.file.0);

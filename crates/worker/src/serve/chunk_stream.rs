@@ -1,4 +1,4 @@
-//! The chunks of a split in order, from a given index on, waiting for those that are not computed yet.
+//! The chunks of a split in order, from a given index on; it waits for chunks that are not computed yet.
 //!
 //! Invariant: after all chunks before it, a stream ends with the end of the split, with the split's error, or with the
 //! end of the lease.
@@ -21,8 +21,8 @@ pub(crate) struct ChunkStream {
 }
 
 impl ChunkStream {
-    /// Finds the split that a ticket names, and waits until its job is prepared. `stop` ends the stream, so that
-    /// consumers go elsewhere at once.
+    /// Finds the split of a ticket, and waits until its job is prepared. `stop` ends the stream, so that consumers use
+    /// other workers at once.
     ///
     /// # Errors
     /// NotFound with the context `ticket` when this worker does not hold the lease; Unavailable when the worker stops;
@@ -49,7 +49,7 @@ impl ChunkStream {
     /// As [`ChunkStream::open`]; the split's own.
     ///
     /// # Cancel safety
-    /// Safe. A chunk that was taken and lost is computed again when it is asked for.
+    /// Safe. A chunk that was taken and lost is computed again when it is requested.
     pub(crate) async fn next(&mut self, take: bool) -> Result<Option<(u64, ProducedChunk)>> {
         loop {
             let outcome = tokio::select! {

@@ -1,4 +1,4 @@
-//! The columns of a chunk that are worth not being copied: dense numbers, the same count in each row, and many of them.
+//! The columns of a chunk that should not be copied: dense numbers, the same count in each row, and many of them.
 
 use arrow_buffer::Buffer;
 use forebay_core::Result;
@@ -24,7 +24,7 @@ impl LargeColumn {
 /// Returns the large columns of a chunk.
 ///
 /// # Errors
-/// Internal when the chunk is not what its schema says.
+/// Internal when the chunk does not match its schema.
 pub(crate) fn large_columns(chunk: &Chunk) -> Result<Vec<LargeColumn>> {
     let mut large = Vec::new();
     for (column, field) in chunk.schema().fields().iter().enumerate().filter(|(_, f)| dense(f)) {

@@ -18,7 +18,7 @@ const PART_BYTES_MAX: usize = 512 << 20;
 /// gRPC writes a message's length in 32 bits; this leaves room for the heads.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 
-/// Encodes for one stream, and reuses what it has allocated.
+/// Encodes for one stream, and reuses its allocations.
 pub(crate) struct Encoder {
     context: IpcWriteContext,
     options: IpcWriteOptions,
@@ -39,7 +39,7 @@ pub(crate) fn schema_frame(schema: &arrow_schema::Schema) -> FlightData {
 }
 
 impl Encoder {
-    /// Encodes chunk `index` of a split: as one message, or as more where it is very large.
+    /// Encodes chunk `index` of a split: as one message, or as several if it is very large.
     ///
     /// # Errors
     /// Exhausted when a single row is too large for a message.
@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes the columns of a chunk that are not sent in another way; the head says where the others are.
+    /// Encodes the columns of a chunk that are not sent in another way; the head has the places of the others.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -79,7 +79,7 @@ impl Encoder {
         Ok(head.seal(self.message(&rest.to_record_batch(with_ids)?)?))
     }
 
-    /// Whether a chunk fits into one message.
+    /// Returns whether a chunk fits into one message.
     pub(crate) fn fits(&self, chunk: &Chunk) -> bool {
         chunk.num_bytes() <= self.part_bytes_max
     }

@@ -4,7 +4,7 @@
 //! A stream is a schema, then the chunks from the requested index on, each with its head (see `encode`). Status OK at
 //! the end means that the split is complete; a split that failed ends the stream with its own error, after every chunk
 //! before it. Any Arrow Flight client can list the splits and read them; none can write. Splits of a job that has a key
-//! are listed and found only for clients that give the key: in `Criteria`, and as the last part of a path.
+//! are listed and found only for clients that send the key: in `Criteria`, and as the last part of a path.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct FlightServer {
     pub(crate) lease_table: Arc<LeaseTable>,
     /// The address for Arrow Flight clients.
     pub(crate) location: String,
-    /// Cancelled when the worker ends. Streams end with it, so that consumers go elsewhere at once.
+    /// Cancelled when the worker ends. Streams end with it, so that consumers use other workers at once.
     pub(crate) stop: CancellationToken,
 }
 
@@ -145,7 +145,7 @@ impl FlightServer {
     }
 }
 
-/// Reads the key that a client gives. Text that is not a key gives no key, which opens jobs without one.
+/// Reads the key of a client. Text that is not a key gives no key, which opens jobs without one.
 fn parse_key(text: &[u8]) -> JobKey {
     let text = std::str::from_utf8(text).unwrap_or_default();
     JobKey::try_from(text.to_owned()).unwrap_or_default()

@@ -12,7 +12,7 @@ use forebay_proto::{ConsumerStream, Return};
 
 /// The most bytes that one stream may have on loan: as many as a consumer keeps of a split before its turn comes.
 pub(crate) const STREAM_LOANS_MAX: usize = 128 << 20;
-/// Consumers at one time. Others are sent copies.
+/// Consumers at one time. Others get copies.
 const CONSUMERS_MAX: usize = 1024;
 /// Streams that a consumer left before they began here, and that are remembered: the ones with the highest numbers.
 const EARLY_MAX: usize = 1024;
@@ -69,7 +69,7 @@ impl<M> Loans<M> {
         Self { consumers: HashMap::new(), last_consumer: first }
     }
 
-    /// Registers a consumer; `None` where there are too many.
+    /// Registers a consumer; `None` if there are too many.
     pub(crate) fn enter(&mut self) -> Option<u64> {
         if self.consumers.len() >= CONSUMERS_MAX {
             return None;
@@ -79,14 +79,14 @@ impl<M> Loans<M> {
         Some(self.last_consumer)
     }
 
-    /// Removes a consumer that is gone; returns what it had on loan.
+    /// Removes a consumer that is gone; returns its loans.
     pub(crate) fn leave(&mut self, consumer: u64) -> Vec<M> {
         let gone = self.consumers.remove(&consumer);
         gone.map_or_else(Vec::new, |consumer| consumer.loans.into_values().map(|loan| loan.memory).collect())
     }
 
-    /// Begins a stream. False when its consumer is not registered, or has left the stream already: nothing is lent on
-    /// it then.
+    /// Begins a stream. Returns false when its consumer is not registered, or has left the stream already: nothing is
+    /// lent on it then.
     pub(crate) fn begin(&mut self, of: ConsumerStream) -> bool {
         let Some(consumer) = self.consumers.get_mut(&of.reader) else { return false };
         if consumer.left_early.remove(&of.stream) {
@@ -186,7 +186,7 @@ mod tests {
         assert!(loans.begin(of(2)));
         assert!(loans.lend(of(2), 5, 8).is_some());
         loans.check().expect("the account is right");
-        // The number of such streams that are remembered is bounded.
+        // The number of remembered streams is bounded.
         (10..10 + 2 * EARLY_MAX as u64)
             .for_each(|s| drop(loans.on_return(consumer, Return::Stream { stream: s, last: 0 })));
         assert!(loans.consumers[&consumer].left_early.len() <= EARLY_MAX);

@@ -1,10 +1,10 @@
 //! Lends the memory of chunks to consumers on this machine (see `forebay_proto`'s `local`).
 //!
-//! A chunk that is lent to one consumer alone becomes that consumer's: it may write it, and the worker computes the
-//! split again if the same chunk is asked for. A chunk that others read too is lent to each of them read-only.
+//! A chunk that is lent to one consumer alone becomes that consumer's: it may write to it, and the worker computes the
+//! split again if the same chunk is requested. A chunk that others read too is lent to each of them read-only.
 //! Invariant: a loan ends when its consumer returns it, when the consumer left the stream before the loan arrived, or
 //! when the consumer's process is gone; only then is the memory used again. `loans` counts and bounds the loans. Beyond
-//! the bound, consumers are sent copies, and a slow consumer then slows its own stream.
+//! the bound, consumers get copies, and a slow consumer then slows its own stream.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -38,7 +38,7 @@ impl Lender {
     /// Listens for consumers until `stop`. Must be called within a runtime.
     ///
     /// # Errors
-    /// The system's error, e.g. where it has no abstract sockets; nothing is lent then.
+    /// The system's error, e.g. if it has no abstract sockets; nothing is lent then.
     #[cfg(target_os = "linux")]
     pub(crate) fn start(arena: Arc<Arena>, worker: WorkerId, stop: CancellationToken) -> io::Result<Arc<Self>> {
         use std::os::linux::net::SocketAddrExt;
@@ -56,7 +56,7 @@ impl Lender {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The name of the socket, in the abstract namespace.
+    /// Returns the name of the socket, in the abstract namespace.
     pub(crate) fn socket(&self) -> &str {
         &self.socket
     }
@@ -71,7 +71,7 @@ impl Lender {
                 Ok((socket, _)) if is_same_user(&socket) => {
                     tokio::spawn(self.clone().serve(socket));
                 }
-                Ok(_) => tracing::warn!("a consumer of another user was refused; it is sent copies"),
+                Ok(_) => tracing::warn!("refused to lend memory to a consumer of another user; it gets copies"),
                 Err(error) => {
                     tracing::warn!(%error, "a consumer could not be accepted");
                     tokio::time::sleep(GREETING_MAX).await;
@@ -86,7 +86,7 @@ impl Lender {
         let _attached = Attached { lender: &self, number };
         let mut socket = match self.greet(socket, number).await {
             Ok(socket) => socket,
-            Err(error) => return tracing::warn!(%error, "a consumer on this machine could not be given the arena"),
+            Err(error) => return tracing::warn!(%error, "could not lend the arena to a consumer on this machine"),
         };
         let mut said = [0; Return::BYTES];
         let mut is_told = false;
@@ -94,7 +94,7 @@ impl Lender {
         while socket.read_exact(&mut said).await.is_ok() {
             match Return::from_bytes(&said) {
                 Some(said) => self.on_return(number, said),
-                // It may still use what it borrowed, so the worker listens on; but it logs this once.
+                // The consumer may still use its loans, so the worker listens on; but it logs this once.
                 None if is_told => {}
                 None => {
                     is_told = true;
@@ -151,7 +151,7 @@ pub(crate) struct StreamLender {
 }
 
 impl StreamLender {
-    /// Lends the large columns of a chunk; `shared` says whether others read them, too. Returns the loan, and the chunk
+    /// Lends the large columns of a chunk; `shared` is true if others read them, too. Returns the loan, and the chunk
     /// without the lent columns; `None` when none can be lent.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ mod tests {
         Chunk::new(Arc::new(schema.expect("a schema")), columns, ids).expect("a chunk")
     }
 
-    /// The number of loans, and of streams.
+    /// Returns the number of loans, and of streams.
     fn outstanding(lender: &Lender) -> (usize, usize) {
         lock(&lender.loans).check().expect("the account is right");
         lock(&lender.loans).outstanding()

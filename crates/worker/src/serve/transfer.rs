@@ -1,8 +1,8 @@
 //! Serves chunks to Forebay's own consumers (see `forebay_proto`'s `transfer`): large columns go to the socket from the
-//! memory where they were computed, or are lent there. Other workers are served cached blocks (`peers::server`).
+//! memory where they were computed, or are lent there. Other workers get cached blocks (`peers::server`).
 //!
-//! A consumer that disconnects, or sends while it is answered, ends its connection. Bounds: [`CONSUMERS_MAX`]
-//! connections; a consumer that does not receive what is sent holds one chunk.
+//! A consumer that disconnects, or sends during an answer, ends its connection. Bounds: [`CONSUMERS_MAX`] connections;
+//! a consumer that does not receive holds one chunk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +37,7 @@ const COPY_INLINE_MAX: usize = 256 << 10;
 /// Serves Forebay's own protocol.
 pub(crate) struct Transfer {
     lease_table: Arc<LeaseTable>,
-    /// Lends memory, where the system supports it.
+    /// Lends memory, if the system supports it.
     lender: Option<Arc<Lender>>,
     blocks: BlockServer,
     stop: CancellationToken,
@@ -62,7 +62,7 @@ impl OutgoingChunk {
 
 /// Why the answer to a request ends early.
 enum Ended {
-    /// The other side has disconnected: it cannot be told.
+    /// The other side has disconnected, so it gets no error.
     Gone,
     /// An error that is sent as the answer; the connection stays open.
     Error(Error),
@@ -101,7 +101,7 @@ impl Transfer {
     /// Serves one connection, after its preface, until the other side disconnects or this worker stops.
     pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, slot: GreetingSlot) {
         let Ok(_place) = self.room.try_acquire() else {
-            return tracing::warn!("{CONSUMERS_MAX} connections are open; one more was turned away");
+            return tracing::warn!("{CONSUMERS_MAX} connections are open; refused another one");
         };
         let (from, mut to) = tokio::io::split(Box::pin(socket));
         let mut from = BufReader::new(from);

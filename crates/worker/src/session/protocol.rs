@@ -2,7 +2,7 @@
 //! I/O, no clock.
 //!
 //! `transport` drives it over gRPC, the simulation over a network that fails. Invariants: a lease is kept until the
-//! dispatcher ends it, whatever happens to the connection; the worker requests no more splits than it has room for; a
+//! dispatcher ends it, even if the connection breaks; the worker requests no more splits than it has room for; a
 //! dispatcher that is silent for the length of a lease counts as a broken connection.
 
 use std::collections::HashMap;
@@ -84,7 +84,7 @@ impl<E: Engine> WorkerProtocol<E> {
         }
     }
 
-    /// Sets the address at which this worker serves cached rows, and where to note the other workers that do.
+    /// Sets the address at which this worker serves cached rows, and the membership to update.
     pub(crate) fn with_cache(self, cache_address: String, membership: Arc<Membership>) -> Self {
         Self { cache_address, membership, ..self }
     }
@@ -123,7 +123,7 @@ impl<E: Engine> WorkerProtocol<E> {
         })
     }
 
-    /// Takes the first event of a session. Returns how often to call [`WorkerProtocol::heartbeat`].
+    /// Accepts the first event of a session. Returns how often to call [`WorkerProtocol::heartbeat`].
     ///
     /// # Errors
     /// Internal when it is not a welcome.
@@ -138,7 +138,7 @@ impl<E: Engine> WorkerProtocol<E> {
         Ok(every)
     }
 
-    /// Takes a later event.
+    /// Accepts a later event.
     pub(crate) fn on_event(&mut self, now: Ticks, event: Event) {
         self.last_heard = now;
         match event {

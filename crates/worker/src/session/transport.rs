@@ -51,7 +51,12 @@ impl Session {
             let pause = self.protocol.on_session_end(error)?;
             let now = clock.now();
             if warned.as_ref().is_none_or(|(last, at)| *last != message || now - *at >= WARN_EVERY) {
-                tracing::warn!(dispatcher = self.dispatcher.address, error = message, held, "no session; trying again");
+                tracing::warn!(
+                    dispatcher = self.dispatcher.address,
+                    error = message,
+                    held,
+                    "no session with the dispatcher; trying again"
+                );
                 warned = Some((message, now));
             }
             tokio::time::sleep(pause).await;

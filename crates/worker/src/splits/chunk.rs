@@ -8,6 +8,6 @@ pub(crate) struct ProducedChunk {
     pub(crate) chunk: Chunk,
     /// The number of row ops that have run on it here: the placement boundary.
     pub(crate) ops_on_worker: u32,
-    /// Whether consumers of other jobs map the same memory: nobody may write it then.
+    /// Whether consumers of other jobs map the same memory: no process may write to it then.
     pub(crate) shared: bool,
 }

@@ -1,4 +1,4 @@
-//! The position of one consumer in its split, and the action that follows from what it finds there. No I/O.
+//! The position of one consumer in its split, and the action that follows from the split's state there. No I/O.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Cursor<E: Engine = PoolEngine> {
     next: u64,
 }
 
-/// What to do for the consumer next.
+/// The next action for the consumer.
 pub(crate) enum NextAction {
     /// Send this chunk, which has this index.
     Send(u64, ProducedChunk),
@@ -39,7 +39,7 @@ impl<E: Engine> Cursor<E> {
         Self { lease_table, split, job, token: ticket.token, next: ticket.from_chunk }
     }
 
-    /// Waits for the next chunk; with `take`, its memory is given away.
+    /// Waits for the next chunk; with `take`, the consumer gets its memory.
     ///
     /// # Cancel safety
     /// Safe: a result is returned as soon as it is found.
@@ -52,7 +52,7 @@ impl<E: Engine> Cursor<E> {
         self.split.try_read(self.token, self.next, take)
     }
 
-    /// Moves on by what was read.
+    /// Advances by the result of a read.
     ///
     /// # Errors
     /// The split's own error; NotFound when this worker does not hold the lease any more; Invalid when the split has
@@ -79,7 +79,7 @@ impl<E: Engine> Cursor<E> {
     }
 }
 
-/// The context `ticket` tells a consumer that the lease has ended, rather than that the split failed with NotFound.
+/// The context `ticket` distinguishes an ended lease from a split that failed with NotFound.
 pub(crate) fn not_held() -> Error {
     Error::new(ErrorKind::NotFound, "this worker does not hold that split under that token")
         .with("ticket", "refused")

@@ -85,8 +85,8 @@ impl<P> Job<P> {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Whether the preparation failed because a service did not answer. Returns true once: the job is worth preparing
-    /// again.
+    /// Returns whether the preparation failed because a service did not answer. Returns true once: the job is worth
+    /// preparing again.
     pub(crate) fn take_unavailable(&self) -> bool {
         let mut state = lock(&self.state);
         let failed = matches!(&state.prepared, Some(Err(e)) if e.kind() == ErrorKind::Unavailable);
@@ -107,7 +107,7 @@ impl<P> Job<P> {
         lock(&self.state).forgotten
     }
 
-    /// Whether the job is still being prepared.
+    /// Returns whether the job is still being prepared.
     pub(crate) fn is_pending(&self) -> bool {
         lock(&self.state).prepared.is_none()
     }
@@ -129,7 +129,7 @@ impl<P> Job<P> {
     /// Waits for the prepared job.
     ///
     /// # Errors
-    /// Why it could not be prepared; Closed when the job was forgotten.
+    /// The reason why it could not be prepared; Closed when the job was forgotten.
     ///
     /// # Cancel safety
     /// Safe.
@@ -195,7 +195,7 @@ pub(crate) async fn prepare(
     open(&stages, &plan, &index, &environment, join(), definition).await
 }
 
-/// Returns the sources that a job may read here: those of its tenant that this worker allows, too.
+/// Returns the sources that a job may read here: those of its tenant, as far as this worker allows them.
 fn allowed(definition: &JobDefinition, here: Option<&[String]>) -> Result<Allowed> {
     let Some(here) = here else { return Ok(Allowed::everything()) };
     let is_bounded = !definition.tenant.is_empty() || !here.is_empty() || !definition.sources.is_empty();

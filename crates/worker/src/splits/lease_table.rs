@@ -1,9 +1,8 @@
 //! All leases of this worker by split, and the jobs that they belong to.
 //!
-//! Invariant: a split that is leased again under a newer token keeps the chunks that were computed under the older one:
-//! they are the same. Bounds: the worker asks the dispatcher for no more than [`HELD_SPLITS_MAX`] and its [`Bounds`]
-//! allow. Splits of jobs that are held up come on top; the dispatcher grants such a job only as many as keep its
-//! threads busy.
+//! Invariant: a split that is leased again under a newer token keeps the chunks that were computed under the older one,
+//! because they are the same. Bounds: the worker requests no more than [`HELD_SPLITS_MAX`] and its [`Bounds`] allow.
+//! Splits of jobs that are held up come on top; the dispatcher grants such a job only as many as keep its threads busy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
@@ -48,7 +47,7 @@ impl<P> TableState<P> {
     }
 }
 
-/// A split that a ticket names, and its job.
+/// The split of a ticket, and its job.
 pub(crate) type Found<P> = (Arc<SplitBuffer>, Arc<Job<P>>);
 
 /// The leases of one worker.
@@ -64,12 +63,12 @@ pub(crate) struct LeaseTable<E: Engine = PoolEngine> {
 }
 
 impl<E: Engine> LeaseTable<E> {
-    /// An empty table. The worker will ask for as many splits as these bounds allow.
+    /// Returns an empty table. The worker will request as many splits as these bounds allow.
     pub(crate) fn new(engine: E, bounds: Bounds) -> Self {
         let (jobs, splits, pending, held_up) = Default::default();
         let state = TableState { jobs, splits, next_known: None, token_max: 0, pending, held_up };
         let (threads, slots) = (AtomicUsize::new(bounds.threads), AtomicUsize::new(bounds.slots));
-        // A worker that holds nothing has room, whatever the bound.
+        // A worker that holds nothing has room, for any bound.
         let (state, bytes_max) = (Mutex::new(state), bounds.bytes.max(1));
         Self { stats: Arc::default(), engine, threads, slots, bytes_max, state, leased: Notify::new() }
     }
@@ -79,7 +78,7 @@ impl<E: Engine> LeaseTable<E> {
         self.threads.load(Relaxed)
     }
 
-    /// Takes a job's definition, and has it prepared.
+    /// Accepts a job's definition, and prepares it.
     pub(crate) fn define(self: &Arc<Self>, definition: JobDefinition) {
         let id = definition.job;
         if let Some(known) = lock(&self.state).jobs.get(&id)
@@ -115,7 +114,7 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// Takes the known skips of the split that is leased next.
+    /// Accepts the known skips of the split that is leased next.
     pub(crate) fn expect_skips(&self, of: &LostOfSplit) {
         let Some(first) = of.samples.first() else { return };
         let key = SplitKey { job: of.job, consumer: of.consumer, epoch: first.epoch, ordinal: first.ordinal };
@@ -127,7 +126,7 @@ impl<E: Engine> LeaseTable<E> {
         lock(&self.state).next_known = Some((key, Arc::new(known)));
     }
 
-    /// Takes a lease, or a newer token for a split that is held.
+    /// Accepts a lease, or a newer token for a split that is held.
     pub(crate) fn lease(self: &Arc<Self>, lease: &Lease) {
         self.insert(lease);
         self.leased.notify_waiters();
@@ -140,7 +139,7 @@ impl<E: Engine> LeaseTable<E> {
             state.token_max = state.token_max.max(lease.token);
             let Some(job) = state.jobs.get(&lease.job).cloned() else {
                 // The consumer finds no split here and reports that; the dispatcher then grants the split again.
-                tracing::error!(?lease, "a lease of a job that was not defined");
+                tracing::error!(?lease, "ignored a lease of a job whose definition was not sent");
                 return;
             };
             let known =
@@ -211,8 +210,8 @@ impl<E: Engine> LeaseTable<E> {
         self.remove(|state| state.splits.keys().copied().collect());
     }
 
-    /// Returns the split that a ticket names. The dispatcher tells consumer and worker of a lease at the same time, so
-    /// the ticket may arrive first: a ticket that is newer than every lease so far is kept waiting.
+    /// Returns the split of a ticket. The dispatcher sends a lease to consumer and worker at the same time, so the
+    /// ticket may arrive first: a ticket that is newer than every lease so far waits.
     pub(crate) async fn find(&self, ticket: &Ticket) -> Option<Found<E::Prepared>> {
         let deadline = tokio::time::Instant::now() + LEASE_WAIT_MAX;
         loop {
@@ -226,7 +225,7 @@ impl<E: Engine> LeaseTable<E> {
     }
 
     /// As [`LeaseTable::find`], without waiting: `None` while the lease may still arrive. A ticket without the job's
-    /// key is answered as one that names no split.
+    /// key gets the answer of a ticket for an unknown split.
     pub(crate) fn try_find(&self, ticket: &Ticket) -> Option<Option<Found<E::Prepared>>> {
         let key = SplitKey { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
         let state = lock(&self.state);
@@ -263,13 +262,13 @@ impl<E: Engine> LeaseTable<E> {
         lock(&self.state).splits.values().filter(|s| !s.is_open()).map(|s| s.token()).collect()
     }
 
-    /// Returns what the cache keeps of each job: the job's number, and JSON.
+    /// Returns the cache report of each job: the job's number, and JSON.
     pub(crate) fn caching(&self) -> Vec<(u64, String)> {
         let jobs: Vec<_> = lock(&self.state).jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         jobs.into_iter().filter_map(|(id, job)| Some((id, E::caching(&*job.ready()?)?))).collect()
     }
 
-    /// Returns why the cache's folder is not written to; empty where it is, or where there is none.
+    /// Returns why nothing is written to the cache's folder; empty if it is written to, or if there is none.
     pub(crate) fn disk_off(&self) -> String {
         self.engine.disk_off()
     }
@@ -309,7 +308,7 @@ impl<E: Engine> LeaseTable<E> {
         self.slots.load(Relaxed).saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
     }
 
-    /// Checks what must hold at any time while no thread computes: W-3, and that the counters equal what is held.
+    /// Checks the invariants that hold while no thread computes: W-3, and that the counters equal the held splits.
     ///
     /// # Errors
     /// Internal, naming the invariant that does not hold.
@@ -340,7 +339,7 @@ impl LeaseTable {
         self.engine.pool.held_up()
     }
 
-    /// Changes how many threads of a local worker compute. With none, the worker asks for nothing more, and computes
+    /// Changes how many threads of a local worker compute. With none, the worker requests nothing more, and computes
     /// the splits that it holds to their end.
     pub(crate) fn set_threads(&self, threads: usize) {
         self.threads.store(threads, Relaxed);

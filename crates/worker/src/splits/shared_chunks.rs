@@ -1,9 +1,9 @@
 //! Chunks that one job has computed, kept for other running jobs with the same samples, so that each is computed once.
 //!
-//! Jobs share when their [`SampleStreamKey`] is equal: pipeline, seed, source, sharding and tenant. The dispatcher grants a
-//! split of all of them to the worker that has computed it for one. There the first job that asks for a chunk computes
-//! it; the others wait for it, or find it. No memory is copied: consumers on this machine are told that the memory is
-//! shared.
+//! Jobs share when their [`SampleStreamKey`] is equal: pipeline, seed, source, sharding and tenant. The dispatcher
+//! grants a split of all of them to the worker that has computed it for one. There the first job that requests a chunk
+//! computes it; the others wait for it, or find it. No memory is copied: consumers on this machine are informed that
+//! the memory is shared.
 //!
 //! Invariants: a chunk that is found has the bits that would be computed (W-1), once its consumer has run the remaining
 //! ops. A thread waits at most [`WAIT_MAX`] for a chunk that another computes; a computation that is given up lets the
@@ -72,7 +72,7 @@ pub(crate) struct Subscriber {
     jobs: Arc<AtomicU64>,
 }
 
-/// The state of a chunk that was asked for.
+/// The state of a requested chunk.
 pub(crate) enum Lookup {
     /// It is ready.
     Ready(ProducedChunk),
@@ -168,12 +168,12 @@ impl Entry {
 }
 
 impl Subscriber {
-    /// Whether another job with the same samples runs here now.
+    /// Returns whether another job with the same samples runs here now.
     pub(crate) fn is_shared(&self) -> bool {
         self.jobs.load(Relaxed) > 1
     }
 
-    /// Asks for a chunk. A ready chunk stays for the other subscribers.
+    /// Looks up a chunk. A ready chunk stays for the other subscribers.
     pub(crate) fn lookup(&self, split: SplitKey, index: u64) -> Lookup {
         let key = self.chunk_key(split, index);
         let mut state = lock(&self.shared_chunks.state);

@@ -12,7 +12,7 @@ pub(crate) enum Decision {
     Done,
     /// Compute it here; with `Some`, for other jobs too.
     Compute(Option<InFlight>),
-    /// Another thread computes it: ask again when it has, or compute it for this job alone if that takes too long.
+    /// Another thread computes it: decide again when it has, or compute it for this job alone if that takes too long.
     Wait,
 }
 

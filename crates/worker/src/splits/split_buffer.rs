@@ -2,9 +2,9 @@
 //!
 //! A split of a known number of morsels is filled at any index and kept whole. A source block of unknown length is
 //! filled in order: its thread waits once it is [`AHEAD_BYTES_MAX`] ahead of the consumer, and the oldest chunks that
-//! were sent are dropped when those of all splits exceed [`SENT_BYTES_MAX`]. A consumer that asks for a dropped chunk
-//! makes the worker compute the split again from its start (a new *run*), which gives the same chunks. So does a
-//! request for a chunk whose memory was given to a consumer on this machine.
+//! were sent are dropped when those of all splits exceed [`SENT_BYTES_MAX`]. A consumer that requests a dropped chunk
+//! makes the worker compute the split again from its start (a new *run*), which yields the same chunks. So does a
+//! request for a chunk whose memory a consumer on this machine has.
 //!
 //! Invariant: chunks that an older run still puts are dropped.
 
@@ -77,7 +77,7 @@ pub(crate) struct SplitBuffer {
     room: Condvar,
 }
 
-/// What a consumer finds at an index.
+/// The state at an index for a consumer.
 pub(crate) enum ReadOutcome {
     /// The chunk.
     Chunk(ProducedChunk),
@@ -87,7 +87,7 @@ pub(crate) enum ReadOutcome {
     End,
     /// The chunk is not computed yet.
     NotYet,
-    /// The chunk was dropped after it was sent, or given away: the split must be computed again.
+    /// The chunk was dropped after it was sent, or its memory was handed over: the split must be computed again.
     Dropped,
     /// This worker does not hold the lease any more.
     NotHeld,
@@ -95,7 +95,7 @@ pub(crate) enum ReadOutcome {
     Beyond(u64),
 }
 
-/// What became of a chunk that was put.
+/// The result of putting a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutOutcome {
     Kept,
@@ -147,7 +147,7 @@ impl SplitBuffer {
         lock(&self.state).token
     }
 
-    /// Takes a new lease of the same split. Its chunks stay valid, whatever their placement boundary.
+    /// Accepts a new lease of the same split. Its chunks stay valid for any placement boundary.
     pub(crate) fn set_lease(&self, token: u64, ops_on_worker: Option<u32>) {
         let mut state = lock(&self.state);
         (state.token, state.ops_on_worker) = (token, ops_on_worker);
@@ -160,12 +160,12 @@ impl SplitBuffer {
         lock(&self.state).ops_on_worker
     }
 
-    /// Whether the split occupies a slot: it waits to be computed, or is being computed.
+    /// Returns whether the split occupies a slot: it waits to be computed, or is being computed.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.state).open
     }
 
-    /// Whether the split ended in an error.
+    /// Returns whether the split ended in an error.
     pub(crate) fn has_failed(&self) -> bool {
         lock(&self.state).first_failed.is_some()
     }
@@ -174,7 +174,7 @@ impl SplitBuffer {
         lock(&self.state).run
     }
 
-    /// Whether `run` is not the current run any more, or the lease has ended: its chunks would be dropped.
+    /// Returns whether `run` is not the current run any more, or the lease has ended: its chunks would be dropped.
     pub(crate) fn is_stale(&self, run: u64) -> bool {
         let state = lock(&self.state);
         state.removed || state.run != run
@@ -208,7 +208,7 @@ impl SplitBuffer {
         self.stats.busy_us.fetch_add(compute.as_micros() as u64, Relaxed);
     }
 
-    /// Whether a chunk at this index would be kept.
+    /// Returns whether a chunk at this index would be kept.
     pub(crate) fn wants(&self, index: u64) -> bool {
         index >= lock(&self.state).base
     }
@@ -331,7 +331,7 @@ impl SplitBuffer {
         }
     }
 
-    /// Whether a chunk lacks a sample that failed by accident and that was not in the ledger when the lease was
+    /// Returns whether a chunk lacks a sample that failed by accident and that was not in the ledger when the lease was
     /// granted.
     fn lacks_by_accident(&self, chunk: &Chunk) -> bool {
         lock(&self.known).first_unknown(Epoch(self.key.epoch), chunk.losses()).is_some()
@@ -368,7 +368,7 @@ impl SplitBuffer {
         }
     }
 
-    /// Counts all chunks before `index` as sent: the consumer asks for them again only if its connection breaks.
+    /// Counts all chunks before `index` as sent: the consumer requests them again only if its connection breaks.
     fn advance(&self, state: &mut BufferState, index: u64) {
         if index <= state.unsent {
             return;

@@ -1,4 +1,4 @@
-"""How things are timed: all of them, ours and the rivals', by the same code."""
+"""Times all pipelines, ours and the rivals', with the same code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EPOCHS = 7
 
 @dataclass(frozen=True)
 class Speed:
-    """How a stream went.
+    """The figures of a stream.
 
     Attributes:
         first_ms: Milliseconds from making the iterator to its first batch.
-        rate: Rows a second, once it was warm.
+        rate: Rows a second after the warm-up.
     """
 
     first_ms: float
@@ -26,7 +26,7 @@ class Speed:
 
 
 def speed(start: Callable[[], Iterable[int]], seconds: float) -> Speed:
-    """Times a stream without end, as it says how many rows each of its batches has.
+    """Times an endless stream that yields the number of rows of each of its batches.
 
     >>> import itertools
     >>> speed(lambda: itertools.repeat(8), 0.01).rate > 0

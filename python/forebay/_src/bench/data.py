@@ -1,4 +1,4 @@
-"""The data that is measured with: made from a seed, so that it is the same on every machine."""
+"""The input of the benchmark, made from a seed, so that it is the same on every machine."""
 
 from __future__ import annotations
 

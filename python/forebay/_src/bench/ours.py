@@ -35,7 +35,7 @@ def records(count: int) -> fb.Dataset:
 
 
 def sizes(ds: fb.Dataset, label: str) -> Iterator[int]:
-    """Yields how many rows each batch has, in this process."""
+    """Yields the number of rows of each batch, in this process."""
     with ds.iter(epochs=None) as batches:
         for batch in batches:
             yield len(batch[label])

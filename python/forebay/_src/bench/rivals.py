@@ -1,7 +1,7 @@
-"""The rivals' pipelines, each as its users write it, and a process of its own for each run.
+"""The rivals' pipelines, each as its users write it, with a process of its own for each run.
 
 A run is `python -m forebay._src.bench.rivals NAME WORKLOAD FOLDER RECORDS SECONDS`, which prints its figures as JSON:
-their threads, memory and forked workers are then out of everyone else's way. Of Forebay, only the clock is used there.
+so its threads, memory and forked workers disturb no other run. It uses only the clock of Forebay.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def version(name: str) -> str | None:
     """Returns the version of a package; `None` when it is not installed."""
     if importlib.util.find_spec(name) is None:
         return None
-    # tensorflow is also in packages of other names, such as tensorflow_cpu.
+    # Packages of other names, such as tensorflow_cpu, also contain tensorflow.
     found = importlib.metadata.packages_distributions().get(name, [])
     return importlib.metadata.version(found[0]) if found else "of unknown version"
 
 
 def run(name: str, workload: str, folder: Path, records: int, seconds: float) -> dict[str, float] | str:
-    """Runs a workload of a rival, and returns its figures, or what went wrong."""
+    """Runs a workload of a rival, and returns its figures or an error text."""
     command = [sys.executable, "-m", __name__, name, workload, str(folder), str(records), str(seconds)]
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     environment = {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -60,7 +60,7 @@ def files(folder: Path) -> tuple[list[str], list[int]]:
 
 
 class TensorFlow:
-    """tf.data: parallel map, AUTOTUNE, order given up."""
+    """tf.data: parallel map, AUTOTUNE, without a fixed order."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -161,13 +161,13 @@ class Torch:
 
 
 class Items:
-    """What PyTorch calls a map-style dataset."""
+    """A map-style dataset, in PyTorch's terms."""
 
     def __init__(self, count: int, load: Callable[[Any], Any]) -> None:
         self.count, self.load = count, load
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of items."""
         return self.count
 
     def __getitem__(self, index: Any) -> Any:

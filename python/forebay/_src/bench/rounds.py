@@ -1,4 +1,4 @@
-"""Runs the pipelines in turns, round after round, so that what else the machine does falls on all of them."""
+"""Runs the pipelines in turns, round after round, so that other load of the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FASTER_IS_MORE = {"images/s": True, "records/s": True, "ms": False}
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much to measure: what the command line says."""
+    """How much to measure, from the command line."""
 
     seconds: float
     rounds: int
@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, sizes: Sizes, folder: Path) -> None:
         self.sizes, self.folder = sizes, folder
         self.rivals = {name: rivals.version(name) for name in rivals.NAMES}
-        #: Each figure's name and unit, with the rounds of each who has it.
+        #: The measurements of each round, by name and unit of the figure, and then by pipeline.
         self.found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.notes: list[str] = []
 
@@ -72,7 +72,7 @@ class Bench:
         return {"versions": versions, "figures": self._figures(), "notes": self.notes}
 
     def _turns(self, photos: Path, remote: ours.Remote) -> list[Callable[[], None]]:
-        """Returns what a round measures, one after the other."""
+        """Returns the measurements of a round, in their order."""
         turns: list[Callable[[], None]] = []
         workloads = [("records", ours.records(self.sizes.records), "y")]
         if photos.exists():

@@ -24,7 +24,7 @@ from forebay._src.demo.pipelines import BATCH, Labels, first, held_out, prefix, 
 from forebay._src.service import Service, up
 
 SEED = 7
-#: The second job, which begins as the first one does.
+#: The second job begins with the same ops as the first one.
 SECOND_SEED, SECOND_EPOCHS = 8, 3
 #: The epoch, from 0, in the middle of which a worker is killed.
 KILL_EPOCH = 1
@@ -36,7 +36,7 @@ def demo(options: str, folder: str) -> str:
     Args:
         options: JSON with `epochs`, `workers` and `shards`: a folder of train-*.tar and test.tar, or null for digits
             that are drawn.
-        folder: For what the demo writes.
+        folder: The folder for the demo's files.
     """
     chosen = json.loads(options)
     shards = Path(chosen["shards"]) if chosen["shards"] else examples.digits(Path(folder) / "shards")
@@ -57,7 +57,7 @@ def _run(shards: Path, folder: Path, epochs: int, workers: int) -> list[dict[str
         print(f"service at {service.address}, workers {service.worker_pids}", file=sys.stderr)
         result = _train(ds, test, service, epochs, -(-count // BATCH))
         again = _read_again(other, labels, service)
-    # Without a cache: the undisturbed run keeps nothing.
+    # Without a cache, so that the undisturbed run keeps nothing.
     expected = _hashed(first(plain), SEED, epochs), _hashed(second(plain), SECOND_SEED, SECOND_EPOCHS)
     return _table(result, again, count, expected, epochs)
 
@@ -77,12 +77,12 @@ class StreamHash:
             self._hash.update("\0".join(map(repr, array)).encode() if array.dtype == object else array.tobytes())
 
     def __str__(self) -> str:
-        """The first 16 digits are enough to look at."""
+        """Returns the first 16 digits, which are enough to compare by eye."""
         return self._hash.hexdigest()[:16]
 
 
 class Progress:
-    """One line that is rewritten in a terminal, and one line for each epoch elsewhere."""
+    """One line that is rewritten in a terminal, and one line for each epoch in other outputs."""
 
     def __init__(self, total: int) -> None:
         """Expects `total` batches in an epoch."""
@@ -101,7 +101,7 @@ class Progress:
 
 
 def _hashed(ds: Dataset, seed: int, epochs: int) -> str:
-    """The undisturbed stream, computed in this process."""
+    """Returns the hash of the undisturbed stream, computed in this process."""
     stream = StreamHash()
     for batch in ds.iter(seed=seed, epochs=epochs):
         stream.add(batch)
@@ -157,7 +157,7 @@ def _read_again(ds: Dataset, labels: Labels, service: Service) -> dict[str, Any]
 def _table(
     result: dict[str, Any], again: dict[str, Any], count: int, expected: tuple[str, str], epochs: int
 ) -> list[dict[str, Any]]:
-    """Returns what was promised and what was found, a row for each promise."""
+    """Returns the promises and the results, a row for each promise."""
     each_once = all(len(s) == count and set(s.values()) == {1} for s in result["seen"])
     totals = ", ".join(map(str, sorted({sum(s.values()) for s in result["seen"]})))
     wait = f"under 3000 ms (median wait {1e3 * result['wait']:.1f} ms)"

@@ -1,4 +1,4 @@
-"""A small classifier in NumPy: enough to show that the batches are good to learn from."""
+"""A small classifier in NumPy, which shows that a model can learn from the batches."""
 
 from __future__ import annotations
 

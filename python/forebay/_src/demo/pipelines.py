@@ -1,4 +1,4 @@
-"""The pipelines of the demo: two jobs that begin alike, and the digits that are held out."""
+"""The pipelines of the demo: two jobs with the same first ops, and the digits that are held out."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class Labels:
         return {"label": np.int64(int(sample["cls"]))}
 
     def count(self) -> int:
-        """Returns how often it was called so far, in any process."""
+        """Returns the number of calls so far, in all processes."""
         return self.calls.stat().st_size if self.calls.exists() else 0
 
 
 def prefix(shards: Path, labels: Labels) -> Dataset:
-    """What both jobs begin with: nothing in it is random, so it can be computed once."""
+    """Returns the ops that both jobs begin with: none is random, so each sample is computed once."""
     ds = from_tar(str(shards / "train-*.tar")).shuffle()
     return ds.map(labels, reads=["cls"], writes=["label"], name="labels").decode_image("png", mode="L")
 
 
 def first(ds: Dataset) -> Dataset:
-    """What the first job does with each digit, anew in each epoch: the same here and on the service."""
+    """Adds the ops of the first job, which are random in each epoch: the same here and on the service."""
     ds = ds.random_resized_crop("png", 28, scale=(0.6, 1.0))
     return ds.normalize("png", mean=[0.13], std=[0.31], layout="CHW").batch(BATCH)
 
 
 def second(ds: Dataset) -> Dataset:
-    """What the second job does with them."""
+    """Adds the ops of the second job."""
     ds = ds.resize("png", 28).random_rotation("png", 15)
     return ds.normalize("png", mean=[0.5], std=[0.5], layout="CHW").batch(BATCH)
 

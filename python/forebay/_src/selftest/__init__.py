@@ -1,8 +1,8 @@
-"""What `forebay selftest faults` runs: real processes are killed and stopped, and the stream must not change.
+"""`forebay selftest faults`: it kills and stops real processes, and checks that the stream does not change.
 
-`data` writes what is read, `pipelines` say what is computed of it, `oracle` knows what must come out, `fleet` has the
-processes, `scenarios` what is done to them, `reading` and `trainer` are the consumer, `remains` looks for what was left
-behind, `sweep` runs it all and judges. Nothing here is imported by the rest of the package.
+`data` writes the input, `pipelines` are the pipelines over it, `oracle` has the expected stream, `fleet` the processes,
+`scenarios` the faults, `reading` and `trainer` are the consumer, `remains` finds leftovers, `sweep` runs everything and
+judges. No other part of the package imports this one.
 """
 
 from forebay._src.selftest.sweep import faults

@@ -1,7 +1,7 @@
-"""The data: records and pictures whose every row says which one it is, in files of unequal sizes.
+"""The input: records and pictures whose every row has its number, in files of unequal sizes.
 
 The records are in TFRecord files as any library writes them: each is a number, four floats and a checksum of its own,
-so that a row that was damaged, or put together of two, cannot pass for one that was written.
+so that a row that was damaged, or put together of two, is not mistaken for an original one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from forebay._src.pictures import jpeg
 
 Array = np.ndarray[Any, Any]
 
-#: One record. `crc` is zlib's, over what stands before it.
+#: One record. `crc` is zlib's, over the bytes before it.
 RECORD = np.dtype([("id", "<u8"), ("x", "<f4", (4,)), ("crc", "<u4")])
-#: What the checksum is over.
+#: The bytes that the checksum covers.
 PAYLOAD_BYTES = RECORD.itemsize - 4
 FILES = 10
 PICTURE_SIZES = ((48, 64), (64, 48), (57, 61))
@@ -40,7 +40,7 @@ def records(folder: Path, count: int, seed: int) -> Array:
 
 
 def framed(rows: Array) -> bytes:
-    """Frames rows as a TFRecord file does: length, its masked CRC-32C, the bytes, theirs.
+    """Frames rows as a TFRecord file does: the length, its masked CRC-32C, the bytes, and their masked CRC-32C.
 
     >>> len(framed(np.zeros(3, RECORD)))
     132

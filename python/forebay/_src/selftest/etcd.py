@@ -1,6 +1,6 @@
-"""An etcd of one member, of a run's own: what several dispatchers keep their state in.
+"""An etcd of one member for one run, in which several dispatchers keep their state.
 
-It is the real server, where that is installed (`apt-get install etcd-server`, `brew install etcd`).
+It is the real server, if that is installed (`apt-get install etcd-server`, `brew install etcd`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.02
 
 
 def is_installed() -> bool:
-    """Whether there is an etcd on this machine."""
+    """Returns whether etcd is installed on this machine."""
     return shutil.which("etcd") is not None
 
 
@@ -36,7 +36,7 @@ class Etcd:
 
     @property
     def url(self) -> str:
-        """What a dispatcher is told."""
+        """The value of a dispatcher's option for its state."""
         return f"etcd://{self._clients}/forebay"
 
     def start(self) -> None:

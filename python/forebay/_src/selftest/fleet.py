@@ -1,7 +1,7 @@
-"""A dispatcher and workers as processes of their own, and what can be done to them.
+"""A dispatcher and workers as separate processes, and the faults that can be applied to them.
 
-Each is started as `forebay up` starts it: it announces where it listens, and ends with this process. All of them get a
-temporary folder of their own in `TMPDIR`, by which `remains` knows them and what they started.
+Each is started as `forebay up` starts it: it announces its address, and ends with this process. All get one temporary
+folder in `TMPDIR`, by which `remains` finds them and the processes that they started.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LOOK_SECONDS = 0.01
 
 @dataclass
 class Process:
-    """A process that listens.
+    """A process that listens on a port.
 
     Attributes:
         popen: The process.
-        address: Where it listens, `host:port`.
-        listening: When it listened, by `time.perf_counter`.
+        address: Its address, `host:port`.
+        listening: The time at which it listened, by `time.perf_counter`.
     """
 
     popen: subprocess.Popen[str]
@@ -42,12 +42,12 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Its process id."""
         return self.popen.pid
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Returns whether it has not ended."""
         return self.popen.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
@@ -55,12 +55,12 @@ class Process:
         self.popen.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it (SIGKILL), and waits for that alone."""
+        """Kills it (SIGKILL), and waits until it has ended."""
         self.popen.kill()
         self.popen.wait()
 
     def end(self) -> None:
-        """Lets go of its leash, and waits until it has ended; kills it when that takes too long."""
+        """Closes its stdin, and waits until it has ended; kills it if that takes too long."""
         with contextlib.suppress(OSError):
             self.signal(signal.SIGCONT)
         for pipe in (self.popen.stdin, self.popen.stdout):
@@ -83,7 +83,7 @@ class Fleet:
         self, folder: Path, count: int, relayed: bool = False, dispatchers: int = 1, cached: bool = False
     ) -> None:
         self.folder = folder
-        #: Where workers keep what a pipeline's cache keeps, if they do.
+        #: Where workers keep the rows of a pipeline's cache, if there is one.
         self.kept = folder / "kept"
         self._cached = cached
         self.temporary = folder / "tmp"
@@ -101,12 +101,12 @@ class Fleet:
 
     @property
     def dispatcher(self) -> Process:
-        """The first dispatcher, which mostly is the only one."""
+        """The first dispatcher, in most runs the only one."""
         return self.dispatchers[0]
 
     @property
     def address(self) -> str:
-        """Where the service is: all of its dispatchers."""
+        """The addresses of all dispatchers of the service."""
         return ",".join(dispatcher.address for dispatcher in self.dispatchers)
 
     @property
@@ -130,7 +130,7 @@ class Fleet:
         return {w.address: w.leases for w in self.service.workers()}
 
     def kill_workers(self, which: list[int]) -> int:
-        """Kills workers, and returns how many splits they held: they are stopped first, so that the count is theirs."""
+        """Kills workers and returns how many splits they had; it stops them first, so that the number is final."""
         dead = [self.workers[i] for i in which]
         for worker in dead:
             worker.signal(signal.SIGSTOP)
@@ -162,7 +162,7 @@ class Fleet:
         self.dispatchers[number] = self._dispatcher(number, self.dispatchers[number].address)
 
     def leader(self) -> int:
-        """Waits until one of the dispatchers that run leads, and returns which."""
+        """Waits until one of the running dispatchers leads, and returns its number."""
         assert self.etcd is not None
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
@@ -180,8 +180,8 @@ class Fleet:
 
     def _worker(self, listen: str, dispatcher: str = "", *more: str) -> Process:
         at = dispatcher or self.address
-        # Rows are read from the folder: in memory there is room for little more than the index. A small quota makes
-        # small blocks, which are written soon.
+        # Rows are read from the folder: memory has room for little more than the index. A small quota makes small
+        # blocks, which are written soon.
         cache = ["--cache", str(self.kept), "--cache-memory", "64KiB", "--cache-disk", "1MiB"] if self._cached else []
         return self._start("worker", "--dispatcher", at, "--listen", listen, "--threads", "1", *cache, *more)
 
@@ -207,7 +207,7 @@ class Fleet:
         return process
 
     def last_words(self) -> str:
-        """Returns the last lines that any of them wrote to stderr."""
+        """Returns the last lines of stderr of all processes."""
         return "\n".join(self.errors.read_text(errors="replace").splitlines()[-8:])
 
     def close(self) -> None:

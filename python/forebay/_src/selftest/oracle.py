@@ -1,7 +1,7 @@
-"""What must come out, and what is wrong with what came.
+"""The expected stream, and the differences of a stream from it.
 
 Ids are checked against the numbers that were written; the bytes of records against NumPy; the bytes of pictures, the
-drawn numbers and the order against one thread in this process, which has no part in the service.
+random numbers and the order against one thread in this process, which is independent of the service.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from forebay._src.selftest.data import Array
 
-#: How many ids a message names.
+#: The most ids that a message names.
 NAMED_MAX = 5
 
 
 @dataclass
 class Stream:
-    """What a consumer was given, row by row.
+    """The rows that a consumer was given.
 
     Attributes:
         epochs: The epoch of each batch.
@@ -48,7 +48,7 @@ class Stream:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(self.sizes)
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
@@ -84,10 +84,10 @@ def digests(batch: dict[str, Any]) -> Array:
 
 @dataclass(frozen=True)
 class Expected:
-    """What must come out.
+    """The expected stream.
 
     Attributes:
-        samples: Every epoch has the ids from 0 to this, each once.
+        samples: Every epoch has the ids from 0 below this, each once.
         stream: The rows, in their order.
     """
 
@@ -96,7 +96,7 @@ class Expected:
 
     @property
     def epochs(self) -> int:
-        """How many epochs there are."""
+        """The number of epochs."""
         return max(self.stream.epochs) + 1
 
 
@@ -105,10 +105,10 @@ def expect(
     samples: int,
     truth: Callable[[dict[str, Any]], dict[str, Array]] | None,
 ) -> Expected:
-    """Reads the undisturbed stream, and compares it with the truth where that is known without the engine.
+    """Reads the undisturbed stream, and compares it with the truth if that is known without the engine.
 
     Raises:
-        AssertionError: The engine does not compute what it should: there is nothing to compare faults with.
+        AssertionError: The engine computes a wrong stream, so faults have nothing to be compared with.
     """
     stream = Stream()
     for epoch, batch in batches:
@@ -125,7 +125,7 @@ def expect(
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a stream. Each list has (epoch, id).
+    """The differences of a stream from the expected one. Each list has (epoch, id).
 
     Attributes:
         samples: Rows that came.
@@ -133,8 +133,8 @@ class Findings:
         doubled: Came more than once.
         foreign: Were never written.
         changed: Came with other bytes.
-        misplaced: The first place where the order differs; `None` where it is the same.
-        resized: The first batch of another length; `None` where all are as long as they should be.
+        misplaced: The first place where the order differs; `None` if it is the same.
+        resized: The first batch of another length; `None` if all have the expected length.
     """
 
     samples: int
@@ -147,16 +147,16 @@ class Findings:
 
     @property
     def each_once(self) -> bool:
-        """Whether every sample came exactly once in every epoch."""
+        """Returns whether every sample came exactly once in every epoch."""
         return not (self.lost or self.doubled or self.foreign)
 
     @property
     def in_order(self) -> bool:
-        """Whether rows and batches are where they belong."""
+        """Returns whether rows and batches are in the expected places."""
         return self.misplaced is None and self.resized is None
 
     def problems(self) -> list[str]:
-        """Says what is wrong, for people."""
+        """Returns the differences as texts."""
         lists = {
             "lost": self.lost,
             "more than once": self.doubled,
@@ -177,7 +177,7 @@ def _named(ids: list[tuple[int, int]]) -> str:
 
 
 def check(expected: Expected, got: Stream) -> Findings:
-    """Compares a stream with what must come out."""
+    """Compares a stream with the expected one."""
     lost, doubled, foreign, changed = [], [], [], []
     for epoch in sorted({*range(expected.epochs), *got.epochs}):
         ids, bytes_ = got.epoch(epoch)
@@ -218,7 +218,7 @@ def _first_difference(a: Array, b: Array) -> int | None:
 
 
 def computed(expected: Expected, lines: Iterable[str], calls: Counter[str], units_per_split: int) -> int:
-    """Counts the splits of which a part was computed more often than `calls` says, from what the functions noted.
+    """Counts the splits of which a part was computed more often than `calls` says, by the notes of the functions.
 
     Raises:
         AssertionError: A note is of rows that are no part of any epoch.

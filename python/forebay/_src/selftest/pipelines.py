@@ -1,7 +1,7 @@
-"""What is computed of the data, on workers and by the oracle: checked, transformed, with something random in it.
+"""The pipelines, run on workers and by the oracle: they check and transform the input, and have random ops.
 
-Each pipeline calls a Python function that notes which rows it was called with, at the start of the call, in a file that
-outlives its process. So what was computed more than once is counted where it was computed, and not guessed.
+Each pipeline calls a Python function that, at the start of the call, writes the ids of its rows to a file that outlives
+its process. So repeated computation is counted at its place, and not estimated.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import forebay as fb
 import numpy as np
 from forebay._src.selftest.data import PAYLOAD_BYTES, RECORD, Array
 
-#: 1/4, so that products and sums of a few bits are exact whatever computes them.
+#: 1/4, so that products and sums of a few bits are exact on every processor.
 SCALE = 0.25
 PRIME = 1_000_003
-#: Makes rows that are kept large enough to fill blocks.
+#: Makes cached rows large enough to fill blocks.
 TILES = 16
 SIDE = 48
 
 
 @dataclass(frozen=True)
 class Parse:
-    """Checks records, and draws a number for each. Takes `seconds` for a call, as a costly transformation would.
+    """Checks records, and draws a number for each. A call takes `seconds`, as a costly transformation would.
 
     >>> row = np.zeros(1, RECORD)
     >>> row["crc"] = zlib.crc32(row.tobytes()[:PAYLOAD_BYTES])
@@ -53,7 +53,7 @@ class Parse:
 
 @dataclass(frozen=True)
 class Check:
-    """Checks records, and draws nothing: what it returns may be kept.
+    """Checks records without random numbers, so that its results may be cached.
 
     >>> row = np.zeros(1, RECORD)
     >>> row["crc"] = zlib.crc32(row.tobytes()[:PAYLOAD_BYTES])
@@ -104,7 +104,7 @@ def of_records(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset
 
 
 def of_kept(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset:
-    """Records that are checked once and kept, with an expression of integers."""
+    """Records that are checked once and cached, with an expression of integers."""
     schema = {"id": "int64", "x": ("float32", (4 * TILES,))}
     checked = (
         fb.from_tfrecord(str(folder / "*.tfrecord")).shuffle().map(Check(log, seconds), schema=schema, batched=True)
@@ -129,11 +129,11 @@ def of_pictures(folder: Path, batch: int, log: str, seconds: float) -> fb.Datase
 
 
 def truth(records: Array, ids: Array, noise: Array) -> dict[str, Array]:
-    """Computes what a batch of these records must hold, with NumPy alone; only the drawn numbers are given."""
+    """Computes the expected batch of these records with NumPy alone, given the random numbers."""
     x = records["x"][ids] * np.float32(SCALE) + np.float32(1)
     return {"id": ids, "x": x, "noise": noise, "hash": ids * 7919 % PRIME}
 
 
 def truth_of_kept(records: Array, ids: Array) -> dict[str, Array]:
-    """As `truth`, of records that are kept."""
+    """As `truth`, for records that are cached."""
     return {"id": ids, "x": np.tile(records["x"][ids], (1, TILES)), "hash": ids * 7919 % PRIME}

@@ -1,4 +1,4 @@
-"""The consumer: takes batches at a steady pace, as a training loop does, and times each wait."""
+"""The consumer: requests batches at a steady pace, as a training loop does, and times each wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from forebay._src.selftest.oracle import Stream
 
-#: What a training step takes.
+#: The seconds of a training step.
 STEP_SECONDS = 0.002
 
 
@@ -23,11 +23,11 @@ class Batches(Iterator[dict[str, Any]], Protocol):
 
 @dataclass
 class Reading:
-    """What a consumer was given, and when.
+    """The rows that a consumer was given, and the times.
 
     Attributes:
         stream: The rows.
-        began: When each wait began, by `time.perf_counter`.
+        began: The start of each wait, by `time.perf_counter`.
         waits: The seconds of each wait; the last one is for the end.
     """
 
@@ -36,13 +36,13 @@ class Reading:
     waits: list[float] = field(default_factory=list)
 
     def longest(self, start: int = 1) -> tuple[float, float]:
-        """Returns the longest wait from batch `start` on, in seconds, and when it was over."""
+        """Returns the longest wait from batch `start` on, in seconds, and the time at which it ended."""
         wait, began = max(zip(self.waits[start:], self.began[start:], strict=True), default=(0.0, 0.0))
         return wait, began + wait
 
 
 def read(batches: Batches, strikes: Mapping[int, Callable[[], None]]) -> Reading:
-    """Reads to the end. `strikes` are called between batches: before that of their number is asked for."""
+    """Reads to the end. Each of `strikes` is called before the batch of its number is requested."""
     reading = Reading()
     while True:
         place = len(reading.waits)

@@ -1,7 +1,7 @@
-"""A network that can be cut: a port that passes bytes on to another, until it is told to hold them.
+"""A network that can be cut: a port that forwards bytes to another, until `cut` holds them.
 
-What is held is delivered later, as TCP does once a network is whole again. Connections are never closed by a cut: that
-is what makes it worse than a death.
+Held bytes are delivered later, as TCP does once a network works again. A cut never closes connections, which makes it
+worse than the death of a process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CHUNK_BYTES = 1 << 16
 
 
 def free_port() -> int:
-    """Returns a port that nobody listens on."""
+    """Returns a port that no process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -49,7 +49,7 @@ class Relay:
         self._whole.clear()
 
     def heal(self) -> None:
-        """Delivers what was held, and passes on again."""
+        """Delivers the held bytes, and forwards again."""
         self._whole.set()
 
     def close(self) -> None:

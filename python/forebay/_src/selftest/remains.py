@@ -1,7 +1,7 @@
-"""What a run left behind: processes, memory that was shared, sockets, files, leases.
+"""The leftovers of a run: processes, shared memory, sockets, files, leases.
 
-Things that end by themselves are given a moment: a process that was told to end, a connection whose other side is gone.
-Where there is no /proc, only files and leases are looked for.
+Processes and connections that end by themselves get a moment: a process that was told to end, a connection whose other
+side is gone. Without /proc, only files and leases are checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from forebay._src.selftest.fleet import Fleet
 
-#: How long things may take to end by themselves.
+#: Seconds that processes and connections may take to end by themselves.
 SETTLE_SECONDS = 5.0
 LOOK_SECONDS = 0.02
 PROC = Path("/proc")
@@ -25,7 +25,7 @@ SHARED = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Own:
-    """What this process holds.
+    """The resources that this process holds.
 
     Attributes:
         sockets: Its open sockets.
@@ -39,7 +39,7 @@ class Own:
 
     @classmethod
     def now(cls) -> Own:
-        """Looks."""
+        """Returns the current ones."""
         gc.collect()
         links = [_link(file) for file in _entries(PROC / "self" / "fd")]
         maps = (PROC / "self" / "maps").read_text().splitlines() if PROC.exists() else []
@@ -50,7 +50,7 @@ class Own:
 
 
 def processes(folder: Path) -> list[int]:
-    """Returns the processes that were started with a folder in their environment, and what those started."""
+    """Returns the processes that were started with a folder in their environment, and their descendants."""
     marker = f"TMPDIR={folder}\0".encode()
     found = []
     for process in _entries(PROC):
@@ -65,7 +65,7 @@ def processes(folder: Path) -> list[int]:
 
 
 def leases(fleet: Fleet) -> list[str]:
-    """Says what the dispatcher still has on its books: leases, consumers, jobs that are not finished."""
+    """Returns the leases, consumers and unfinished jobs that the dispatcher still has."""
 
     def left() -> list[str]:
         said = [f"{w.leases} leases of the worker at {w.address}" for w in fleet.service.workers() if w.leases]
@@ -80,7 +80,7 @@ def leases(fleet: Fleet) -> list[str]:
 
 
 def after(fleet: Fleet, before: Own) -> list[str]:
-    """Says what is still there once a fleet was closed. Ends the processes that are."""
+    """Returns the leftovers after a fleet was closed. Ends processes among them."""
 
     def left() -> list[str]:
         now = Own.now()

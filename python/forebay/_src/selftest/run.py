@@ -22,25 +22,25 @@ from forebay._src.selftest.scenarios import Bound, Scenario
 from forebay._src.selftest.workload import EPOCHS, KEPT, Workload
 from forebay.errors import ForebayError
 
-#: A run that takes longer hangs.
+#: A run that takes longer counts as hung.
 LIMIT_SECONDS = 90.0
-#: How long what a function notes is looked for after the last batch: a worker may be computing what nobody waits for.
+#: The file in which functions note their calls.
 LOG = "computed.txt"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is run.
+    """The settings of a run.
 
     Attributes:
-        name: The scenario's.
-        fault: What is done, for people.
-        workload: What is read.
-        workers: How many.
-        place: Where in the stream, for people.
+        name: The name of the scenario.
+        fault: The fault, for display.
+        workload: The workload.
+        workers: The number of workers.
+        place: The place in the stream, for display.
         strikes: The faults, by the batch before which they strike.
-        bound: What they may cost; `None` for nothing that is judged.
-        kill_client: After which batch it is the client that is killed; `None` where it lives.
+        bound: The most that they may cost; `None` if that is not judged.
+        kill_client: The batch after which the client is killed; `None` if it lives.
     """
 
     name: str
@@ -55,16 +55,16 @@ class Case:
 
 @dataclass
 class Row:
-    """A line of the table: what was found. Milliseconds are `None` where there are none.
+    """A line of the table: the results of a run. Milliseconds are `None` if there are none.
 
     Attributes:
         calm_ms: The longest wait of an undisturbed run.
         longest_ms: The longest wait from the fault on.
         resumed_ms: From the last restart to the end of that wait.
         again: Splits that were computed more than once.
-        again_max: Splits that were in flight with what died, and those that were raced because they were late.
-        left: What was left behind.
-        problems: What is not as promised; where there is none, the verdict is good.
+        again_max: Splits in flight with the process that died, and those under speculative execution.
+        left: The leftovers.
+        problems: The broken promises; if there are none, the verdict is good.
     """
 
     scenario: str
@@ -89,12 +89,12 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What happened in a run.
+    """The results of a run.
 
     Attributes:
-        stream: What the consumer was given.
-        longest: The longest wait from the fault on, in seconds; `None` where it is not known.
-        resumed: Seconds from the last restart to its end; `None` where nothing was started again.
+        stream: The rows that the consumer was given.
+        longest: The longest wait from the fault on, in seconds; `None` if it is not known.
+        resumed: Seconds from the last restart to its end; `None` if no process was restarted.
         allowed: Splits that may have been computed more than once.
     """
 
@@ -138,7 +138,7 @@ def _judge(row: Row, case: Case, outcome: Outcome, log: list[str], timing: bool)
     row.again_max = outcome.allowed
     if case.workload.calls:
         row.again = oracle.computed(case.workload.expected, log, case.workload.calls, case.workload.units_per_split)
-    # A machine that stands still for the time of a lease makes splits be computed again, too.
+    # If the machine stands still for the time of a lease, splits are computed again, too.
     if timing and row.again > row.again_max:
         expected = f"{row.again_max} were in flight or raced"
         row.problems.append(f"{row.again} splits were computed more than once, and {expected}")
@@ -151,7 +151,7 @@ def _judge(row: Row, case: Case, outcome: Outcome, log: list[str], timing: bool)
 
 
 class _Races:
-    """Counts the splits that were given to a second worker, too: on a busy machine some are late by themselves."""
+    """Counts the splits that got a second worker: on a busy machine some are late without a fault."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -159,7 +159,7 @@ class _Races:
         self._dispatchers = list(fleet.dispatchers)
 
     def look(self) -> int:
-        """Returns how many there were so far. To be called before a dispatcher is ended, who forgets them."""
+        """Returns their number so far. Call it before a dispatcher is ended, because it forgets them."""
         if self._dispatchers != self._fleet.dispatchers:
             self._dispatchers = list(self._fleet.dispatchers)
             self._before, self._seen = self._before + self._seen, 0
@@ -194,7 +194,7 @@ def _read(case: Case, fleet: Fleet) -> Outcome:
 
 
 def _train(case: Case, fleet: Fleet) -> Outcome:
-    """Runs a trainer in a process of its own, kills it, and runs it again to its end."""
+    """Runs a trainer in a separate process, kills it, and runs it again to its end."""
     workload, log = case.workload, fleet.folder / LOG
     place = f"forebay://{fleet.address}"
     config = json.dumps({**workload.config(log), "service": place, "folder": str(fleet.folder)})
@@ -220,15 +220,15 @@ def _train(case: Case, fleet: Fleet) -> Outcome:
             second.stdout.read()
     if second.returncode != 0:
         raise RuntimeError(f"the trainer that was started again ended with code {second.returncode}")
-    # What it had been given after its last save is asked for again.
+    # The batches after the trainer's last save are requested again.
     lost = trainer.SAVE_EVERY // workload.units_per_split + 1
-    # Nothing comes where the last save was at the end.
+    # No batch comes if the last save was at the end.
     return Outcome(trainer.load(fleet.folder), None, resumed if began else None, held + lost + _Races(fleet).look())
 
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raises in a run that hangs: whoever waits for a batch looks for signals."""
+    """Raises an error in a run that hangs, by a signal: code that waits for a batch checks for signals."""
 
     def late(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError(f"it hangs: nothing came to an end within {seconds:.0f} s")

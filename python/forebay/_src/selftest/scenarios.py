@@ -1,7 +1,7 @@
-"""The faults: what is done to which process, what is done about it, and what it may cost.
+"""The faults: the process that each strikes, the repair, and the most that it may cost.
 
-A fault strikes between two batches, on the consumer's thread, so its place in the epoch is exact; it is mended on
-another thread while the consumer reads on. Where the published suite has a test of a name, ours has it too.
+A fault strikes between two batches, on the consumer's thread, so its place in the epoch is exact; the repair runs on
+another thread while the consumer reads on. Scenarios of the published suite keep their names here.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ from dataclasses import dataclass
 
 from forebay._src.selftest.fleet import Fleet
 
-#: The default lease and one heartbeat, and a little: a worker that is stopped for as long has lost what it held.
+#: The default lease and one heartbeat, and a little more: a worker that is stopped for so long has lost its leases.
 STOPPED_SECONDS = 2.6
 CUT_SECONDS = 6.0
-#: Splits that a consumer has ahead at most: no more are in flight at a time.
+#: The most splits that a consumer has in flight.
 WINDOW = 16
-#: How long nothing runs, where the last worker is killed.
+#: Seconds without any worker, if the last one is killed.
 NOTHING_SECONDS = 1.5
-#: A worker that dies while others live: its connections break, and others take over.
+#: For a worker that dies while others live: its connections break, and others take over.
 WAIT_KILLED = 0.5
-#: A worker that is silent: it is given the time of its lease.
+#: For a worker that is silent: others wait for the end of its lease.
 WAIT_SILENT = 3.0
-#: A dispatcher that is killed and started again: what is leased is read meanwhile.
+#: For a dispatcher that is killed and restarted: the consumer reads leased splits meanwhile.
 WAIT_DISPATCHER = 1.0
-#: One of several dispatchers that leads and is killed: its lease in etcd runs out, and another takes over.
+#: For the leader of several dispatchers that is killed: its lease in etcd expires, and another takes over.
 WAIT_LEADER = 5.0
-#: Where nobody was left to compute: from when the last process that was started again listens.
+#: If no worker was left: from the time at which the last restarted process listens.
 RESUME = 2.0
 SUCCESSIVE_FAULTS = 5
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a fault may cost the consumer.
+    """The most that a fault may cost the consumer.
 
     Attributes:
-        seconds: At most.
-        since_restart: Counted from when the last process that was started again listens, and not for a whole wait.
+        seconds: The limit.
+        since_restart: Whether they count from the time at which the last restarted process listens, and not for a whole
+            wait.
     """
 
     seconds: float
@@ -61,20 +62,20 @@ ALONE = Bound(RESUME, since_restart=True)
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fault and its mending.
+    """A fault and its repair.
 
     Attributes:
-        name: What it is called; as in the published suite, where that has it.
-        fault: What is done, for people.
-        strike: Does it; returns how many splits may have to be computed again for it.
-        mend: What is done about it, in the background; returns when the last process listened, or was continued.
-        bound: With other workers to go on.
-        workers_min: How many workers it needs.
-        alone: What it may cost where the only worker is struck.
-        relayed: Whether the first worker is to be behind relays.
-        lasting: Whether it takes seconds: a quick sweep has it at one place.
-        dispatchers: How many there are, of which one leads; several need an etcd on this machine.
-        of_cache: Whether it strikes a cache, which needs a pipeline that has one.
+        name: Its name; the one of the published suite, if that has it.
+        fault: The fault, for display.
+        strike: Applies the fault; returns how many splits may then be computed again.
+        mend: The repair, in the background; returns the time at which the last process listened, or was continued.
+        bound: The bound if other workers go on.
+        workers_min: The least number of workers.
+        alone: The bound if the only worker is struck.
+        relayed: Whether the first worker is behind relays.
+        lasting: Whether it takes seconds: a quick sweep runs it at one place.
+        dispatchers: The number of dispatchers, of which one leads; several need an etcd on this machine.
+        of_cache: Whether it strikes a cache, which needs a pipeline with one.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Scenario:
     of_cache: bool = False
 
     def bound_for(self, workers: int) -> Bound:
-        """What it may cost on so many workers."""
+        """Returns the bound with so many workers."""
         return self.alone if workers == 1 else self.bound
 
 
@@ -103,7 +104,7 @@ def _kill_one(fleet: Fleet) -> int:
 
 
 def _kill_reading(fleet: Fleet) -> int:
-    """Kills a worker while it reads what was kept, of which every second block is lost too."""
+    """Kills a worker while it reads cached rows, and deletes every second block of them, too."""
     held = fleet.kill_workers([0])
     blocks = sorted(fleet.kept.rglob("*.arrow"))
     if not blocks:
@@ -120,7 +121,7 @@ def _restart_one(fleet: Fleet) -> float:
 
 def _stop_one(fleet: Fleet) -> int:
     fleet.workers[0].signal(signal.SIGSTOP)
-    # What it has asked for is granted to it until its lease is over, and lies in its socket when it goes on.
+    # Its requests are granted to it until its lease is over, and the messages lie in its socket when it continues.
     return WINDOW
 
 
@@ -184,7 +185,7 @@ def _terminate_one(fleet: Fleet) -> int:
 
 
 def _replace_one(fleet: Fleet) -> float:
-    """A worker takes the place of one that leaves, which ends by itself."""
+    """Starts a worker in the place of one that leaves, which ends by itself."""
     fleet.start_workers(["127.0.0.1:0"])
     leaving, fleet.workers[0] = fleet.workers[0], fleet.workers.pop()
     code = leaving.popen.wait()
@@ -196,7 +197,7 @@ def _replace_one(fleet: Fleet) -> float:
 def _cut(relay: int) -> Callable[[Fleet], int]:
     def strike(fleet: Fleet) -> int:
         fleet.relays[relay].cut()
-        # It goes on computing what it is given; and after the time of a lease it is given splits once more.
+        # It goes on computing its splits, and after the time of a lease it gets splits once more.
         return 2 * WINDOW
 
     return strike
@@ -260,13 +261,13 @@ _ALL = (
     Scenario("drain", "SIGTERM a worker; another takes its place", _terminate_one, _replace_one, KILLED),
 )
 SCENARIOS = {scenario.name: scenario for scenario in _ALL}
-#: These have a way of their own to run.
+#: The scenarios that run in a different way.
 NOFAIL, CLIENT, SUCCESSIVE = "nofail", "client", "successive"
 NAMES = (NOFAIL, *SCENARIOS, CLIENT, SUCCESSIVE)
 
 
 def successive(rng: random.Random, batches: int) -> dict[int, Scenario]:
-    """Draws faults that follow each other, and their places among so many batches.
+    """Returns random faults that follow each other, and their places among so many batches.
 
     >>> successive(random.Random(1), 100) == successive(random.Random(1), 100)
     True

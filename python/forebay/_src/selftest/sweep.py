@@ -1,4 +1,4 @@
-"""Runs every scenario at every place, and says of each whether it is as promised."""
+"""Runs every scenario at every place, and judges each."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from forebay._src.selftest.workload import EPOCHS, KEPT, Workload
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 WORKERS = (1, 2, 3, 8)
-#: The number of workers that every place is tried with.
+#: The number of workers with which every place is tried.
 SWEPT = 2
 PLACES = ("first batch", "quarter", "middle", "end of an epoch", "second epoch", "last batch", "end of sequence")
 PLACES_FEW = ("first batch", "middle", "end of sequence")
 SUCCESSIONS = 3
 SAMPLES, SAMPLES_QUICK = {"records": 100_003, "pictures": 2_003}, {"records": 20_011, "pictures": 601}
-#: Where what strikes a cache strikes: while rows are kept, and once they are.
+#: The places for faults of a cache: while rows are written to it, and after that.
 CACHE_PLACES = {"putfail": "middle", "getfail": "second epoch"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
         quick: About a minute: fewer samples, workers and places.
         scenarios: Only these; all where empty.
-        workers: With so many workers; a choice where empty.
-        samples: How many records; a choice where 0.
-        seed: Of the data, of the order, and of where successive faults strike.
-        timing: Whether pauses, and what was computed again, are judged.
+        workers: The numbers of workers; a choice if empty.
+        samples: The number of records; a choice if 0.
+        seed: The seed of the data, of the order, and of the places of successive faults.
+        timing: Whether pauses, and repeated computation, are judged.
     """
 
     quick: bool
@@ -68,7 +68,7 @@ def faults(options: str, folder: os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def _cache(folder: Path) -> Iterator[None]:
-    """Indexes are kept in a folder of this run, not in the user's."""
+    """Keeps indexes in a folder of this run, not in the user's."""
     before = os.environ.get("FOREBAY_CACHE")
     os.environ["FOREBAY_CACHE"] = str(folder / "cache")
     try:
@@ -96,7 +96,7 @@ class Sweep:
 
     def run(self) -> dict[str, object]:
         """Runs everything."""
-        # What the client keeps for as long as the process lives is there before the first look at what is left behind.
+        # Resources that the client keeps for the life of the process exist before the first count of leftovers.
         with contextlib.suppress(UnavailableError):
             fb.connect("forebay://127.0.0.1:1", timeout=0.01)
         cases = [case for work in self._workloads() for case in self._cases(work)]
@@ -107,7 +107,8 @@ class Sweep:
             for done, case in enumerate(cases):
                 progress.show(done, len(cases))
                 which = (case.workload.name, case.workers)
-                # One run's processes, state and temporary files: what of them stays is looked for before it goes.
+                # The folder for one run's processes, state and temporary files, in which leftovers are counted before
+                # it is removed.
                 with tempfile.TemporaryDirectory(dir=self.folder) as here:
                     rows.append(run(case, Path(here), calm.get(which), self.options.timing))
                 calm.setdefault(which, rows[-1].longest_ms)
@@ -125,7 +126,7 @@ class Sweep:
         yield workload.of_pictures(self.folder / "pictures", samples["pictures"], seed)
 
     def _cases(self, work: Workload) -> Iterator[Case]:
-        """Says what is run with a workload; of each number of workers, the undisturbed run first."""
+        """Yields the runs of a workload; for each number of workers, the undisturbed run first."""
         few = self.options.quick or work.name != "records"
         for workers in self.options.workers or ((SWEPT,) if few else WORKERS):
             yield Case(NOFAIL, "none", work, workers, "", {}, None)
@@ -146,7 +147,7 @@ class Sweep:
                 yield from self._successions(work, workers)
 
     def _places(self, work: Workload, workers: int, scenario: Scenario | None = None) -> Iterator[tuple[str, int]]:
-        """Returns where faults strike, by name: after how many batches."""
+        """Yields the places of faults: a name, and the number of batches before it."""
         epoch, last = work.batches // EPOCHS, work.batches
         of = {
             "first batch": 1,

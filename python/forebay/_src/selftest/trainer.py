@@ -1,8 +1,8 @@
-"""A trainer in a process of its own, that saves where it is and goes on from there: what a user's job does.
+"""A trainer in a separate process that saves its state and resumes from it, as a user's job does.
 
-Its only argument is what to read, as JSON. What it was given goes to a file; at each save its length is
-noted with the iterator's state, and a trainer that starts cuts the file to that length, as a model goes back to its
-checkpoint. It prints a line for each batch.
+Its only argument is its configuration, as JSON. It writes the rows that it was given to a file; at each save it notes
+the file's length with the iterator's state, and a trainer that starts cuts the file to that length, as a model goes
+back to its checkpoint. It prints a line for each batch.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def train(config: dict[str, Any]) -> None:
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Replaces the saved state, as a whole."""
+    """Replaces the saved state atomically."""
     new = folder / (STATE + ".new")
     new.write_text(json.dumps(state))
     os.replace(new, folder / STATE)
 
 
 def load(folder: Path) -> Stream:
-    """Reads what a trainer was given."""
+    """Returns the rows that a trainer was given."""
     data, stream, at = (folder / ROWS).read_bytes(), Stream(), 0
     while at < len(data):
         epoch, count = (int(n) for n in np.frombuffer(data, np.int64, 2, at))
@@ -67,5 +67,5 @@ def load(folder: Path) -> Stream:
 
 
 def main() -> None:
-    """Runs what the command line says."""
+    """Runs with the configuration of the command line."""
     train(json.loads(sys.argv[1]))

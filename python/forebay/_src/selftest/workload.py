@@ -1,4 +1,4 @@
-"""A pipeline over written data, with what must come out of it."""
+"""A pipeline over written data, with the expected stream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import forebay as fb
 from forebay._src.selftest import data, oracle, pipelines
 
 EPOCHS = 2
-#: What computing a batch takes, at least: an epoch is then long enough to be struck in the middle.
+#: The least seconds that a batch takes to compute, so that an epoch is long enough for a fault in the middle.
 BATCH_SECONDS = 0.002
-#: Records that a cache keeps.
+#: The name of the workload of cached records.
 KEPT = "kept"
 MAKE = {"records": pipelines.of_records, KEPT: pipelines.of_kept, "pictures": pipelines.of_pictures}
 BATCH = {"records": 192, KEPT: 192, "pictures": 16}
@@ -23,16 +23,16 @@ BATCH = {"records": 192, KEPT: 192, "pictures": 16}
 
 @dataclass(frozen=True)
 class Workload:
-    """Data and what is made of it.
+    """Data and a pipeline over it.
 
     Attributes:
-        name: `records`, `kept` (records that a cache keeps) or `pictures`.
+        name: `records`, `kept` (records in a cache) or `pictures`.
         source: The folder with the files.
-        seed: Of the order and of what is drawn.
-        expected: What must come out.
+        seed: The seed of the order and of the random ops.
+        expected: The expected stream.
         units_per_split: Batches in a split.
-        calls: What its function notes when nothing goes wrong, by line: some batches are computed twice, to see whether
-            they are the same. Empty where calls do not follow batches, because of a cache.
+        calls: The notes of its function in an undisturbed run, by line: some batches are computed twice, to see whether
+            they are the same. Empty if calls do not follow batches, because of a cache.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Workload:
 
     @property
     def batches(self) -> int:
-        """How many there are, over all epochs."""
+        """The number of batches of all epochs."""
         return len(self.expected.stream.sizes)
 
     def config(self, log: Path) -> dict[str, Any]:
-        """Returns what a trainer has to know to make the same dataset."""
+        """Returns the configuration with which a trainer makes the same dataset."""
         return {"data": self.name, "source": str(self.source), "log": str(log), "epochs": EPOCHS, "seed": self.seed}
 
     def dataset(self, log: Path) -> fb.Dataset:
-        """Returns the dataset, whose function notes in a file what it was called with."""
+        """Returns the dataset, whose function writes its calls to a file."""
         return dataset(self.name, self.source, str(log))
 
 
@@ -62,7 +62,7 @@ def dataset(name: str, source: Path, log: str, seconds: float = BATCH_SECONDS) -
 
 
 def of_records(folder: Path, samples: int, seed: int) -> Workload:
-    """Writes records, and computes what must come out."""
+    """Writes records, and computes the expected stream."""
     written = data.records(folder, samples, seed)
     return _workload("records", folder, samples, seed, lambda b: pipelines.truth(written, b["id"], b["noise"]))
 
@@ -75,7 +75,7 @@ def of_kept(folder: Path, samples: int, seed: int) -> Workload:
 
 
 def of_pictures(folder: Path, samples: int, seed: int) -> Workload:
-    """Writes pictures, and computes what must come out."""
+    """Writes pictures, and computes the expected stream."""
     data.pictures(folder, samples, seed)
     return _workload("pictures", folder, samples, seed, None)
 

@@ -1,4 +1,4 @@
-"""What TensorFlow 2.21 makes of the rows of `rows()`: run it with TensorFlow to write `expected.json`."""
+"""Writes TensorFlow 2.21's output for the rows of `rows()` to `expected.json`; needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASES = {
 
 
 def rows(longest: int) -> list[list[int]]:
-    """Token lists of many lengths, some empty; every token tells its list and its place."""
+    """Returns token lists of many lengths, some empty; every token encodes its list and its place."""
     lengths = random.Random(5).choices(range(longest + 1), k=151)
     return [[100 * (i + 1) + k for k in range(n)] for i, n in enumerate(lengths)]
 

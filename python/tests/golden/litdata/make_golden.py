@@ -1,4 +1,4 @@
-"""What litdata makes of `rows()`.
+"""Writes litdata's output for `rows()`.
 
 To write the folders beside this file, run it with litdata 0.2.76, and `python make_golden.py old` with litdata 0.2.40.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 ROWS = 17
-#: What each folder is compressed with, and how much at once.
+#: The compression of each folder, and how much is compressed at once.
 FOLDERS = {
     "plain": (None, None),
     "chunk": ("zstd", "chunk"),
@@ -24,7 +24,7 @@ FOLDERS = {
 
 
 def rows() -> list[dict[str, Any]]:
-    """Samples without what needs PyTorch or Pillow: `pixels` and the tensors are arrays here."""
+    """Returns samples without PyTorch or Pillow: `pixels` and the tensors are arrays here."""
     made = []
     for i in range(ROWS):
         made.append(

@@ -1,4 +1,4 @@
-"""What mosaicml-streaming 0.13.0 makes of `rows()`: run it with that package to write the folders beside this file."""
+"""Writes mosaicml-streaming 0.13.0's output for `rows()` to the folders beside this file; needs that package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-#: An encoding for each column, all that have a size of their own and all that have not.
+#: An encoding for each column: all with a fixed size and all without.
 COLUMNS = {
     "blob": "bytes",
     "count": "int",
@@ -25,13 +25,13 @@ COLUMNS = {
     **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
     **{name: name for name in ("float16", "float32", "float64")},
 }
-#: What each folder is compressed with.
+#: The compression of each folder.
 FOLDERS = {"plain": None, "zstd": "zstd:7", "gz": "gz"}
 ROWS = 23
 
 
 def rows() -> list[dict[str, Any]]:
-    """Samples without their pictures: numbers at both ends of what a type holds, texts and arrays of many lengths."""
+    """Returns samples without their pictures: numbers at both ends of a type, texts and arrays of many lengths."""
     made = []
     for i in range(ROWS):
         row: dict[str, Any] = {
@@ -56,7 +56,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Writes the samples with each compression, and what the package reads of the pictures."""
+    """Writes the samples with each compression, and the pictures' pixels as the package reads them."""
     from PIL import Image
     from streaming import MDSWriter
 

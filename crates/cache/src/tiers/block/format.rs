@@ -1,18 +1,18 @@
-//! A block as bytes: an Arrow IPC file with one record batch, which any Arrow library opens as it is.
+//! A block as bytes: an Arrow IPC file with one record batch, which any Arrow library can open.
 //!
 //! | columns | |
 //! |---|---|
 //! | the prefix's | as everywhere; none in a block of rows that a filter removed |
-//! | `__file` | 16 bytes: which version of which file |
+//! | `__file` | 16 bytes: the version of a file |
 //! | `__row` | `uint64`: the row in it |
 //! | `__sum` | `uint64`: xxh3 of the row and of its key (see [`Table::sum`]) |
 //!
 //! The metadata of the schema describes the block (`forebay.*`). Nothing is compressed (`bench/compression.py` measures
-//! the gain), so that a row is read by itself: [`Layout`], a few bytes for each row, says where its bytes are.
+//! the gain), so that single rows can be read: [`Layout`], a few bytes for each row, has their places.
 //!
-//! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than they justify. A row that
-//! reads back has the sum that it was written with. The version is [`FORMAT`]: a change of the layout, or of a sum, is
-//! another version.
+//! Invariants: reading arbitrary bytes neither panics nor takes more memory than they justify. A row that was read has
+//! the sum that it was written with. The version is [`FORMAT`]: a change of the layout, or of a sum, requires another
+//! version.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -35,7 +35,7 @@ use crate::rows::table::{Shape, Table, shapes};
 const HEAD_BYTES_MAX: u64 = 16 << 20;
 /// The end of an Arrow file: the length of its footer and a magic word.
 const TAIL_BYTES: u64 = 10;
-/// Blocks need not have it.
+/// Optional in a block.
 const COST: &str = "forebay.picos_per_byte";
 
 /// A source of bytes.
@@ -68,10 +68,10 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Why a block cannot be read.
+/// The reason why a block cannot be read.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// There is no such file: a process deleted it.
+    /// The file does not exist: a process deleted it.
     Gone,
     /// A later read may succeed: this process lacks a resource.
     Later(io::Error),
@@ -101,7 +101,7 @@ fn broken(what: &str) -> Trouble {
     Trouble::Broken(what.to_owned())
 }
 
-/// The header of a block: its prefix, and what its rows are.
+/// The header of a block: its prefix, and the kind of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) prefix: PrefixKey,
@@ -110,8 +110,8 @@ pub(crate) struct BlockHeader {
     pub(crate) schema: Schema,
     /// A filter removed the rows: there are no columns.
     pub(crate) filtered_out: bool,
-    /// The picoseconds that computing a byte of the prefix took, where known: the process that wrote it may not have
-    /// computed a row.
+    /// The picoseconds that computing a byte of the prefix took, if known: the process that wrote the block may not
+    /// have computed a row.
     pub(crate) picos_per_byte: Option<u64>,
 }
 
@@ -139,7 +139,7 @@ impl BlockHeader {
 /// Encodes a block. `table` has the rows of `keys`; for rows that a filter removed, it has no parts.
 ///
 /// # Errors
-/// Exhausted when a column would pass 2^31 numbers; Internal when Arrow refuses.
+/// Exhausted when a column would pass 2^31 numbers; Internal when Arrow returns an error.
 pub(crate) fn encode(header: &BlockHeader, table: &Table, keys: &[RowKey]) -> Result<Vec<u8>> {
     let arrow = |e| Error::internal(format!("arrow: {e}"));
     let schema = Schema::new(header.fields().to_vec())?;
@@ -158,18 +158,18 @@ pub(crate) fn encode(header: &BlockHeader, table: &Table, keys: &[RowKey]) -> Re
     writer.into_inner().map_err(arrow)
 }
 
-/// Where one part of all rows is in a block.
+/// The place of one part of all rows in a block.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredColumn {
     /// Row `i` has `width` bytes from `at + i * width` on.
     Even { width: usize, at: u64 },
     /// Row `i` has the bytes from `at + starts[i]` to `at + starts[i + 1]`.
     Any { starts: Arc<[i64]>, at: u64 },
-    /// Whether each row has a value; read already.
+    /// Whether each row has a value; already read.
     There(Arc<[u8]>),
 }
 
-/// Where the rows of a block are.
+/// The places of the rows of a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) keys: Vec<RowKey>,
@@ -178,7 +178,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns the bytes of a row, without the bytes that say whether it has values.
+    /// Returns the bytes of a row, without its validity bytes.
     pub(crate) fn row_bytes(&self, row: usize) -> usize {
         let part = |part: &StoredColumn| match part {
             StoredColumn::Even { width, .. } => *width,
@@ -188,7 +188,7 @@ impl Layout {
         self.parts.iter().map(part).sum()
     }
 
-    /// Returns how many rows from `first` on have about so many bytes: at least one, if there is one.
+    /// Returns how many rows from `first` on have about `bytes` bytes: at least one, if there is one.
     pub(crate) fn step(&self, first: usize, bytes: usize) -> usize {
         let even: usize =
             self.parts.iter().map(|part| if let StoredColumn::Even { width, .. } = part { *width } else { 1 }).sum();
@@ -217,7 +217,7 @@ pub(crate) fn open(file: &(impl ReadAt + ?Sized)) -> Result<(BlockHeader, Layout
     Ok((header, layout))
 }
 
-/// Reads bytes, after checking `len` against the file, before memory is taken for them.
+/// Reads bytes, after checking `len` against the file, before memory is allocated for them.
 fn bytes(file: &(impl ReadAt + ?Sized), at: u64, len: u64) -> Result<Buffer, Trouble> {
     let mut bytes = MutableBuffer::from_len_zeroed(len as usize);
     file.fill(bytes.as_slice_mut(), at)?;
@@ -425,7 +425,7 @@ mod tests {
     use crate::commands::check;
     use crate::rows::table::Part;
 
-    /// A block of three rows, and what it says of itself.
+    /// A block of three rows, with its header.
     fn block() -> (BlockHeader, Table, Vec<RowKey>) {
         let tensor = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, Some(2)] };
         let text = Field { nullable: true, ..Field::new("text", Kind::Utf8) };
@@ -461,7 +461,7 @@ mod tests {
                 bytes[at] ^= bit;
                 let Ok((read, layout)) = open(&bytes[..]) else { continue };
                 if read == header && check(&bytes[..], &read, &layout).is_ok() {
-                    // It may say that it has fewer.
+                    // A damaged block may state fewer rows.
                     let mut rows = layout.keys.into_iter().zip(layout.sums.iter().copied());
                     assert!(rows.all(|row| expected.contains(&row)), "byte {at}");
                 }

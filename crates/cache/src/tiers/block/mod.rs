@@ -1,4 +1,4 @@
-//! Blocks of rows, as all tiers have them: on the local disk, in the store, and at peers.
+//! Blocks of rows, the common form of all tiers: on the local disk, in the store, and at peers.
 //!
 //! | module | |
 //! |---|---|
@@ -24,9 +24,9 @@ use crate::rows::index::Number;
 use crate::tiers::block::format::Layout;
 use crate::tiers::block::name::Name;
 
-/// The bytes of rows that make a block, or a sixteenth of the quota where that is less.
+/// The bytes of rows of a block, or a sixteenth of the quota where that is less.
 pub(crate) const BLOCK_BYTES: u64 = 32 << 20;
-/// The least bytes that make a block.
+/// The least bytes of a block.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 4 << 10;
 
 /// A block whose header was read.

@@ -1,5 +1,5 @@
-//! The bounded queue between the threads that compute and a thread that writes. When the queue is full, a push is
-//! refused and the rows are not kept there: no computing thread waits for a write.
+//! The bounded queue between the threads that compute and a thread that writes. When the queue is full, it refuses a
+//! push and the tier does not keep the rows: no computing thread waits for a write.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
 pub(crate) enum Next<M> {
     /// Write this. Call [`Queue::release`] with its bytes when it is written.
     More(M),
-    /// The `due` time has come: write the rows that were gathered until now.
+    /// The `due` time has come: write the gathered rows.
     Due,
     /// Write everything before this point, and then call [`Queue::flushed`] with the number.
     Flush(u64),
@@ -27,7 +27,7 @@ pub(crate) enum Next<M> {
 struct State<M> {
     messages: VecDeque<M>,
     bytes: u64,
-    /// The number of flushes that were requested, and that were done.
+    /// The number of requested flushes, and of completed ones.
     asked: u64,
     flushed: u64,
     closing: bool,
@@ -49,13 +49,13 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
-    /// Says whether a message of so many bytes would be taken.
+    /// Says whether a message of `bytes` bytes would be accepted.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let state = lock(&self.state);
         !state.closing && (state.bytes == 0 || state.bytes + bytes <= QUEUE_BYTES_MAX)
     }
 
-    /// Adds a message of so many bytes. Gives it back if the queue is full or closed.
+    /// Adds a message of `bytes` bytes. Returns it if the queue is full or closed.
     pub(crate) fn push(&self, message: M, bytes: u64) -> Result<(), M> {
         let mut state = lock(&self.state);
         if state.closing || (state.bytes > 0 && state.bytes + bytes > QUEUE_BYTES_MAX) {
@@ -67,7 +67,8 @@ impl<M> Queue<M> {
         Ok(())
     }
 
-    /// Waits, at most `limit`, until a quarter of the queue is free or its writer has ended. Says whether that is so.
+    /// Waits, at most `limit`, until a quarter of the queue is free or its writer has ended. Returns whether this
+    /// happened.
     pub(crate) fn ease(&self, limit: Duration) -> bool {
         let until = deadline(limit);
         let mut state = lock(&self.state);
@@ -81,7 +82,7 @@ impl<M> Queue<M> {
         true
     }
 
-    /// Frees the bytes of messages that were written or given up. Returns the bytes that still wait.
+    /// Frees the bytes of messages that were written or abandoned. Returns the bytes that still wait.
     pub(crate) fn release(&self, bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -110,7 +111,7 @@ impl<M> Queue<M> {
         }
     }
 
-    /// Asks the writer to write everything, and waits at most `limit`. Returns whether it did.
+    /// Requests the writer to write everything, and waits at most `limit`. Returns whether it did.
     pub(crate) fn flush(&self, limit: Duration) -> bool {
         let until = deadline(limit);
         let mut state = lock(&self.state);
@@ -147,7 +148,7 @@ impl<M> Queue<M> {
         }
     }
 
-    /// Notes that the writer has ended.
+    /// Records that the writer has ended.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         (state.closing, state.ended) = (true, true);

@@ -1,6 +1,6 @@
 //! Reads single rows of blocks, each into its place in a table, and checks their sums.
 //!
-//! Reads are plain, never a mapping: a file that is truncated meanwhile is then an error, and does not end the process.
+//! Files are read, never mapped: a file that is truncated meanwhile then causes an error instead of ending the process.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::key::RowKey;
 use crate::rows::table::{Part, Shape, Table};
 use crate::tiers::block::format::{Layout, ReadAt, StoredColumn, Trouble};
 
-/// Rows that are near each other are read at once, with the bytes between them, up to so many bytes.
+/// Rows that are near each other are read together, with the bytes between them, up to this many bytes.
 const SPAN_BYTES_MAX: u64 = 128 << 10;
 
 /// A wanted row of a block.
@@ -104,7 +104,7 @@ pub(crate) fn bytes_of(layout: &Layout, wants: &[Want]) -> u64 {
 }
 
 /// Returns the ranges to read of a block, for rows that are sorted by their place in it: the fewest ranges, ascending,
-/// with at least `gap` bytes between two of them. A smaller `gap` than [`SPAN_BYTES_MAX`] counts as that, because
+/// with at least `gap` bytes between two of them. A smaller `gap` than [`SPAN_BYTES_MAX`] counts as this value, because
 /// [`Reading::read`] reads such a span at once.
 pub(crate) fn ranges(layout: &Layout, wants: &[Want], gap: u64) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -129,7 +129,7 @@ pub(crate) fn ranges(layout: &Layout, wants: &[Want], gap: u64) -> Vec<Range<u64
     merged
 }
 
-/// Says whether the rows of a block are those that were written.
+/// Says whether the rows of a block have the sums that they were written with.
 pub(crate) fn are_right(table: &Table, layout: &Layout, wants: &[Want]) -> bool {
     wants.iter().all(|want| table.sum(&want.key, want.slot) == layout.sums[want.row])
 }

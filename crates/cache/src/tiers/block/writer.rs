@@ -1,8 +1,8 @@
 //! The thread that writes to one tier: it gathers the rows of many morsels into blocks, and publishes them.
 //!
 //! A block is written when it is large enough, when its first row has waited for [`FLUSH_AFTER`], when the queue is
-//! half full, when no row of the prefix is missing any more, or on a flush. So a crash loses a bounded number of rows.
-//! The time when a block appears changes no sample.
+//! half full, when every row of the prefix is there, or on a flush. So a crash loses a bounded number of rows. The time
+//! when a block appears changes no sample.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -129,7 +129,8 @@ fn drain(
     });
 }
 
-/// Writes the gathered rows of a prefix, in as many blocks as needed. Rows that only waited to be written leave memory.
+/// Writes the gathered rows of a prefix, in as many blocks as needed. Rows in memory that only waited to be written are
+/// dropped.
 fn write_all(cache: &CacheState, sink: &dyn BlockSink, gathered: Gathered) {
     let state = &gathered.state;
     let places = unwritten(&gathered, sink.id());
@@ -160,7 +161,7 @@ fn unwritten(gathered: &Gathered, tier: TierId) -> Vec<Place> {
     places.filter(|(number, _)| !index.is_on(tier, *number)).map(|(_, place)| place).collect()
 }
 
-/// Cuts rows into runs of about `bytes` each: a run exceeds it by less than one row.
+/// Splits rows into runs of about `bytes` each: a run exceeds it by less than one row.
 fn cut<'a>(tables: &[&Table], places: &'a [Place], bytes: u64) -> Vec<&'a [Place]> {
     let (mut blocks, mut first, mut held) = (Vec::new(), 0, 0);
     for (i, place) in places.iter().enumerate() {

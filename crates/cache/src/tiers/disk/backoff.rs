@@ -1,9 +1,9 @@
 //! Backoff of a disk that failed (full, gone, read-only): nothing is written for a while, and then the next block is a
 //! trial.
 //!
-//! The pause doubles from [`FIRST`] to [`LAST`] while the disk keeps failing, so that a broken disk costs a trial now
-//! and then, and a disk that was full for a moment is used again. Time decides nothing else: the rows are the same,
-//! whatever is kept.
+//! The pause doubles from [`FIRST`] to [`LAST`] while the disk keeps failing, so that a broken disk costs an occasional
+//! trial, and a disk that was full for a moment is used again. Time decides nothing else: the rows are the same, kept
+//! or not.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Backoff {
         Self { failed: Mutex::default(), watch }
     }
 
-    /// Notes a failure: nothing is written for a while. Logs the reason, if it is new.
+    /// Records a failure: nothing is written for a while. Logs the reason, if it is new.
     pub(crate) fn fail(&self, why: &str) {
         let now = self.watch.nanos();
         let mut failed = lock(&self.failed);
@@ -56,7 +56,7 @@ impl Backoff {
         *failed = Some(Failed { why: why.to_owned(), pause, until: now.saturating_add(pause.as_nanos() as u64) });
     }
 
-    /// Notes a success.
+    /// Records a success.
     pub(crate) fn succeed(&self) {
         if lock(&self.failed).take().is_some() {
             tracing::info!("rows are kept on disk again");

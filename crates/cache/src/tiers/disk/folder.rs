@@ -153,7 +153,7 @@ impl Folder {
         self.modes
     }
 
-    /// Returns when blocks of each prefix last appeared or disappeared: cheaper than a scan.
+    /// Returns for each prefix when blocks last appeared or disappeared: cheaper than a scan.
     pub(crate) fn changes(&self) -> io::Result<Vec<(PrefixKey, SystemTime)>> {
         let mut changes = Vec::new();
         for entry in std::fs::read_dir(&self.root)? {
@@ -199,14 +199,14 @@ impl Folder {
             },
         };
         let alone = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        // Changing a lock may lose it. Other processes that would notice wait for the folder's lock, which is held
-        // here.
+        // Changing a lock may lose it. Other processes that would notice wait for the folder's lock, which this process
+        // holds.
         let back = if own.is_some() { FlockOperation::NonBlockingLockShared } else { FlockOperation::Unlock };
         let _ = flock(file, back);
         !alone
     }
 
-    /// Creates a file for a block of so many bytes.
+    /// Creates a file for a block of `bytes` bytes.
     pub(crate) fn begin(&self, bytes: u64, _lock: &Locked) -> io::Result<Incoming> {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let path = self.root.join(format!("{name}.{bytes}.tmp"));
@@ -232,7 +232,7 @@ impl Folder {
                 let pages = self.blocks(prefix)?.into_iter().filter(|(_, name, _)| name.kind == Kind::Pages);
                 pages.for_each(|(_, name, _)| self.trim_pages(&name));
                 if self.blocks(prefix)?.is_empty() && !self.is_used_by_others(prefix, None, lock) {
-                    // Other files in it are not from a cache: then the folder stays.
+                    // Other files in it are not from a cache: the folder then stays.
                     let _ = std::fs::remove_file(path.join(IN_USE)).and_then(|()| std::fs::remove_dir(&path));
                 }
             }
@@ -286,7 +286,7 @@ impl Incoming {
     }
 
     /// Publishes a file of pages, `bytes` long, for appending while the returned file is open. Does not wait for the
-    /// disk: pages that a loss of power damages do not have their sum.
+    /// disk: pages that a loss of power damages have wrong sums.
     pub(crate) fn grow(mut self, prefix: PrefixKey, header: &[u8], bytes: u64) -> io::Result<(Name, File)> {
         self.file.write_all(header)?;
         self.file.set_len(bytes)?;

@@ -1,5 +1,5 @@
-//! Remembers the disk of the folder. A folder that was deleted is created again, but only on that disk: where the disk
-//! is no longer mounted, its mount point lies on the system's disk, which must not be filled.
+//! Remembers the disk of the folder. A folder that was deleted is created again, but only on that disk: when the disk
+//! is no longer mounted, its mount point is a folder of the system's disk, which must not be filled.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ pub(super) struct MountGuard {
 }
 
 impl MountGuard {
-    /// Notes the disk of an existing folder.
+    /// Records the disk of an existing folder.
     pub(super) fn of(folder: &Folder) -> io::Result<Self> {
         let root = folder.root();
         let parent = match root.parent() {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder in another one, which goes with it.
+    /// A folder in a temporary one, which deletes it, too.
     fn opened() -> io::Result<(tempfile::TempDir, Folder)> {
         let parent = tempfile::tempdir()?;
         let folder = Folder::open(&parent.path().join("cache"))?;
@@ -89,7 +89,7 @@ mod tests {
                     made.wait();
                     is_made
                 });
-                // To the end, whatever comes: the others wait for this one.
+                // The loop always runs to its end: the other threads wait for this one.
                 made.collect::<Vec<_>>().into_iter().collect()
             };
             let makers = [scope.spawn(maker), scope.spawn(maker)];
@@ -110,7 +110,7 @@ mod tests {
     fn on_another_disk_only_a_cache_is_right_and_nothing_is_made() -> io::Result<()> {
         let (_parent, folder) = opened()?;
         let here = MountGuard::of(&folder)?;
-        // As if it had been on another disk, which was mounted there or one above.
+        // As if it had been on another disk, mounted there or one level above.
         let (mounted, above) = (here.of_folder + 1, here.of_parent + 1);
         let [at, below] = [here.of_parent, above].map(|of_parent| MountGuard {
             parent: here.parent.clone(),

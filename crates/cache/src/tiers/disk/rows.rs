@@ -140,7 +140,8 @@ impl BlockSink for DiskTier {
                 Some(block)
             }
             Ok(None) => None,
-            // The owner of the folder's lock does not move, or files are being deleted: a later write may succeed.
+            // Another process holds the folder's lock for too long, or files are being deleted: a later write may
+            // succeed.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.folder().root().exists() => None,
             Err(e) => {

@@ -1,7 +1,8 @@
-//! The accounts of the disk: its blocks, their prefixes, and which blocks are evicted when others need the room.
+//! The accounts of the disk: its blocks, their prefixes, and the choice of the blocks to evict when others need the
+//! room.
 //!
-//! The folder is the truth, and other processes write to it, too: it is scanned again before each block is written,
-//! under its lock. Lock order: `view`, then `uses`; never an index.
+//! The folder is authoritative, and other processes write to it, too: the writer scans it again before each block,
+//! under the folder's lock. Lock order: `view`, then `uses`; never an index.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -28,7 +29,7 @@ use crate::tiers::disk::folder::Incoming;
 use crate::tiers::disk::folder::{Contents, Folder, Locked};
 use crate::tiers::disk::mount_guard::MountGuard;
 
-/// How often rows are offered although other processes hold the room, in passes over any prefix.
+/// How often rows are accepted for a trial although other processes hold the room, in passes over any prefix.
 const PROBE_PASSES: f64 = 0.25;
 
 /// See the module's documentation.
@@ -39,7 +40,7 @@ pub(crate) struct DiskTier {
     pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
-    /// Bytes that exceeded the quota when it was opened.
+    /// The bytes that were deleted because the folder exceeded the quota when it was opened.
     trimmed: AtomicU64,
     backoff: Backoff,
     corrupt: AtomicU64,
@@ -67,8 +68,7 @@ struct Known {
 }
 
 impl DiskTier {
-    /// Opens the folder. A folder that cannot be written to is only read. `watch` measures the backoff of a disk that
-    /// failed.
+    /// Opens the folder. A read-only folder is only read. `watch` measures the backoff of a disk that failed.
     ///
     /// # Errors
     /// The system's error where the folder cannot be read either.
@@ -127,12 +127,12 @@ impl DiskTier {
         &self.folder
     }
 
-    /// Notes a failure: nothing is written for a while.
+    /// Records a failure: nothing is written for a while.
     pub(crate) fn stop(&self, why: &str) {
         self.backoff.fail(why);
     }
 
-    /// Notes that a write succeeded.
+    /// Records that a write succeeded.
     pub(crate) fn go_on(&self) {
         self.backoff.succeed();
     }
@@ -142,7 +142,7 @@ impl DiskTier {
         self.backoff.why()
     }
 
-    /// Says whether writing is not even tried now.
+    /// Says whether writes are paused.
     pub(crate) fn is_left_alone(&self) -> bool {
         self.backoff.is_on()
     }
@@ -168,8 +168,8 @@ impl DiskTier {
         (self.corrupt.load(Ordering::Relaxed), self.other_format.load(Ordering::Relaxed))
     }
 
-    /// Says whether so many bytes of a prefix would be kept now. Where other processes hold the room, it says yes from
-    /// time to time.
+    /// Says whether `bytes` bytes of a prefix would be kept now. Where other processes hold the room, it returns true
+    /// from time to time.
     pub(crate) fn wants(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
         if self.is_left_alone() {
             return false;
@@ -273,12 +273,12 @@ impl DiskTier {
         view.add(name, bytes, last_hit)
     }
 
-    /// Notes that a file of pages is shorter than was reserved.
+    /// Records that a file of pages is shorter than its reservation.
     pub(crate) fn shrink(&self, block: Victim, bytes: u64) {
         lock(&self.view).accounts.resize(block, bytes);
     }
 
-    /// Gives back the room of a block that was not published.
+    /// Returns the room of a block that was not published.
     pub(crate) fn give_back(&self, bytes: u64) {
         lock(&self.view).accounts.give_back(bytes);
     }

@@ -1,8 +1,8 @@
-//! Rows in memory: how it is divided between rows, copies of peers' rows, and the index.
+//! Rows in memory, and the division of memory between rows, copies of peers' rows, and the index.
 //!
-//! Rows in memory have no blocks. They lie in segments of the index itself, so a row that is found there is not read
-//! but taken ([`Answer::take`](crate::rows::prefix::Answer::take)), and rows that only wait to be written below lie
-//! there, too.
+//! Rows in memory have no blocks. They are in segments of the index itself, so a lookup takes a row directly
+//! ([`Answer::take`](crate::rows::prefix::Answer::take)) instead of reading it. Rows that only wait to be written to
+//! lower tiers are there, too.
 //!
 //! Invariants: the memory of the index is counted before it is used. The lock on the accounts is not held while evicted
 //! rows are removed from their index.
@@ -23,7 +23,7 @@ use crate::tiers::tier::Tier;
 
 /// The index of tiers and of rows that filters removed takes at most half of the memory, or this, if that is more.
 const INDEX_BYTES_MIN: u64 = 64 << 20;
-/// With less memory left for the index, no rows are brought that could not be found.
+/// With less memory left for the index, no pages are kept and no snapshots made, because they could not be indexed.
 const INDEX_ROOM: u64 = 64 << 10;
 
 /// See the module's documentation.
@@ -36,7 +36,7 @@ pub(crate) struct MemoryTier {
     index_bytes: Arc<AtomicU64>,
 }
 
-/// Memory of the index that is counted while this lives.
+/// Memory of the index that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct IndexRoom {
     taken: Arc<AtomicU64>,
@@ -104,16 +104,16 @@ impl MemoryTier {
         }
     }
 
-    /// Counts memory of the index; returns whether there was any left for it. Call [`MemoryTier::shrink`] afterwards,
-    /// when no index is locked.
+    /// Counts memory of the index; returns whether there was enough. Call [`MemoryTier::shrink`] afterwards, when no
+    /// index is locked.
     pub(crate) fn count_index(&self, bytes: u64) -> bool {
         let max = INDEX_BYTES_MIN.max(self.quota / 2);
         let fits = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
         self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Counts memory of the index while the result lives, if there is any left for it. Call [`MemoryTier::shrink`] as
-    /// for [`MemoryTier::count_index`].
+    /// Counts memory of the index until the result is dropped, if there is enough. Call [`MemoryTier::shrink`] as for
+    /// [`MemoryTier::count_index`].
     pub(crate) fn index_room(&self, bytes: u64) -> Option<IndexRoom> {
         self.count_index(bytes).then(|| IndexRoom { taken: self.index_bytes.clone(), bytes })
     }

@@ -1,17 +1,17 @@
-//! Whether peers are asked for rows that they do not list: decided by what requests take and what they yield.
+//! Decides whether peers are queried for rows that they do not list, by the cost and the yield of such requests.
 //! Arithmetic over measurements, without a clock and without I/O.
 //!
-//! Mostly no peer has such rows: the rows of one job are computed once, by one worker. So peers are asked where a
-//! request takes no more than a part of computing the rows: the share of rows that recent requests yielded, or at least
-//! [`FUTILE_PART`], which is the most that may be lost. Otherwise one claim in [`VAIN_EVERY`] is asked for, which finds
-//! a second job on the same data.
+//! Mostly no peer has such rows: the rows of one job are computed once, by one worker. So peers are queried where a
+//! request takes at most a part of the time of computing the rows. This part is the share of rows that recent requests
+//! yielded, or at least [`FUTILE_PART`], which bounds the loss. Otherwise peers are queried for one claim in
+//! [`VAIN_EVERY`], which detects a second job on the same data.
 //!
-//! Invariant: requests and reads are measured apart. A request yields no row or many, and a peer that hangs is not a
-//! slow disk.
+//! Invariant: requests and reads are measured separately. A request yields no row or many, and a peer that hangs is not
+//! a slow disk.
 
 use crate::tiers::remote::cost::NEWEST;
 
-/// One claim in so many is asked for where asking does not pay.
+/// One claim in this many is requested where requests do not pay.
 const VAIN_EVERY: u32 = 32;
 /// The most that futile requests may take, as a part of computing.
 const FUTILE_PART: f64 = 1.0 / 64.0;
@@ -23,26 +23,26 @@ pub(crate) struct AskPolicy {
     nanos: Option<f64>,
     /// The share of the requested rows that a request yields.
     share: f64,
-    /// Claims that were not asked for since the last request.
+    /// Claims without a request since the last one.
     declined: u32,
 }
 
 impl Default for AskPolicy {
-    /// Until it is measured, peers may have every row.
+    /// Until it is measured, peers are assumed to have every row.
     fn default() -> Self {
         Self { nanos: None, share: 1.0, declined: 0 }
     }
 }
 
 impl AskPolicy {
-    /// Notes the time of a request, and the share of rows that it yielded.
+    /// Records the time of a request, and the share of rows that it yielded.
     pub(crate) fn note(&mut self, nanos: u64, share: f64) {
         let nanos = nanos as f64;
         self.nanos = Some(self.nanos.map_or(nanos, |old| old + (nanos - old) * NEWEST));
         self.share += (share - self.share) * NEWEST;
     }
 
-    /// Says whether to ask for rows that take `compute` nanoseconds to compute. Yes, where either time is not known.
+    /// Says whether to request rows that take `compute` nanoseconds to compute. True, where either time is not known.
     pub(crate) fn pays(&mut self, compute: Option<f64>) -> bool {
         let Some((nanos, compute)) = self.nanos.zip(compute) else { return true };
         if nanos <= compute * self.share.max(FUTILE_PART) {

@@ -1,15 +1,15 @@
-//! Asks peers for rows that this process is about to compute: a peer may have computed them a moment ago, or compute
-//! them now.
+//! Requests rows from peers that this process is about to compute: a peer may have computed them a moment ago, or
+//! compute them now.
 //!
 //! Blocks that peers list are known here within about a second. In a short epoch, or where two jobs read the same
-//! samples at once, many rows are not listed yet. A process claims rows before it asks for them, so of two processes
-//! that want the same row one hears of the other, and one computes it
-//! ([`InFlight::is_asked`](crate::rows::in_flight::InFlight::is_asked)). Both compute it only where the second claims
-//! it within the time of a message after the first heard that no peer has it.
+//! samples at once, many rows are not listed yet. A process claims rows before it requests them, so of two processes
+//! that want the same row at least one receives the other's request, and one computes it
+//! ([`InFlight::is_asked`](crate::rows::in_flight::InFlight::is_asked)). Both compute it only if the second claims it
+//! within one message delay after the first was answered that no peer has it.
 //!
-//! Invariants: a row is taken if its sum is right, as from any block. The wait for an answer has the bound of a read
-//! from peers; rows that have not arrived by then are computed. Whether asking pays is decided by the cost and the
-//! yield of requests (`tiers::peers::ask_policy`), which are kept apart from those of reads.
+//! Invariants: a row is accepted if its sum is right, as from any block. The wait for an answer has the bound of a read
+//! from peers; rows that have not arrived by then are computed. The cost and the yield of requests decide whether
+//! requests pay (`tiers::peers::ask_policy`); they are measured separately from the cost of reads.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -35,14 +35,14 @@ use crate::tiers::remote::cost::patience;
 /// The most rows in one request.
 const ROWS_MAX: usize = 1000;
 
-/// Other processes that keep rows. Their blocks are listed and read under the names of a store's objects, and they are
-/// asked for rows that they do not list yet.
+/// Other processes that keep rows. Their blocks are listed and read under the names of a store's objects, and they
+/// answer requests for rows that they do not list yet.
 pub trait Peers: RemoteBlocks {
-    /// Returns how many processes they are.
+    /// Returns the number of processes.
     fn caches(&self) -> u64;
 
-    /// Asks a bounded number of peers for rows. Every process that asks for the same rows asks the same peers. Each
-    /// peer waits for rows that it computes, `limit` at most.
+    /// Requests rows from a bounded number of peers. Every process that requests the same rows queries the same peers.
+    /// Each peer waits at most `limit` for rows that it computes.
     fn rows(&self, asked: &PeerRequest<'_>, limit: Duration) -> PeerReplies;
 }
 
@@ -59,7 +59,7 @@ pub struct PeerReplies {
 type Wanted = HashMap<RowKey, (u32, Number)>;
 
 impl Prefix {
-    /// Asks peers for the rows of a claim. Rows that they give are found, and no longer claimed.
+    /// Requests the rows of a claim from peers. Rows that they send are found, and no longer claimed.
     pub(crate) fn ask_peers(&self, tier: &PeersTier, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
         let compute = self.compute_nanos(claim.rows().len());
         if tier.pays_to_ask(compute) {
@@ -67,7 +67,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the nanoseconds that computing so many rows takes, if known.
+    /// Returns the nanoseconds that computing `rows` rows takes, if known.
     fn compute_nanos(&self, rows: usize) -> Option<f64> {
         let row_bytes = self.cache.row_bytes(&self.state)?;
         Some(self.cache.cost(&self.state)? * row_bytes * rows as f64)
@@ -88,7 +88,7 @@ impl Prefix {
             let is_full = blocks.iter().any(|block| block.len() > REPLY_BYTES_MAX / 2);
             let mut taken = HashSet::new();
             blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
-            // An answer that is full says that the peer has the rest, too.
+            // A full answer means that the peer has the rest, too.
             let share = if is_full && !taken.is_empty() { 1.0 } else { taken.len() as f64 / now.len() as f64 };
             nanos.into_iter().for_each(|nanos| tier.note_request(nanos, share));
             if taken.is_empty() {
@@ -102,7 +102,7 @@ impl Prefix {
         }
     }
 
-    /// Takes the requested rows of a block, if all of them are right.
+    /// Accepts the requested rows of a block, if all of them are right.
     fn take_block(
         &self,
         bytes: &Bytes,

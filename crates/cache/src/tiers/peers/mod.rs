@@ -3,8 +3,8 @@
 //! | module | |
 //! |---|---|
 //! | `tier` | `PeersTier`: lists and reads the blocks of peers |
-//! | `ask_policy` | whether peers are asked for rows that they do not list |
-//! | `client` | asks peers for rows that this process is about to compute |
+//! | `ask_policy` | decides whether peers are queried for rows that they do not list |
+//! | `client` | requests rows from peers that this process is about to compute |
 //! | `server` | answers such a request of a peer |
 //! | `exports` | the blocks and snapshots that peers may list and read |
 

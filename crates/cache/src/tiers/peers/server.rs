@@ -1,12 +1,12 @@
 //! Answers a peer that is about to compute rows: sends the rows that this process has, or computes now, as blocks.
 //!
 //! Rows in memory or on the disk are sent at once. The answer waits for rows that are being computed only where this
-//! cannot deadlock: a claim that is [committed](InFlight::commit) computes and waits for no peer, and of two claims
-//! that are not, the process with the lower rank goes first ([`InFlight::is_asked`]). So no process waits for one that
-//! waits for it.
+//! cannot deadlock: a claim that is [committed](InFlight::commit) computes and waits for no peer, and of two
+//! uncommitted claims, the process with the lower rank goes first ([`InFlight::is_asked`]). So no two processes wait
+//! for each other.
 //!
 //! Bounds: one answer has at most [`REPLY_BYTES_MAX`] of rows, and no more are read or copied for it. It waits at most
-//! as long as the request says, and at most [`REPLY_WAIT`]. The answer says how long it waited, because that time is
+//! the limit of the request, and at most [`REPLY_WAIT`]. The answer has the time that it waited, because that time is
 //! not part of the cost of a request.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub struct PeerRequest<'a> {
     pub prefix: PrefixKey,
     /// The rows.
     pub rows: &'a [RowKey],
-    /// The rank of the process that asks. Of two processes that want to compute the same rows, the lower rank goes
+    /// The rank of the requesting process. Of two processes that want to compute the same rows, the lower rank goes
     /// first.
     pub rank: u64,
 }
@@ -51,14 +51,14 @@ pub struct PeerRequest<'a> {
 pub struct PeerReply {
     /// Blocks with the rows that are here.
     pub blocks: Vec<Bytes>,
-    /// How long the answer waited for rows that are computed here.
+    /// How long the answer waited for rows that this process computes.
     pub waited: Duration,
 }
 
-/// The room that is left in an answer.
+/// The remaining room of an answer.
 struct ReplyRoom {
     left: usize,
-    /// A row was left out that fits into another answer.
+    /// A row was left out that would fit into another answer.
     is_full: bool,
 }
 
@@ -72,7 +72,7 @@ impl ReplyRoom {
     }
 }
 
-/// Returns blocks of those rows that are here, and of those that a filter removed.
+/// Returns blocks of the rows that are here, and of the rows that a filter removed.
 fn reply(
     cache: &CacheState,
     state: &Arc<PrefixState>,
@@ -92,7 +92,7 @@ fn reply(
             let location = index.location(number);
             match location {
                 RowLocation::FilteredOut => filtered_out.push(row),
-                // The peer asks again for rows that did not fit.
+                // The peer requests rows again that did not fit.
                 _ if index.bytes_here(location).is_some_and(|bytes| !room.take(bytes)) => {}
                 RowLocation::Memory(slot) if answer.take(row, slot, &index) => {}
                 RowLocation::InTier(TierId::Disk, slot) if on_disk.want(row, number, slot, &index) => {}
@@ -152,7 +152,7 @@ fn blocks(
 }
 
 impl CacheState {
-    /// PeerReplies a peer.
+    /// Answers a peer.
     ///
     /// # Errors
     /// NotFound where this process does not know the prefix; or the error of encoding a block.

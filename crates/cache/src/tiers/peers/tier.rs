@@ -1,5 +1,5 @@
-//! Peers as a tier, which is only read: their blocks are listed and read by range, and they are asked for rows that are
-//! about to be computed.
+//! Peers as a read-only tier: their blocks are listed and read by range, and rows that are about to be computed are
+//! requested from them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -45,13 +45,13 @@ impl PeersTier {
         &*self.peers
     }
 
-    /// Says whether to ask for rows that peers do not list, and that take `compute` nanoseconds to compute, if that is
+    /// Says whether to request rows that peers do not list, and that take `compute` nanoseconds to compute, if that is
     /// known.
     pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
         self.remote.is_read() && lock(&self.ask_policy).pays(compute)
     }
 
-    /// Notes the time of a request, and the share of rows that it yielded.
+    /// Records the time of a request, and the share of rows that it yielded.
     pub(crate) fn note_request(&self, nanos: u64, share: f64) {
         lock(&self.ask_policy).note(nanos, share);
     }
@@ -111,7 +111,7 @@ impl BlockTier for PeersTier {
     }
 
     fn elsewhere(&self, own: u64) -> Elsewhere {
-        // Each peer is taken to have as much room as this process.
+        // Each peer is assumed to have as much room as this process.
         self.remote.elsewhere(own.saturating_mul(self.peers.caches()))
     }
 
@@ -130,7 +130,7 @@ impl RemoteTier for PeersTier {
     }
 
     fn remove_broken(&self, name: &Name, why: &str) {
-        // The peer finds out when it reads the block itself.
+        // The peer detects this when it reads the block itself.
         tracing::warn!(block = name.name, why, "a peer's block is broken; its rows are computed again");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a remote place can be read, or written to, now: its breaker, and the reason for messages.
+//! Whether a remote place can be read or written now: its breaker, and the reason for messages.
 
 use std::sync::Mutex;
 
@@ -6,13 +6,13 @@ use forebay_core::{Error, ErrorKind};
 
 use crate::tiers::remote::breaker::Breaker;
 
-/// Reading or writing: whether it works now.
+/// Reading or writing, and whether it works now.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// Its name in warnings.
     what: &'static str,
     pub(crate) breaker: Breaker,
-    /// Why it is not used now.
+    /// The reason why it is not used now.
     pub(crate) why: Option<String>,
     /// The last failure since a success.
     pub(crate) failure: Option<String>,

@@ -1,4 +1,4 @@
-//! What the cache needs of a place whose blocks are listed and read: a store, or peers.
+//! The interface of a place whose blocks are listed and read: a store, or peers.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use forebay_core::Result;
 
-/// Blocks that lie elsewhere. Each call returns before its time limit.
+/// Blocks in another place. Each call returns before its time limit.
 pub trait RemoteBlocks: Send + Sync + fmt::Debug {
     /// Returns the URL of the place, for messages.
     fn uri(&self) -> &str;
@@ -22,7 +22,8 @@ pub trait RemoteBlocks: Send + Sync + fmt::Debug {
     /// Unavailable.
     ///
     /// # Errors
-    /// Of each part: NotFound where there is no such object, Data where it ends before the part, or the place's error.
+    /// For each part: NotFound where the object does not exist, Data where it ends before the part, or the place's
+    /// error.
     fn read(&self, parts: &[Part], limit: Duration) -> Vec<Result<Bytes>>;
 }
 
@@ -49,12 +50,12 @@ pub struct Part {
 /// With fewer reads than this, the averages are a guess.
 const READS_FEW: u32 = 8;
 
-/// The capacity of a remote tier, and what a read from it takes.
+/// The capacity of a remote tier, and the cost of a read from it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Elsewhere {
-    /// Bytes of rows that it has room for; 0 while it is not asked.
+    /// Bytes of rows that it has room for; 0 while it is not used.
     pub room: u64,
-    /// The time of a read whatever its size, in nanoseconds; `None` before the first read.
+    /// The time of a read independent of its size, in nanoseconds; `None` before the first read.
     pub request_nanos: Option<f64>,
     /// The time of each byte, in nanoseconds.
     pub byte_nanos: Option<f64>,
@@ -63,7 +64,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Says whether there is room and the time of a read is hardly known.
+    /// Says whether there is room and the time of a read is not well known.
     pub fn is_guess(&self) -> bool {
         self.room > 0 && self.reads < READS_FEW
     }

@@ -1,7 +1,7 @@
 //! The circuit breaker of a store that fails: arithmetic, without a clock and without I/O.
 //!
-//! After [`FAILURES_MAX`] failures in a row, or a lasting failure, the store is not asked for a pause, which doubles
-//! with each further failure. After the pause, one request is a trial. If it succeeds, all requests are allowed.
+//! After [`FAILURES_MAX`] failures in a row, or a lasting failure, no requests are made for a pause, which doubles with
+//! each further failure. After the pause, one request is a trial. If it succeeds, all requests are allowed.
 
 /// Failures in a row that open the breaker.
 const FAILURES_MAX: u32 = 3;
@@ -19,11 +19,11 @@ pub(crate) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    /// Closed: the store is asked; the number of failures in a row.
+    /// Closed: requests are allowed; the number of failures in a row.
     Asked(u32),
-    /// Open: the store is not asked until then.
+    /// Open: no requests until then.
     Alone(u64),
-    /// Half open: one request is a trial. If its result is not known by then, another one is.
+    /// Half open: one request is a trial. If its result is not known by then, another request is a trial.
     Tried(u64),
 }
 
@@ -34,7 +34,7 @@ impl Default for State {
 }
 
 impl Breaker {
-    /// Says whether the store may be asked. After a pause, only the first caller may, until the result is known.
+    /// Says whether a request is allowed. After a pause, only the first caller's is, until the result is known.
     pub(crate) fn may_ask(&mut self, now: u64) -> bool {
         match self.state {
             State::Asked(_) => true,
@@ -46,17 +46,17 @@ impl Breaker {
         }
     }
 
-    /// Says whether the store is not asked now. Does not begin a trial.
+    /// Says whether requests are paused now. Does not begin a trial.
     pub(crate) fn is_paused(&self, now: u64) -> bool {
         matches!(self.state, State::Alone(until) | State::Tried(until) if now < until)
     }
 
-    /// Notes a success. Returns whether the breaker was open before.
+    /// Records a success. Returns whether the breaker was open before.
     pub(crate) fn succeeded(&mut self) -> bool {
         !matches!(std::mem::take(self).state, State::Asked(_))
     }
 
-    /// Notes a failure; a `lasting` one does not mend by itself. Returns whether the breaker opens now.
+    /// Records a failure; a `lasting` one does not go away by itself. Returns whether the breaker opens now.
     pub(crate) fn failed(&mut self, now: u64, lasting: bool) -> bool {
         let begins = match self.state {
             State::Asked(failures) if !lasting && failures + 1 < FAILURES_MAX => {
@@ -64,7 +64,7 @@ impl Breaker {
                 return false;
             }
             State::Asked(_) => true,
-            // A request that began before the pause says nothing new.
+            // A request that began before the pause contains no news.
             State::Alone(_) => return false,
             State::Tried(_) => false,
         };

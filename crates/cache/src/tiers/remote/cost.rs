@@ -1,20 +1,21 @@
-//! What a read from the store takes, and the decisions that follow: whether rows are read or computed, how long a read
-//! may take, and which ranges are read together. Arithmetic over measurements, without a clock and without I/O.
+//! The cost of reading from the store, and the decisions that follow: whether rows are read or computed, how long a
+//! read may take, and which ranges are read together. Arithmetic over measurements, without a clock and without I/O.
 //!
 //! A read takes a time that does not depend on its size, and a time for each byte; both are averages of recent reads.
 //! Rows are read where that takes no longer than computing them, as the policy of caching assumes (`policy::caching`).
-//! Where reading does not pay, some rows are read all the same, so that a store that was slow once is not avoided for
-//! ever: the fewer, the longer a read takes, so that their cost beyond computing is one part in [`PROBE_EVERY`].
+//! Where reading does not pay, some rows are still read, so that a store that was slow once is not avoided for ever.
+//! The longer a read takes, the fewer: their cost beyond computing is one part in [`PROBE_EVERY`].
 
 use std::time::Duration;
 
-/// A read that takes twice as long as computing is tried once in so many requests.
+/// A read that takes twice as long as computing is tried once in this many requests.
 const PROBE_EVERY: u32 = 64;
-/// A read that takes much longer is tried at least once in so many requests.
+/// A read that takes much longer is tried at least once in this many requests.
 const PROBE_EVERY_MAX: f64 = 1024.0;
-/// Of so many first reads, the least counts, because connections are made in them. Until then the cost is not known.
+/// The minimum of this many first reads counts, because connections are made in them. Until then the cost is unknown.
 const FIRST: u32 = 4;
-/// A read that takes longer than so many times the average counts as that: a store that is slow now shows it again.
+/// A read that takes longer than this many times the average counts as this multiple: if the store is slow now, later
+/// reads show it again.
 const OUTLIER: f64 = 4.0;
 /// Smaller reads measure the time of a request; larger ones, the time of a byte.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -22,15 +23,15 @@ const SMALL_BYTES: u64 = 64 << 10;
 pub(crate) const NEWEST: f64 = 0.2;
 /// The weight of a read that was tried although it did not pay, because these are few.
 const NEWEST_TRIED: f64 = 0.5;
-/// The longest wait for rows is so many times the time of computing them, but no less than [`WAIT_MIN`] and no more
+/// The longest wait for rows is this many times the time of computing them, but no less than [`WAIT_MIN`] and no more
 /// than [`WAIT_MAX`].
 const PATIENCE: u64 = 4;
 /// The least bound of a wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// The greatest bound of a wait. Rows that are later are computed.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Bytes between two rows are read with them where they are no more than this, or than what arrives in the time of a
-/// request, which counts up to [`GAP_BYTES_MAX`].
+/// Bytes between two rows are read with them if they are no more than this, or no more than the bytes that arrive in
+/// the time of a request, up to [`GAP_BYTES_MAX`].
 const GAP_BYTES_MIN: u64 = 128 << 10;
 /// The most bytes between two rows that are read with them.
 const GAP_BYTES_MAX: u64 = 1 << 20;
@@ -49,7 +50,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Notes a concurrent read of some parts.
+    /// Records a concurrent read of some parts.
     pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
         let weight = if std::mem::take(&mut self.tried) { NEWEST_TRIED } else { NEWEST };
         self.reads = self.reads.saturating_add(1);
@@ -62,7 +63,7 @@ impl Cost {
         if bytes <= SMALL_BYTES {
             self.request_nanos = average(self.request_nanos, nanos);
         } else {
-            // The time without that of a request. A request that was slower than usual leaves a part of its time.
+            // The time of the bytes alone. A request that was slower than usual leaves a part of its time.
             let moved = (nanos - self.request_nanos.unwrap_or(0.0)).max(nanos / 4.0);
             self.byte_nanos = average(self.byte_nanos, moved / bytes as f64);
             // A request takes no longer than a read of more bytes.
@@ -70,13 +71,13 @@ impl Cost {
         }
     }
 
-    /// Returns the expected time of a read of so many bytes, if any was measured.
+    /// Returns the expected time of a read of `bytes` bytes, if any was measured.
     fn expected(&self, bytes: u64) -> Option<f64> {
         let known = self.request_nanos.is_some() || self.byte_nanos.is_some();
         known.then(|| self.request_nanos.unwrap_or(0.0) + bytes as f64 * self.byte_nanos.unwrap_or(0.0))
     }
 
-    /// Says whether to read rows that take `compute` nanoseconds to compute. Yes, where either time is not known.
+    /// Says whether to read rows that take `compute` nanoseconds to compute. True, where either time is not known.
     pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
         let known = self.expected(bytes).filter(|_| self.reads >= FIRST);
         let Some((read, compute)) = known.zip(compute) else { return true };
@@ -90,12 +91,13 @@ impl Cost {
         true
     }
 
-    /// Says whether moving bytes pays that take `compute` nanoseconds each, apart from requests.
+    /// Says whether moving bytes pays, apart from the time of requests, if computing takes `compute` nanoseconds per
+    /// byte.
     pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
         self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute)
     }
 
-    /// Returns how many bytes between two rows are read with them, instead of a request for each.
+    /// Returns the largest gap in bytes between two rows that are read together, instead of with a request for each.
     pub(crate) fn gap(&self) -> u64 {
         let in_request =
             self.request_nanos.zip(self.byte_nanos).map_or(0.0, |(request, byte)| request / byte.max(1e-3));
@@ -156,7 +158,7 @@ mod tests {
         for question in 0..10_000u64 {
             if cost.pays(1000, Some(20e6)) {
                 reads += 1;
-                // No read after which it is slow is any other than the rest.
+                // The slow reads do not predict a slow next read.
                 let took = if (question * 7919).is_multiple_of(100) { 500_000_000 } else { 5_000_000 };
                 cost.read(1000, took);
                 nanos += took;
@@ -166,7 +168,7 @@ mod tests {
         }
         assert!(reads > 9_000, "{reads} reads");
         assert!(nanos / 10_000 < 11_000_000, "{nanos}: 9.95 ms are what reads take");
-        // One that is slow from now on is left within a few.
+        // A store that is slow from now on is avoided after a few reads.
         let left = (0..100).position(|_| {
             cost.read(1000, 500_000_000);
             !cost.pays(1000, Some(20e6))
@@ -178,7 +180,7 @@ mod tests {
     fn a_store_that_became_fast_is_found_out() {
         let mut cost = far_away();
         let mut reads = 0;
-        // 30 ms where computing takes 1 ms; from now on it takes 0.1 ms.
+        // A read takes 30 ms and computing 1 ms; from now on a read takes 0.1 ms.
         let read = |cost: &mut Cost| {
             let pays = cost.pays(1000, Some(1e6));
             if pays {

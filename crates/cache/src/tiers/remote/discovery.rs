@@ -1,4 +1,4 @@
-//! Lists the blocks of a prefix, decides when to list them again, and notes what is known of each block.
+//! Lists the blocks of a prefix, decides when to list them again, and stores the state of each block.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,31 +22,32 @@ use crate::tiers::remote::state::{LIST_WAIT, Listing, Remote};
 
 /// The time limit of reading the headers of the blocks of one call.
 const HEADS_WAIT: Duration = Duration::from_secs(10);
-/// The headers of so many blocks take about as long as one request, whatever the blocks hold.
+/// The headers of up to this many blocks take about as long as one request.
 const FEW_BLOCKS: usize = 4;
 /// The interval of listing a prefix while its rows are computed, in nanoseconds: another process may have stored them.
 const LOOK_EVERY: u64 = 10_000_000_000;
 /// The interval of listing peers, in nanoseconds. After a slow answer it is [`REST`] times the time of the answer, up
 /// to [`REST_MAX`].
 const ASK_EVERY: u64 = 500_000_000;
-/// How many times as long as an answer took peers are not listed after it.
+/// After an answer, peers are not listed for this many times its duration.
 const REST: u64 = 4;
-/// The most of that, in nanoseconds.
+/// The longest such rest, in nanoseconds.
 const REST_MAX: u64 = 5_000_000_000;
 
-/// How often in a row peers without news are listed: they may still compute, or one was not reachable for a moment.
+/// The number of consecutive listings of peers without news: they may still compute, or one was not reachable for a
+/// moment.
 const QUIET_MAX: u32 = 4;
 
 /// The result of listing a prefix.
 pub(super) struct Changes {
-    /// Blocks that were not known, and their bytes.
+    /// Blocks that were unknown, and their bytes.
     pub(super) new: Vec<(Name, u64)>,
-    /// Blocks that were known and are gone.
+    /// Known blocks that are gone.
     pub(super) gone: Vec<u32>,
 }
 
 impl Remote {
-    /// Says whether a prefix must be listed now, and notes that it is.
+    /// Says whether a prefix must be listed now, and records that it is.
     pub(super) fn is_due(&self, prefix: PrefixKey) -> bool {
         let now = self.now();
         if lock(&self.reads).breaker.is_paused(now) {
@@ -63,7 +64,7 @@ impl Remote {
         due
     }
 
-    /// Notes whether a prefix must be listed once more when that is due; returns whether this is a change.
+    /// Records whether a prefix must be listed once more when that is due; returns whether this is a change.
     pub(super) fn wait_for(&self, prefix: PrefixKey, is_waited_for: bool) -> bool {
         let mut views = lock(&self.views);
         let view = views.get_mut(&prefix);
@@ -75,7 +76,7 @@ impl Remote {
         lock(&self.views).get(&prefix).is_some_and(|view| view.is_waited_for)
     }
 
-    /// Notes whether a listing had news, or rows were missed; returns whether to list once more.
+    /// Records whether a listing had news, or rows were missed; returns whether to list once more.
     pub(super) fn heard(&self, prefix: PrefixKey, has_news: bool) -> bool {
         let mut views = lock(&self.views);
         let Some(view) = views.get_mut(&prefix) else { return has_news };
@@ -83,7 +84,7 @@ impl Remote {
         view.quiet < QUIET_MAX
     }
 
-    /// Notes that a prefix was listed, and how long that took.
+    /// Records that a prefix was listed, and how long that took.
     pub(super) fn looked(&self, prefix: PrefixKey, nanos: u64) {
         if let Some(view) = lock(&self.views).get_mut(&prefix) {
             view.rest = nanos.saturating_mul(REST).min(REST_MAX);
@@ -125,19 +126,19 @@ impl Remote {
         blocks.iter().zip(opened).map(number).collect()
     }
 
-    /// Numbers a block.
+    /// Assigns a number to a block.
     pub(crate) fn know(&self, name: &Name) -> u32 {
         let id = self.next.fetch_add(1, Ordering::Relaxed) % u32::MAX;
         lock(&self.views).entry(name.prefix).or_default().known.insert(name.name.clone(), id);
         id
     }
 
-    /// Forgets everything about a prefix.
+    /// Drops the state of a prefix.
     pub(crate) fn leave(&self, prefix: PrefixKey) {
         lock(&self.views).remove(&prefix);
     }
 
-    /// Notes that a block could not be used. The maintenance thread reads a block that seems broken as a whole.
+    /// Records that a block could not be used. The maintenance thread reads a block that seems broken as a whole.
     pub(crate) fn drop_block(&self, state: &Arc<PrefixState>, name: &Name, len: u64, trouble: &Trouble) {
         match trouble {
             Trouble::Later(_) => {}

@@ -1,8 +1,7 @@
 //! Reads the headers of many blocks at once, without their rows.
 //!
 //! Where the parts of a header are depends on earlier parts. So each header is parsed from the ranges that were read,
-//! and the missing ranges of all blocks are read together next: three or four round trips, however many blocks there
-//! are.
+//! and the missing ranges of all blocks are read together next: three or four round trips for any number of blocks.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +9,10 @@ use crate::tiers::block::format::{BlockHeader, Layout, Trouble, open};
 use crate::tiers::remote::blocks::{Part, RemoteBlocks};
 use crate::tiers::remote::range_buffer::{RangeBuffer, trouble};
 
-/// The bytes of the end of a block that are read first: its footer, and the keys of its rows if these are a few
+/// The bytes of the end of a block that are read first: its footer, and the keys of its rows if it has up to a few
 /// thousand. They are at most one part in [`END_PART`] of the block, and at least [`END_BYTES_MIN`].
 const END_BYTES: u64 = 128 << 10;
-/// The part of a block that its end may be.
+/// The largest part of a block that is read as its end.
 const END_PART: u64 = 64;
 /// At least the bytes of a footer.
 const END_BYTES_MIN: u64 = 8 << 10;
@@ -22,7 +21,7 @@ const BEGINNING_BYTES: u64 = 16 << 10;
 /// The most round trips; each column of variable length takes one.
 const ROUNDS_MAX: usize = 256;
 
-/// The header of a block, or why it cannot be read.
+/// The header of a block, or the reason why it cannot be read.
 pub(crate) type OpenedHeader = Result<(BlockHeader, Layout), Trouble>;
 
 /// Reads the headers of blocks, by name and size; `limit` is for all of them.

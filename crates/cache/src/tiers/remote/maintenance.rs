@@ -1,7 +1,7 @@
-//! The maintenance thread of a remote tier, beside all jobs: it finds blocks that others wrote, copies blocks that are
-//! read often to the disk, inspects blocks that seem broken, and does the periodic work of its tier.
+//! The maintenance thread of a remote tier, apart from all jobs: it finds blocks that others wrote, copies blocks that
+//! are read often to the disk, inspects blocks that seem broken, and does the periodic work of its tier.
 //!
-//! Bounds: [`JOBS_MAX`] jobs wait. A job that does not fit is dropped, and comes up again when it is needed again.
+//! Bounds: [`JOBS_MAX`] jobs wait. A job that does not fit is dropped, and queued again when it is needed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::tiers::remote::state::{Listing, Remote};
 use crate::tiers::remote::tier::RemoteTier;
 use crate::tiers::tier::{BlockSink, WantedBlock};
 
-/// How long a pipeline that begins waits for the blocks of its prefix. Later blocks are found while it runs.
+/// How long a starting pipeline waits for the blocks of its prefix. Later blocks are found while it runs.
 pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
 /// The most jobs that wait.
 const JOBS_MAX: usize = 64;
@@ -97,7 +97,7 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// Returns the next job, or `Some(None)` when there is none by `until`; `None` when the queue is closed.
+    /// Returns the next job, or `Some(None)` when there is none until `until`; `None` when the queue is closed.
     fn next(&self, until: Instant) -> Option<Option<Job>> {
         let mut state = lock(&self.state);
         loop {
@@ -118,16 +118,16 @@ impl Jobs {
 }
 
 impl Remote {
-    /// Lists the blocks of a prefix that is about to be used, and waits for that, [`OPEN_WAIT`] at most.
+    /// Lists the blocks of a prefix that is about to be used, and waits for that, at most [`OPEN_WAIT`].
     pub(crate) fn open(&self, state: &Arc<PrefixState>) {
         if let Some(done) = self.look_at(state) {
             done.wait(OPEN_WAIT);
         }
     }
 
-    /// Notes that rows are computed, which others may have stored since the last listing. Peers are listed at once or a
-    /// moment later, and again until they had no news for a while, so that their blocks of one epoch are known in the
-    /// next.
+    /// Records that rows are computed, which others may have stored since the last listing. Peers are listed at once or
+    /// a moment later, and again until they have no news for a while, so that their blocks of one epoch are known in
+    /// the next.
     pub(crate) fn missed(&self, state: &Arc<PrefixState>) {
         let is_asked = self.look_at(state).is_some();
         if self.listing == Listing::Seldom {
@@ -145,7 +145,7 @@ impl Remote {
         (self.is_due(state.key) && self.jobs.push(job())).then_some(done)
     }
 
-    /// Counts the reads of blocks. The maintenance thread copies a block to the local disk once it was read often.
+    /// Counts the reads of blocks. The maintenance thread copies a block that is read often to the local disk.
     pub(crate) fn copy_often(&self, state: &Arc<PrefixState>, blocks: &[WantedBlock]) {
         for WantedBlock { id, block, .. } in blocks {
             let job = || Job::CopyToDisk { state: Arc::downgrade(state), block: *id };
@@ -184,12 +184,12 @@ pub(crate) fn run(cache: &CacheState, tier: &dyn RemoteTier) {
                 continue;
             }
         }
-        // Without a job, the periodic work is done.
+        // Without a job, the thread does the periodic work.
         until = deadline(Duration::ZERO);
     }
 }
 
-/// Lists a prefix once more, if that is due. Returns whether that is done with.
+/// Lists a prefix once more, if that is due. Returns whether no further listing is needed.
 fn look_again(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
     let remote = tier.remote();
     if !remote.is_waited_for(state.key) {
@@ -202,7 +202,7 @@ fn look_again(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState
     !(is_on && remote.wait_for(state.key, true))
 }
 
-/// Lists a prefix; returns whether there may soon be more.
+/// Lists a prefix; returns whether more blocks may soon appear.
 fn look(cache: &CacheState, tier: &dyn RemoteTier, state: &Arc<PrefixState>) -> bool {
     let remote = tier.remote();
     let began = remote.now();
@@ -269,7 +269,7 @@ fn copy_to_disk(cache: &CacheState, remote: &Remote, state: &Arc<PrefixState>, i
     }
 }
 
-/// Reads a block that seemed broken once more, and deletes it if it is: only the transfer may have been damaged.
+/// Reads a suspect block again, and deletes it if it is broken: only the transfer may have been damaged.
 fn inspect(tier: &dyn RemoteTier, name: &Name, len: u64) {
     let checked = tier.remote().whole(name, len).and_then(|bytes| {
         let (header, layout) = open(&bytes[..])?;

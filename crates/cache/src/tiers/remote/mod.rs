@@ -1,21 +1,20 @@
-//! Common to the tiers whose blocks lie elsewhere, in a store or at peers: their blocks are listed, opened and read by
-//! range.
+//! The common part of tiers whose blocks are in a store or at peers: blocks are listed, opened and read by range.
 //!
 //! | module | |
 //! |---|---|
-//! | `blocks` | [`RemoteBlocks`](blocks::RemoteBlocks): what is needed of such a place |
-//! | `state` | `Remote`: what is known of the place, and whether reads succeed |
-//! | `tier` | `RemoteTier`: what differs between such tiers |
+//! | `blocks` | [`RemoteBlocks`](blocks::RemoteBlocks): the interface of such a place |
+//! | `state` | `Remote`: the state of the place, and whether reads succeed |
+//! | `tier` | `RemoteTier`: the differences between such tiers |
 //! | `discovery` | lists the blocks of a prefix, and decides when to list them again |
 //! | `headers`, `range_buffer` | read the headers of many blocks together; present ranges that were read as a file |
 //! | `read` | reads rows by range |
 //! | `maintenance` | the thread that lists, inspects blocks that seem broken, and copies blocks to the disk |
-//! | `access`, `breaker` | whether the place is asked now, and when a place that fails is not |
-//! | `cost` | what a read takes, whether it pays, which ranges are read together |
+//! | `access`, `breaker` | whether requests are made now, and the pause after failures |
+//! | `cost` | the cost of a read, whether it pays, which ranges are read together |
 //! | `names` | the names of objects |
 //!
 //! Invariants: no job fails because of the place. A job waits for it only within named bounds ([`cost::WAIT_MAX`],
-//! [`maintenance::OPEN_WAIT`]), and not at all while the breaker is open.
+//! [`maintenance::OPEN_WAIT`]), and never while the breaker is open.
 
 pub(crate) mod access;
 pub(crate) mod blocks;

@@ -1,4 +1,4 @@
-//! The names of objects. The name of a block has its version and its prefix, so that other objects are not read.
+//! The names of objects. The name of a block has its version and its prefix, so that other objects are ignored.
 
 use crate::FORMAT;
 use crate::key::PrefixKey;
@@ -6,7 +6,7 @@ use crate::tiers::block::name::{Kind, Name};
 
 const MARK: &str = "used";
 
-/// Returns the name of the object whose age says when a prefix was last used.
+/// Returns the name of the object whose age is the time since a prefix was last used.
 pub(crate) fn mark_of(prefix: PrefixKey) -> String {
     format!("{FORMAT}/{prefix}/{MARK}")
 }

@@ -19,7 +19,7 @@ pub(crate) struct RangeBuffer {
 }
 
 impl RangeBuffer {
-    /// Begins without a range, for a block of so many bytes.
+    /// Begins without a range, for a block of `len` bytes.
     pub(crate) fn new(len: u64) -> Self {
         Self { len, buffer: BTreeMap::new(), lacking: RefCell::new(None) }
     }

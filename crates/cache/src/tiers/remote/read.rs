@@ -36,12 +36,12 @@ fn cut(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
 }
 
 impl Remote {
-    /// Says whether the place is read at all now.
+    /// Says whether the place is read now.
     pub(crate) fn is_read(&self) -> bool {
         !lock(&self.reads).breaker.is_paused(self.now())
     }
 
-    /// Says whether the wanted rows are read now. If not, counts them: the place is not asked, or computing them costs
+    /// Says whether the wanted rows are read now. If not, counts them: the place is paused, or computing them costs
     /// less.
     pub(crate) fn is_worth_reading(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {
         let (is_read, bytes) = (self.is_read(), blocks.iter().map(WantedBlock::bytes).sum());
@@ -122,7 +122,7 @@ impl Remote {
     }
 }
 
-/// Returns the nanoseconds that computing so many bytes of rows takes, if known.
+/// Returns the nanoseconds that computing `bytes` bytes of rows takes, if known.
 fn compute_nanos(cache: &CacheState, state: &PrefixState, bytes: u64) -> Option<f64> {
     cache.cost(state).map(|nanos_per_byte| nanos_per_byte * bytes as f64)
 }

@@ -1,6 +1,6 @@
 //! A remote place, which is the store or the peers: its known blocks, and the results of its reads.
 //!
-//! Each lock is taken by itself, and none is held while the place is asked.
+//! Each lock is taken alone, and none is held during a request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,10 +22,10 @@ pub(crate) const BLOCK_WAIT: Duration = Duration::from_secs(60);
 /// The time limit of listing objects, or of deleting or touching one.
 pub(crate) const LIST_WAIT: Duration = Duration::from_secs(30);
 
-/// When a prefix is listed again.
+/// How often a prefix is listed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// Seldom, and only when rows are missed.
+    /// Rarely, and only when rows are missed.
     Seldom,
     /// Soon after rows were missed, until there is no news for a while: others compute the same rows now.
     UntilQuiet,
@@ -34,7 +34,7 @@ pub(crate) enum Listing {
 /// The blocks of a prefix in the tier, as far as this process knows.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// The numbers of the blocks whose header was read, whether they are used or not, by name.
+    /// The numbers of the blocks whose header was read, used or not, by name.
     pub(super) known: HashMap<String, u32>,
     /// When it was last listed.
     pub(super) looked: Option<u64>,
@@ -100,14 +100,14 @@ impl Remote {
         self.other_format.load(Ordering::Relaxed)
     }
 
-    /// Returns the figures of a tier that has so much room while it is read.
+    /// Returns the figures of a tier that has `room` bytes of room while it is read.
     pub(crate) fn elsewhere(&self, room: u64) -> Elsewhere {
         let cost = lock(&self.cost).clone();
         let room = if self.is_read() { room } else { 0 };
         Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos, reads: cost.reads }
     }
 
-    /// Notes the results of a read.
+    /// Records the results of a read.
     pub(crate) fn note_read<'a>(&self, answers: impl IntoIterator<Item = Option<&'a Error>>) {
         let mut reads = lock(&self.reads);
         let unanswered = |e: &&Error| !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Data);
@@ -117,7 +117,7 @@ impl Remote {
         }
     }
 
-    /// Says whether moving bytes pays that take `nanos_per_byte` to compute, if that is known.
+    /// Says whether moving bytes pays if computing takes `nanos_per_byte` nanoseconds per byte, where that is known.
     pub(crate) fn pays_to_move(&self, nanos_per_byte: Option<f64>) -> bool {
         lock(&self.cost).pays_to_move(nanos_per_byte)
     }

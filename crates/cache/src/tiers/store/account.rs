@@ -1,9 +1,9 @@
-//! Which prefixes are in use in the store, and which blocks are deleted when its quota is full: arithmetic over a
-//! listing.
+//! Decides which prefixes are in use in the store, and which blocks are deleted when its quota is full: arithmetic over
+//! a listing.
 //!
 //! A store has no owner and no locks. A process that uses a prefix rewrites the object `used` in its folder every
-//! [`MARK_EVERY`]. A prefix is in use if its mark, or its newest block, is younger than [`USED_FOR`]. All times are the
-//! store's; the newest of the listing counts as now.
+//! [`MARK_EVERY`]. A prefix is in use if its mark, or its newest block, is younger than [`USED_FOR`]. All times are by
+//! the store's clock; the newest time of the listing counts as now.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::tiers::remote::names::{parse_mark, parse_name};
 pub(crate) const MARK_EVERY: Duration = Duration::from_secs(600);
 /// How long a mark holds: longer than networks usually fail.
 const USED_FOR: Duration = Duration::from_secs(3600);
-/// At least this part of the quota is freed at once, so that the store is not listed for each block.
+/// At least this part of the quota is freed together, so that the store is not listed for each block.
 const REMOVE_PART: u64 = 64;
 
 /// Says whether a prefix that was last used `at` is in use.

@@ -10,12 +10,12 @@
 //! | `tier` | `StoreTier`: its parts, and whether writes succeed |
 //! | `write` | writes blocks and makes room for them |
 //! | `upkeep` | marks the prefixes in use, and counts the blocks |
-//! | `account` | which blocks are deleted when the quota is full |
+//! | `account` | chooses the blocks to delete when the quota is full |
 //!
-//! Blocks are found and read as those of any remote place (`tiers::remote`).
+//! Blocks are found and read like the blocks of any remote place (`tiers::remote`).
 //!
 //! The store has no owner and no locks: blocks never change, and a block that is gone is a miss. Two processes that
-//! make room at once may delete more than needed; nothing worse happens.
+//! make room at the same time may delete more than needed; this has no other effect.
 
 pub(crate) mod account;
 pub(crate) mod tier;
@@ -31,7 +31,7 @@ use forebay_core::{Result, Stopwatch};
 
 use crate::tiers::remote::blocks::RemoteBlocks;
 
-/// What the cache needs of a store. Each call returns before its time limit.
+/// The interface of a store. Each call returns before its time limit.
 pub trait Store: RemoteBlocks {
     /// Writes an object, whole or not at all. The name is new.
     ///
@@ -45,7 +45,7 @@ pub trait Store: RemoteBlocks {
     /// The store's error.
     fn touch(&self, name: &str, limit: Duration) -> Result<()>;
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object, if it exists.
     ///
     /// # Errors
     /// The store's error.
@@ -55,15 +55,15 @@ pub trait Store: RemoteBlocks {
     fn tidy(&self, _below: &str) {}
 }
 
-/// A store to keep rows in, with its quota.
+/// A store for rows, with its quota.
 #[derive(Clone)]
 pub struct SharedStore {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// The most bytes that all processes that share it keep there together.
+    /// The quota of all processes that share it, in bytes.
     pub bytes: u64,
-    /// Measures reads, and says when a store that failed is tried again. It decides what is read and what is computed,
-    /// never a row.
+    /// Measures reads, and decides when a failed store is tried again. It decides which rows are read or computed,
+    /// never their bits.
     pub watch: Arc<dyn Stopwatch>,
 }
 

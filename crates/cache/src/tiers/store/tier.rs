@@ -1,7 +1,7 @@
 //! The store as a tier: its parts, and whether writes succeed.
 //!
-//! Reads and writes fail apart from each other, for example by their permissions, so each has its breaker. Each lock is
-//! taken by itself, and none but that of the maintenance thread is held while the store is asked.
+//! Reads and writes fail independently, for example because of permissions, so each has its breaker. Each lock is taken
+//! alone, and only that of the maintenance thread is held during a request to the store.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,7 +64,7 @@ impl StoreTier {
         }
     }
 
-    /// Says whether the store is written to at all now.
+    /// Says whether the store is written to now.
     pub(super) fn is_written(&self) -> bool {
         !lock(&self.writes).breaker.is_paused(self.remote.now())
     }
@@ -74,7 +74,7 @@ impl StoreTier {
         lock(&self.writes).breaker.may_ask(self.remote.now())
     }
 
-    /// Notes the result of a write.
+    /// Records the result of a write.
     pub(super) fn note_write<T>(&self, done: Result<T>) -> Option<T> {
         let mut writes = lock(&self.writes);
         match done {

@@ -15,7 +15,7 @@ use crate::tiers::store::tier::StoreTier;
 /// The interval of counting the blocks of the store, in nanoseconds.
 const RECOUNT_EVERY: u64 = 300_000_000_000;
 
-/// When which part of the work was last done, by the watch of the store.
+/// The time of the last run of each part of the work, by the watch of the store.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     marked: HashMap<PrefixKey, u64>,
@@ -71,7 +71,7 @@ impl StoreTier {
         self.remote.note_read([listed.as_ref().err()]);
         if let Ok(listed) = listed {
             *lock(&self.used) = Some(Contents::new(listed).bytes());
-            // The next write finds out whether room can be made.
+            // The next write tries whether room can be made.
             self.full.store(false, std::sync::atomic::Ordering::Relaxed);
         }
     }

@@ -22,11 +22,11 @@ use crate::tiers::store::account::Contents;
 use crate::tiers::store::tier::StoreTier;
 use crate::tiers::tier::BlockSink;
 
-/// A larger block is not kept there: its one row exceeds what most stores accept at once.
+/// A larger block is not stored: its one row exceeds what most stores accept at once.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
 impl StoreTier {
-    /// Makes room for a block, as far as this process can know; returns whether it fits. Others write meanwhile, so
+    /// Makes room for a block, by this process's last listing; returns whether it fits. Others write meanwhile, so
     /// concurrent writes may exceed the quota.
     fn make_room(&self, prefix: PrefixKey, bytes: u64) -> bool {
         let fits = |used: u64| used.checked_add(bytes).is_some_and(|sum| sum <= self.quota);

@@ -1,4 +1,4 @@
-//! A source whose rows are a function of their number, so that whatever the cache gives can be checked.
+//! A source whose rows are a function of their number, so that all rows from the cache can be checked.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod others;
@@ -30,7 +30,7 @@ pub(crate) fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(fields).expect("names differ"))
 }
 
-/// Computes rows. Slices of something larger, as ops give them.
+/// Computes rows as slices of larger columns, like ops do.
 pub(crate) fn columns(rows: &[u64]) -> Vec<ArrayRef> {
     let with_more: Vec<u64> = [&[99_999], rows, &[77_777]].concat();
     whole(&with_more).into_iter().map(|column| column.slice(1, rows.len())).collect()
@@ -89,7 +89,7 @@ pub(crate) fn open(memory: u64, disk: Option<(&std::path::Path, u64)>) -> Arc<Ca
     Cache::open(&Options { memory, disk, store: None }).expect("opens")
 }
 
-/// What a caller does: returns the columns of all rows but those that are filtered out, checked, and which it computed.
+/// Acts as a caller: looks up, computes and checks all rows, and returns the rows that it computed.
 pub(crate) fn ask(prefix: &Arc<Prefix>, rows: &[u64]) -> Vec<u64> {
     let keys: Vec<RowKey> = rows.iter().map(|&row| key(row)).collect();
     let memory = Memory::default();
@@ -124,7 +124,7 @@ pub(crate) fn check(found: &mut forebay_cache::Found, rows: &[u64], memory: &Mem
     assert!(same(&found.columns(memory).expect("columns"), &expected), "wrong rows");
 }
 
-/// A folder in memory where there is one: what is written is waited for.
+/// A folder in memory where possible, because tests wait for writes.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder")
 }
@@ -134,7 +134,7 @@ pub(crate) fn blocks(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64)>
     let mut blocks = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         for file in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-            // What is thrown out meanwhile is not there.
+            // A file that was evicted meanwhile has no metadata.
             let is_block = file.path().extension().is_some_and(|e| e == "arrow");
             blocks.extend(file.metadata().ok().filter(|_| is_block).map(|metadata| (file.path(), metadata.len())));
         }

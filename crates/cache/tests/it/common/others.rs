@@ -1,4 +1,4 @@
-//! Processes that know of each other, without the network between them, and that do what they are told to.
+//! Processes that are peers of each other, without a network between them, under the control of the test.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,23 +16,23 @@ use super::pail::{Hand, Pail};
 use super::{LIMIT, ask, is_without, prefix_key, schema};
 
 pub(crate) const ROWS: u64 = 300;
-/// Longer than peers are left unasked.
+/// Longer than any pause between listings of peers.
 pub(crate) const LONG: Duration = Duration::from_secs(3);
 
-/// What other processes show, without the network between them.
+/// The exports of other processes, without a network between them.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     pub(crate) exports: Mutex<Vec<PeerExports>>,
     pub(crate) is_away: AtomicBool,
-    /// Bytes of each answer are others.
+    /// Bytes of each answer are changed.
     pub(crate) damages: AtomicBool,
-    /// They give what they do not show yet.
+    /// They answer requests for rows that they do not list yet.
     pub(crate) gives: AtomicBool,
-    /// Who asks for that waits here first.
+    /// A request for such rows waits here first.
     pub(crate) gate: Mutex<Option<Arc<Barrier>>>,
     /// They do not answer.
     pub(crate) is_deaf: AtomicBool,
-    /// What a question takes, in nanoseconds.
+    /// The time of a request, in nanoseconds.
     pub(crate) takes: AtomicU64,
     pub(crate) asked: AtomicU64,
     pub(crate) reads: AtomicU64,
@@ -123,7 +123,7 @@ impl Process {
         self
     }
 
-    /// With memory alone.
+    /// With memory only.
     pub(crate) fn in_memory(memory: u64) -> Self {
         Self::new(memory, None, None)
     }

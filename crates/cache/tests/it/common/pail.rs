@@ -1,4 +1,4 @@
-//! A store that does what it is told to: what no real server can be made to do at the right moment.
+//! A store under the control of the test, for faults that no real server produces at the right moment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,22 +9,22 @@ use bytes::Bytes;
 use forebay_cache::{Object, Part, RemoteBlocks, Store};
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 
-/// What is wrong with the store.
+/// The fault of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It refuses, whatever is asked.
+    /// It refuses every request.
     Away,
-    /// It refuses to be written to.
+    /// It refuses writes.
     ReadOnly,
     /// Every read is late.
     Late,
     /// Every read succeeds, after nearly its whole time limit.
     Slow,
-    /// What is read next has bits that are wrong, and no more after it: the network's fault, not the store's.
+    /// The next read has wrong bits, and later reads have not: the fault is the network's, not the store's.
     Noise,
 }
 
-/// A store in memory. Its clock only goes on when it is told to.
+/// A store in memory. The test advances its clock.
 #[derive(Debug, Default)]
 pub(crate) struct Pail {
     objects: Mutex<BTreeMap<String, (Bytes, SystemTime)>>,
@@ -76,7 +76,7 @@ impl Pail {
         self.objects.lock().expect("not poisoned").clear();
     }
 
-    /// Waits until the store looks like that.
+    /// Waits until the store's content satisfies `is_so`.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&BTreeMap<String, (Bytes, SystemTime)>) -> bool) {
         let objects = self.objects.lock().expect("not poisoned");
         let waited = self.changed.wait_timeout_while(objects, super::LIMIT, |o| !is_so(o)).expect("not poisoned");
@@ -164,7 +164,7 @@ impl Store for Pail {
     }
 }
 
-/// A clock that only goes on when it is told to.
+/// A clock that the test advances.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Hand(Arc<AtomicU64>);
 

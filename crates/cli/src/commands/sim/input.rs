@@ -1,4 +1,4 @@
-//! Which jobs: from the command line, from a file of jobs, or from the figures of a job that ran.
+//! Reads the jobs: from the command line, from a file of jobs, or from the figures of a past job.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 use super::profile::{Profile, profiled};
 use crate::arguments::{Imagined, Sim, time};
 
-/// Bytes of a file.
+/// The most bytes of a file.
 const FILE_MAX: u64 = 16 << 20;
-/// Bytes.
+/// Bytes of a GB.
 const GB: f64 = 1e9;
-/// What figures are off by, unless it is said.
+/// The default error of figures.
 const NOISE: f64 = 0.02;
 
-/// Returns the jobs, and the threads of a worker. `prices` are what an objective is about.
+/// Returns the jobs, and the threads of a worker. `prices` are those of the objective.
 pub(super) fn jobs(arguments: &Sim, prices: Prices) -> Result<(Vec<Job>, u32)> {
     if let Some(path) = &arguments.jobs {
         let file: JobsFile = read(path)?;
@@ -56,7 +56,7 @@ fn imagined(of: &Imagined, (step, cost): (f64, f64), prices: Prices) -> Result<J
     })
 }
 
-/// What `--job` names.
+/// The content of the file of `--job`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobsFile {
@@ -73,7 +73,7 @@ struct Entry {
     batch_cost: Option<Seconds>,
     #[serde(default)]
     ops: Vec<OpEntry>,
-    /// What `forebay jobs show NAME --json` printed of a job that ran, beside this file: its step, and its ops.
+    /// The output of `forebay jobs show NAME --json` for a past job, beside this file: its step, and its ops.
     profile: Option<PathBuf>,
     machine: Option<Machine>,
     objective: Option<String>,

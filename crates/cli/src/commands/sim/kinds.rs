@@ -1,4 +1,4 @@
-//! What became of the workers of each kind.
+//! The results for the workers of each kind.
 
 use forebay_core::Result;
 use forebay_policy_lab::simulate::KindOutcome;
@@ -6,7 +6,7 @@ use forebay_policy_lab::simulate::KindOutcome;
 use super::Row;
 use crate::output;
 
-/// Returns what a kind is called in tables and pictures.
+/// Returns the name of a kind in tables and pictures.
 pub(super) fn name(kind: &str, spot: bool) -> String {
     format!("{kind}{}", if spot { " (spot)" } else { "" })
 }

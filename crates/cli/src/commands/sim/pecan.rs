@@ -1,4 +1,4 @@
-//! `forebay sim --pecan`: Pecan's table, what was published beside what comes of the simulation.
+//! `forebay sim --pecan`: Pecan's table, with the published figures beside the simulated ones.
 
 use forebay_core::{Result, VERSION};
 use forebay_policy_lab::simulate::{Row, pecan_table};

@@ -12,11 +12,12 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 pub(super) struct Series<'a> {
     pub(super) name: String,
     pub(super) ended_s: f64,
-    /// (seconds, workers): how many from when on.
+    /// (seconds, workers): the number from this time on.
     workers: &'a [(f64, u32)],
 }
 
-/// Returns what is drawn of each policy: all workers, or where there are several kinds those of each, and not what each alone would be.
+/// Returns the series of each policy: all workers, or with several kinds those of each, without the simulations of
+/// single kinds.
 pub(super) fn series(outcomes: &[Outcome]) -> Vec<Series<'_>> {
     let mixed: Vec<_> = outcomes.iter().filter(|outcome| outcome.kinds.len() > 1).collect();
     match mixed.as_slice() {
@@ -56,7 +57,7 @@ pub(super) fn lines(series: &[Series<'_>]) -> Vec<String> {
     series.iter().map(line).chain([scale]).collect()
 }
 
-/// Returns when the last of them ended, and the most workers that any had.
+/// Returns the end of the longest series, and the most workers of any.
 pub(super) fn extent(series: &[Series<'_>]) -> (f64, u32) {
     let end = series.iter().map(|series| series.ended_s).fold(0.0, f64::max);
     (end, series.iter().flat_map(|series| series.workers.iter().map(|w| w.1)).max().unwrap_or(0).max(1))

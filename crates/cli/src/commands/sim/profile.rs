@@ -1,4 +1,4 @@
-//! A job that ran, as its own description: what was measured of its trainer and of its ops.
+//! The description of a past job: the measurements of its trainer and of its ops.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Returns the ops in their order, by batches: those of workers take together what a batch was measured to take them, and a
-    /// reader's come behind them, of the same rows.
+    /// Returns the ops in their order, by batches: the workers' ops together take the measured time of a batch on
+    /// workers, and a consumer's ops follow them, for the same rows.
     ///
     /// # Errors
-    /// Invalid when nothing is known of them.
+    /// Invalid when there are no figures of them.
     pub(super) fn ops(&self) -> Result<Vec<Op>> {
         let of = |at: &str| self.ops.iter().filter(|op| op.at == at).collect::<Vec<_>>();
         let (workers, reader) = (of("workers"), of("reader"));
@@ -31,7 +31,7 @@ impl Profile {
                 Error::invalid("it has no measurements of ops").hint("ask again once the job has run for a while")
             );
         }
-        // A batch by all that the workers did, and by all that a reader had of that by then.
+        // A batch relative to all work of the workers, and to all rows that a consumer had from that by then.
         let part = self.figures.compute / (all / 1e6);
         let first = reader.first().map_or(last, |op| op.rows_in.max(1.0));
         let op = |part: f64| move |op: &Shared| Op { cost: part * op.us() / 1e6, bytes: part * op.bytes_out };
@@ -40,7 +40,7 @@ impl Profile {
     }
 }
 
-/// A job as `forebay jobs show NAME --json` has it; what is not needed is passed over.
+/// A job in the form of `forebay jobs show NAME --json`; other fields are ignored.
 #[derive(Deserialize)]
 struct JobProfile {
     decisions: Vec<Decision>,
@@ -48,7 +48,7 @@ struct JobProfile {
     ops: Vec<Shared>,
 }
 
-/// What ops did in all, and what a row takes lately.
+/// The totals of an op, and the recent cost of a row.
 #[derive(Deserialize)]
 struct Shared {
     at: String,
@@ -74,7 +74,7 @@ struct Decided {
     figures: Option<Figures>,
 }
 
-/// What was measured when it was decided.
+/// The measurements at the time of the decision.
 #[derive(Deserialize, Clone, Copy)]
 pub(super) struct Figures {
     workers: u32,
@@ -91,7 +91,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Seconds that the trainer takes for a batch.
+    /// Returns the seconds that the trainer takes for a batch.
     pub(super) fn step(&self) -> f64 {
         1.0 / (self.demand + self.beside)
     }
@@ -100,14 +100,15 @@ impl Figures {
         (self.supply * self.compute).round() as u32
     }
 
-    /// What was delivered, or made ahead of it, says what of the workers' time reached the trainer, where they could not keep up.
+    /// Returns the share of the workers' time that reached the trainer if they could not keep up: delivered batches,
+    /// and those made ahead.
     pub(super) fn efficiency(&self) -> f64 {
         let most = f64::from(self.workers) * self.supply;
         if self.waited > SATURATED && most > 0.0 { (self.delivered.max(self.made) / most).min(1.0) } else { 1.0 }
     }
 }
 
-/// Reads what `forebay jobs show NAME --json` printed.
+/// Reads the output of `forebay jobs show NAME --json`.
 pub(super) fn profiled(path: &Path) -> Result<Profile> {
     let mut shown: Vec<JobProfile> = read(path)?;
     let told = |message: String, hint: &str| Err(Error::invalid(message).with("file", path.display()).hint(hint));

@@ -3,14 +3,14 @@
 use super::clock;
 use super::plot::{Series, extent};
 
-/// The drawing, and where its lines are, in pixels.
+/// The drawing's size, and the place of its lines, in pixels.
 const SIZE: (f64, f64) = (800.0, 360.0);
-/// What a letter takes, about.
+/// The approximate width of a letter.
 const LETTER: f64 = 7.0;
 const LEFT: f64 = 50.0;
 const TOP: f64 = 20.0;
 const PLOT: (f64, f64) = (590.0, 300.0);
-/// Okabe and Ito's colours, which colour-blind people can tell apart.
+/// Okabe and Ito's colours, which are safe for colour-blind readers.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
 /// Returns the drawing. Names of policies and kinds need no escapes.

@@ -1,5 +1,5 @@
-//! Charges idle worker time to the jobs that are being read, in proportion to the workers they want. While no job is
-//! read, it is charged to none.
+//! Charges idle worker time to the jobs that have consumers, in proportion to the workers they want. While no job has
+//! consumers, it is charged to none.
 //!
 //! Workers report their work one heartbeat late. Until then it counts as idle, so a busy worker's first interval is
 //! overcharged, once.
@@ -44,7 +44,7 @@ impl IdleTime {
 /// The tenant that workers serve, their type, and whether they are spot workers.
 type Group = (Option<Arc<str>>, Arc<str>, bool);
 
-/// Idle seconds of workers, and what they cost, by group: there may be thousands of workers, and as many jobs.
+/// Idle seconds of workers, and their cost, by group: there may be thousands of workers, and as many jobs.
 #[derive(Debug, Default)]
 pub(in crate::state) struct IdleSums(BTreeMap<Group, (f64, f64)>);
 

@@ -12,7 +12,7 @@ use forebay_proto::{Spent, Worked};
 
 use super::worker_types::{OTHERS, TYPES_MAX, WorkerType};
 
-/// What workers computed for a job, by type and whether they are spot workers.
+/// The work of workers for a job, by type and whether they are spot workers.
 #[derive(Debug, Default)]
 pub(in crate::state) struct JobCost(BTreeMap<(Arc<str>, bool), Sums>);
 

@@ -17,7 +17,7 @@ use super::worker_types::{Labels, WorkerType};
 use crate::state::leases::views::{JobView, WorkerView};
 use crate::state::load::job_load::Workforce;
 
-/// Worker types, the wanted mix of them, peers, and what jobs cost.
+/// Worker types, the wanted mix of them, peers, and the cost of jobs.
 #[derive(Debug, Default)]
 pub(in crate::state) struct Fleet {
     mix: FleetMix,
@@ -80,7 +80,7 @@ impl Fleet {
         self.workers.get(&worker).map_or(&self.unnamed, |worker| &worker.worker_type)
     }
 
-    /// Returns a worker's peers if it was not told of them yet. `find` finds the worker with an id.
+    /// Returns a worker's peers if they have changed since it was sent them. `find` finds the worker with an id.
     pub(in crate::state) fn peers_update<'a>(
         &mut self,
         worker: &WorkerView<'a>,
@@ -89,7 +89,7 @@ impl Fleet {
         self.peers.update(worker, find)
     }
 
-    /// Notes what a worker of the fleet did for a job.
+    /// Notes the work of a fleet worker for a job.
     pub(in crate::state) fn spend(&mut self, worker: &WorkerView<'_>, spent: &Spent) {
         let Some(FleetWorker { worker_type, idle }) = self.workers.get_mut(&worker.id) else { return };
         idle.note_spent(spent.compute_us);
@@ -120,7 +120,7 @@ impl Fleet {
         sums.charge(&mut jobs.collect::<Vec<_>>());
     }
 
-    /// Returns what workers computed for a job, and what that cost.
+    /// Returns the work of workers for a job, and its cost.
     pub(in crate::state) fn cost(&self, job: u64) -> Vec<Worked> {
         self.costs.get(&job).map(JobCost::status).unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl Fleet {
         Labels::of(workers.filter(|worker| !worker.is_local()).map(|worker| self.worker_type(worker.id)))
     }
 
-    /// Says whether the dispatcher decides how many workers there are of each type.
+    /// Returns whether the dispatcher decides how many workers there are of each type.
     pub(in crate::state) fn decides(&self) -> bool {
         self.mix.decides()
     }

@@ -1,4 +1,4 @@
-//! Which types of workers are wanted, where the dispatcher was told which types can be started.
+//! The wanted number of workers of each type, if the dispatcher has a list of types that can be started.
 //!
 //! The policy is `policy::fleet`. This module feeds it: the threads that jobs want, the present workers of each type,
 //! and how fast threads of each type are. Nothing is persisted: a dispatcher that starts takes the present workers for
@@ -39,7 +39,7 @@ pub(in crate::state) struct FleetMix {
     paces: Vec<f64>,
     previous: Option<Previous>,
     wanted: Option<Vec<Wanted>>,
-    /// When the window began, and what workers of each type did for each job in it.
+    /// When the window began, and the work of each type's workers for each job in it.
     began: Ticks,
     window: BTreeMap<(u64, usize), Worked>,
 }
@@ -54,7 +54,7 @@ impl FleetMix {
         self.offers.iter().position(|offer| offer.kind == worker_type.name() && offer.spot == worker_type.is_spot())
     }
 
-    /// Says whether the dispatcher decides how many workers there are of each type.
+    /// Returns whether the dispatcher decides how many workers there are of each type.
     pub(in crate::state) fn decides(&self) -> bool {
         !self.offers.is_empty()
     }
@@ -68,8 +68,8 @@ impl FleetMix {
         mix.add(self.offer_of(worker_type), f64::from(threads));
     }
 
-    /// Returns the share of these workers' time that each job can count on, by how many units it wants; all of it where
-    /// that is unknown.
+    /// Returns the share of these workers' time that each job can count on, by the number of units that it wants; all
+    /// of it if that is unknown.
     pub(in crate::state) fn parts(&self, mix: &Mix, claims: &[(Claim, Option<&Unit>)]) -> Vec<f64> {
         let of = |(claim, unit): &(Claim, Option<&Unit>)| Need {
             threads: unit.map_or(mix.capacity(&self.paces), |unit| self.need(claim.wanted, unit)),
@@ -85,7 +85,7 @@ impl FleetMix {
     }
 
     /// Returns the workforce of a job that has a `part` of these workers' time, in units that the job counts in, and
-    /// the unit. `wants` is what the job wants, where the dispatcher decides on types and that is known.
+    /// the unit. `wants` is the number that the job wants, if the dispatcher decides on types and that is known.
     pub(in crate::state) fn workforce(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Workforce, Unit) {
         let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
         let (workers, unit) = match wants.filter(|_| self.decides()) {
@@ -96,7 +96,7 @@ impl FleetMix {
         (Workforce { workers, each, threads, local: 0 }, unit)
     }
 
-    /// Notes what a worker did for a job.
+    /// Notes the work of a worker for a job.
     pub(in crate::state) fn spend(&mut self, worker_type: &WorkerType, spent: &Spent) {
         if let Some(kind) = self.offer_of(worker_type) {
             let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
@@ -128,8 +128,8 @@ impl FleetMix {
         present
     }
 
-    /// Measures workers' speed, and decides on worker types if there are offers. `wants` is what each job wants, and
-    /// `workers` the present workers with their threads.
+    /// Measures workers' speed, and decides on worker types if there are offers. `wants` has the number that each job
+    /// wants, and `workers` the present workers with their threads.
     pub(in crate::state) fn tick<'a, 'b>(
         &mut self,
         now: Ticks,
@@ -175,7 +175,7 @@ impl FleetMix {
         (self.offers.iter().enumerate().map(of).collect(), present.others)
     }
 
-    /// Decides, and logs what changed.
+    /// Decides, and logs the changes.
     fn decide(&mut self, seen: &Observation) {
         let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
         let (wanted, next) = decide(&self.offers, seen, &before);

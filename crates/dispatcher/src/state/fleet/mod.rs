@@ -1,12 +1,12 @@
-//! The fleet: which types of workers are wanted, what they cost, which jobs pay for them, and which workers ask each
-//! other for cached rows.
+//! The fleet: the wanted types of workers, their cost, the jobs that pay for them, and the workers that are peers for
+//! cached rows.
 //!
 //! - `machine`: the workers' types and peers, and the cost of jobs.
-//! - `mix`: how many workers of each type are wanted, where the dispatcher was told which types can be started.
+//! - `mix`: the wanted number of workers of each type, if the dispatcher has a list of types that can be started.
 //! - `worker_types`: the type and price that a worker reports.
-//! - `job_cost`: what workers computed for a job, and what that cost.
-//! - `idle_cost`: charges idle worker time to the jobs that are being read.
-//! - `peers`: which workers ask each other for cached rows.
+//! - `job_cost`: the work of workers for a job, and its cost.
+//! - `idle_cost`: charges idle worker time to the jobs that have consumers.
+//! - `peers`: the workers that request cached rows from each other.
 
 mod idle_cost;
 mod job_cost;

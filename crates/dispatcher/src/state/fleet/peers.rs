@@ -1,11 +1,11 @@
-//! Which workers ask each other for cached rows.
+//! The workers that request cached rows from each other.
 //!
-//! A worker is told of at most [`PEERS_MAX`] others: the next ones in the ring of worker ids, so that each is asked by
-//! about as many. It is told after its hello, so that it knows its peers before its first split, and in the answer to a
-//! heartbeat when its peers have changed.
+//! The dispatcher sends a worker the addresses of at most [`PEERS_MAX`] peers: the next ones in the ring of worker ids,
+//! so that each worker serves about as many. It sends them after the worker's hello, so that the worker has its peers
+//! before its first split, and in the answer to a heartbeat when the peers have changed.
 //!
-//! Invariants: a worker is told of no other tenant's workers, and of none that caches rows in the same folder. Only
-//! this dispatcher gives out the key that peers show.
+//! Invariants: a worker gets no other tenant's workers as peers, and none that caches rows in the same folder. Only
+//! this dispatcher issues the key that peers show.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -16,24 +16,24 @@ use forebay_proto::{JobKey, Peers};
 
 use crate::state::leases::views::WorkerView;
 
-/// The most peers of one worker. With more workers, each sees a part of what is cached.
+/// The most peers of one worker. With more workers, each sees a part of the cached rows.
 const PEERS_MAX: usize = 64;
 /// The context of the derived keys.
 const PURPOSE: &str = "forebay 2026-11-22 what workers show each other";
 
-/// Workers that cache rows, and what they were told of each other.
+/// Workers that cache rows, and the peers that each was sent.
 #[derive(Debug, Default)]
 pub(in crate::state) struct PeerRing {
-    /// The secret from which workers' keys for each other are derived; `None` where they need none.
+    /// The secret from which workers' keys for each other are derived; `None` if they need none.
     secret: Option<[u8; 16]>,
     /// The folders where workers cache rows.
     places: BTreeMap<WorkerId, Arc<str>>,
-    /// The peers that each worker's session was told of.
+    /// The peers that each worker's session was sent.
     sent: BTreeMap<WorkerId, Vec<Arc<str>>>,
 }
 
 impl PeerRing {
-    /// Lets workers ask each other for a key that is derived from this secret, a different one for each tenant.
+    /// Makes workers require a key from each other that is derived from this secret, a different one for each tenant.
     pub(in crate::state) fn set_secret(&mut self, secret: [u8; 16]) {
         self.secret = Some(secret);
     }
@@ -52,7 +52,7 @@ impl PeerRing {
         self.sent.remove(&worker);
     }
 
-    /// Returns a worker's peers if it was not told of them yet. `find` finds the worker with an id.
+    /// Returns a worker's peers if they have changed since it was sent them. `find` finds the worker with an id.
     pub(in crate::state) fn update<'a>(
         &mut self,
         own: &WorkerView<'a>,

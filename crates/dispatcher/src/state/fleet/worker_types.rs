@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_policy::placement::PRICE_MAX;
 
-/// The most types that are told apart.
+/// The most types that have labels of their own.
 pub(in crate::state) const TYPES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 63;
 /// The type of workers that report none.
@@ -20,7 +20,7 @@ pub(in crate::state) const OTHERS: &str = "others";
 /// Checks the name of a worker type; an empty name is allowed and means none.
 ///
 /// # Errors
-/// Invalid, with a hint on what names are allowed.
+/// Invalid, with a hint on the allowed names.
 pub fn check_worker_type(name: &str) -> Result<()> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && ![UNNAMED, LOCAL, OTHERS].contains(&name) {
@@ -33,7 +33,7 @@ pub fn check_worker_type(name: &str) -> Result<()> {
 /// Checks the price of a worker per hour; 0 means unknown.
 ///
 /// # Errors
-/// Invalid, with a hint on what prices are allowed.
+/// Invalid, with a hint on the allowed prices.
 pub fn check_price(price: f64) -> Result<()> {
     if (0.0..=PRICE_MAX).contains(&price) {
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) struct WorkerType {
 }
 
 impl WorkerType {
-    /// Takes what a worker reports.
+    /// Checks a worker's report of its type.
     ///
     /// # Errors
     /// Those of [`check_worker_type`] and [`check_price`].

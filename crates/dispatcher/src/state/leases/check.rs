@@ -59,7 +59,7 @@ impl Leases {
         }
         ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())?;
         let strays = |(id, w): (&WorkerId, &Worker)| {
-            // A worker that did not say hello since a restart has not reported whom it serves.
+            // A worker that did not say hello since a restart has not reported its tenant.
             w.session.and_then(|_| w.leases.values().find(|key| !self.may_hold(*id, key.0)).copied())
         };
         let stray = self.workers.iter().find_map(strays);

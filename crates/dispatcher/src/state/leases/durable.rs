@@ -1,9 +1,9 @@
-//! Updates that must be durable before anyone hears what follows them. Only `leases` can make one.
+//! Updates that must be durable before any message about them is sent. Only `leases` can make one.
 
 use crate::records::Update;
 
 /// An update of the ledger that later effects wait for. Its constructor is private to `leases`, so no other machine can
-/// ask for a durable write.
+/// request a durable write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Durable(Update);
 

@@ -25,7 +25,7 @@ pub(in crate::state::leases) struct Job {
     /// How many row ops workers run (the placement boundary); `None` if there is no choice.
     pub(in crate::state::leases) boundary: Option<u32>,
     pub(in crate::state::leases) skipped: SkippedTally,
-    /// How far its consumers are, where they end epochs together.
+    /// The progress of its consumers, if they end epochs together.
     pub(in crate::state::leases) epoch_ends: EpochEnds,
 }
 
@@ -36,7 +36,7 @@ impl Job {
         Self { record, consumers, streamed, split_durations, second_leases: 0, boundary: None, skipped, epoch_ends }
     }
 
-    /// Returns what the other machines see of it.
+    /// Returns the view of it for the other machines.
     pub(in crate::state::leases) fn view(&self) -> JobView<'_> {
         let quotas = self.consumers.iter().filter_map(|c| c.attached?.workers_max);
         JobView { record: &self.record, consumers: self.consumers.len() as u32, workers_max: quotas.min() }
@@ -50,7 +50,7 @@ impl Job {
         self.consumers.iter().any(|c| c.attached.is_some())
     }
 
-    /// Returns how many row ops a worker is told to run. A local worker runs all of them.
+    /// Returns the number of row ops for a worker. A local worker runs all of them.
     pub(in crate::state::leases) fn ops_on_worker(&self, is_local: bool) -> Option<u32> {
         self.boundary.map(|ops| if is_local { ALL_OPS } else { ops })
     }

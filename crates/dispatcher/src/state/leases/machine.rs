@@ -1,4 +1,4 @@
-//! The leases machine: its fields, and what the other machines may read of it.
+//! The leases machine: its fields, and the parts that the other machines may read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub(in crate::state) struct Leases {
     pub(in crate::state::leases) active: BTreeSet<ConsumerKey>,
     pub(in crate::state::leases) next_token: u64,
     pub(in crate::state::leases) next_job: u64,
-    /// Who has the rows of a split in its caches, and who computes it for another job. Nothing depends on either.
+    /// The workers with a split's rows in their caches, and those that compute it for another job. Nothing depends on
+    /// either.
     pub(in crate::state::leases) affinity: Box<dyn GrantHint>,
     pub(in crate::state::leases) sharing: Box<dyn GrantHint>,
     pub(in crate::state::leases) clock: Clock,
@@ -89,7 +90,7 @@ impl Leases {
         self.changed = true;
     }
 
-    /// Takes what the other machines must hear of.
+    /// Takes the notices for the other machines.
     pub(in crate::state) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -172,7 +173,7 @@ impl Leases {
         self.jobs.iter().flat_map(|(id, job)| (0..).zip(&job.consumers).map(|(i, consumer)| ((*id, i), consumer)))
     }
 
-    /// Tells the hints of an event.
+    /// Passes an event to the hints.
     pub(in crate::state::leases) fn hint(&mut self, event: &HintEvent<'_>) {
         self.affinity.note(event);
         self.sharing.note(event);

@@ -1,15 +1,15 @@
-//! Leases: which worker computes which split of which consumer of which job, and what happens when a lease goes wrong.
-//! This machine holds all that is durable (but dataset profiles), and no other one can ask for a durable write.
+//! Leases: which worker computes which split of which consumer of which job, and the corrections when a lease fails.
+//! This machine holds all that is durable (except dataset profiles), and no other one can request a durable write.
 //!
-//! - `machine`: its fields, and what the others read of it, as `views`.
-//! - `notice`: what it tells the others: a consumer or a worker is gone, an epoch was read, a job was removed.
-//! - `durable`: updates that must be durable before anyone hears what follows them.
-//! - `job`: a job with its consumers; `jobs`: how jobs begin and end, whose they are, what the ledger keeps of them.
+//! - `machine`: its fields, and the parts that the others read, as `views`.
+//! - `notice`: its notices to the others: a consumer or a worker is gone, an epoch was read, a job was removed.
+//! - `durable`: updates that must be durable before any message about them is sent.
+//! - `job`: a job with its consumers; `jobs`: the begin and end of jobs, their tenants, their records in the ledger.
 //! - `consumers`, `workers`: the two sides of a lease, and their messages.
-//! - `grants`: who gets the next split, and corrections after a grant.
+//! - `grants`: grants of splits, and corrections after a grant.
 //! - `events`: the messages about a lease.
-//! - `tick`: notices who is silent.
-//! - `recover`: builds the machine from a ledger after a restart; `check`: its invariants; `status`: what people see.
+//! - `tick`: notices silent processes.
+//! - `recover`: builds the machine from a ledger after a restart; `check`: its invariants; `status`: its display.
 
 pub(super) mod check;
 pub(super) mod consumers;

@@ -1,4 +1,4 @@
-//! What leases tell the other machines: events that end something which they keep.
+//! Notices of leases to the other machines: events that end something which they keep.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The state after a restart: what the ledger holds, and no sessions.
+//! The state after a restart: the contents of the ledger, and no sessions.
 //!
 //! Workers may still hold their leases and consumers may still fetch from them, so leases stay until the workers had
 //! time to say hello. Backup leases are gone: they were an optimisation.

@@ -1,4 +1,4 @@
-//! What people and metrics see of leases.
+//! Leases for display and metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(in crate::state) struct LeaseFigures {
 }
 
 impl Leases {
-    /// Lists the jobs of a tenant, or of all tenants, the oldest first, with their numbers; those of one name, or all
-    /// for an empty name. The fields of other machines are empty. Keys are shown only to their tenant.
+    /// Lists the jobs of a tenant, or of all tenants, the oldest first, with their numbers; only the jobs of one name
+    /// if it is not empty. The fields of other machines are empty. Keys are shown only to their tenant.
     pub(in crate::state) fn list_jobs(&self, tenant: Option<&str>, name: &str) -> Vec<(u64, JobStatus)> {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);

@@ -1,4 +1,4 @@
-//! What tests of the whole state ask and change of leases.
+//! Views and changes of leases for tests of the whole state.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::state::leases::machine::Leases;
 pub(in crate::state) type HeldSplit = (Position, WorkerId, u64);
 
 impl Leases {
-    /// Replaces the hints for grants by what a function makes of them.
+    /// Replaces each hint for grants by the result of a function.
     pub(in crate::state) fn replace_hints(&mut self, replace: impl Fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>) {
         let none = || Box::new(NoHint);
         self.affinity = replace(std::mem::replace(&mut self.affinity, none()));
         self.sharing = replace(std::mem::replace(&mut self.sharing, none()));
     }
 
-    /// The first leases of a consumer's splits, and its backup leases.
+    /// Returns the first leases of a consumer's splits, and its backup leases.
     pub(in crate::state) fn held(&self, key: ConsumerKey) -> (Vec<HeldSplit>, Vec<HeldSplit>) {
         let consumer = self.consumer(key).expect("a consumer");
         let [first, second] = [consumer.leases(), consumer.backups()]
@@ -47,22 +47,22 @@ impl Leases {
         format!("{:?}", self.jobs[&job].split_durations)
     }
 
-    /// The active consumers of a job.
+    /// Returns the active consumers of a job.
     pub(in crate::state) fn active_of(&self, job: u64) -> Vec<ConsumerKey> {
         self.active_consumers_of(job).map(|(key, _)| key).collect()
     }
 
-    /// How many splits of a job have a worker that the affinity hint names, of those of a consumer's first epoch.
+    /// Returns the number of splits in a consumer's first epoch for which the affinity hint names a worker.
     pub(in crate::state) fn affinities(&self, key: ConsumerKey, splits: u64) -> usize {
         (0..splits).filter(|ordinal| self.affinity.worker(key, Position::new(0, *ordinal)).is_some()).count()
     }
 
-    /// The tokens of a worker's leases.
+    /// Returns the tokens of a worker's leases.
     pub(in crate::state) fn tokens(&self, worker: WorkerId) -> Vec<u64> {
         self.workers[&worker].leases.keys().copied().collect()
     }
 
-    /// The consumers whose splits a worker has begun.
+    /// Returns the consumers whose splits a worker has begun.
     pub(in crate::state) fn begun(&self, worker: WorkerId) -> Vec<ConsumerKey> {
         let worker = &self.workers[&worker];
         worker.begun.keys().map(|token| worker.leases[token].0).collect()

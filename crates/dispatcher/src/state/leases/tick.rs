@@ -1,4 +1,4 @@
-//! What time alone causes: silent workers and consumers are noticed, late splits get backups.
+//! Effects of time alone: silent workers and consumers are noticed, late splits get backups.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use forebay_core::{Error, Ticks};
 use crate::state::effect::Effect;
 use crate::state::leases::machine::Leases;
 
-/// Ticks come every 50 ms. A gap of this length means that this process was stopped, not that everyone else was silent.
+/// Ticks come every 50 ms. A gap of this length means that this process was stopped, not that all others were silent.
 const STALL: Duration = Duration::from_millis(500);
-/// How often late splits, and splits that wait while workers are idle, are looked for.
+/// How often the dispatcher looks for late splits, and for splits that wait while workers are idle.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Leases {
@@ -29,7 +29,7 @@ impl Leases {
         was_stopped
     }
 
-    /// Ends a tick: notices who is silent.
+    /// Ends a tick: notices silent processes.
     pub(in crate::state) fn end_tick(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         if now >= self.clock.expiry {
             self.tick_workers(now, out);

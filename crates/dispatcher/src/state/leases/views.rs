@@ -1,4 +1,4 @@
-//! What the other machines see of jobs and workers: they read nothing else of leases.
+//! Views of jobs and workers for the other machines, which read nothing else of leases.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl WorkerView<'_> {
     }
 }
 
-/// On whose behalf a worker reports on a job that it may compute for.
+/// The role of a worker that reports on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::state) enum Reporter {
     /// A worker that serves more than one consumer.

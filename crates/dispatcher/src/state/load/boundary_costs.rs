@@ -1,4 +1,4 @@
-//! What a row, or a batch, costs at each placement boundary of a job, on both sides. Pure.
+//! The cost of a row, or a batch, at each placement boundary of a job, on both sides. Pure.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(in crate::state) struct RowCost {
 }
 
 impl Default for BoundaryCosts {
-    /// The costs where there is no choice of boundaries, and nothing is known.
+    /// Returns the costs if there is no choice of boundaries, and nothing is known.
     fn default() -> Self {
         Self { rows: vec![RowCost::default()], at: 0 }
     }

@@ -1,5 +1,5 @@
-//! What workers cache of a job with `cache()` or `autocache()`, as last reported: for people. Nothing is decided on it
-//! here.
+//! The cache of each worker for a job with `cache()` or `autocache()`, as last reported: for display. No decision here
+//! depends on it.
 //!
 //! Bounds: one text of at most [`JSON_BYTES_MAX`] for each connected worker.
 
@@ -23,7 +23,7 @@ impl CachingReports {
         }
     }
 
-    /// Forgets what a lost worker cached in memory.
+    /// Forgets the rows that a lost worker had in memory.
     pub(in crate::state) fn forget(&mut self, worker: WorkerId) {
         self.0.remove(&worker);
     }

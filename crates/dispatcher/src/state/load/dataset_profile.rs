@@ -1,6 +1,6 @@
-//! Profiles of datasets, for the next jobs on them: what ops cost, how long a trainer took per row, with how many
-//! workers jobs were steady, and how often the dataset was read. A profile belongs to no job and is in the ledger, so
-//! it outlives jobs and this process.
+//! Profiles of datasets, for the next jobs on them: the cost of ops, a trainer's time per row, the number of workers in
+//! steady states of jobs, and the number of epochs read. A profile belongs to no job and is in the ledger, so it
+//! outlives jobs and this process.
 //!
 //! It changes with every heartbeat and is written seldom: soon after its first change, then once in [`WRITE_EVERY`]
 //! while it changes, [`SOON`] after a consumer has left (its workers have reported the rest by then), and when this
@@ -39,7 +39,7 @@ pub(in crate::state) struct DatasetProfiles {
     changes: Vec<ProfileChange>,
 }
 
-/// A change of the profiles in the ledger. Nobody waits until it is durable.
+/// A change of the profiles in the ledger. No message waits until it is durable.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::state) enum ProfileChange {
     Written(Arc<ProfileRecord>),

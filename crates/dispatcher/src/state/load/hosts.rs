@@ -1,5 +1,5 @@
-//! What the hosts of a job's consumers have to spare, combined to one host for the policy. Consumers on the same host
-//! report the same idle cores, which count once; each of them has threads of its own.
+//! The spare capacity of the hosts of a job's consumers, combined to one host for the policy. Consumers on the same
+//! host report the same idle cores, which count once; each of them has threads of its own.
 //!
 //! Consumers' processes run the ops behind the placement boundary. The time of a batch on workers is measured as a
 //! whole; the op costs tell how it would change with another boundary. Pure.
@@ -24,7 +24,7 @@ pub(in crate::state) struct SpareCapacity {
     own: u64,
     pressure: u64,
     reports: u64,
-    /// As last reported: the cores that the consumer may use, the id of its host, and whether it asks for threads.
+    /// As last reported: the cores that the consumer may use, the id of its host, and whether it requests threads.
     limit_millicores: u32,
     machine: u64,
     asks: bool,
@@ -46,7 +46,7 @@ impl SpareCapacity {
         self.reports > 0
     }
 
-    /// Says whether the policy decides how many local threads compute for this consumer.
+    /// Returns whether the policy decides how many local threads compute for this consumer.
     pub(in crate::state) fn asks(&self) -> bool {
         self.asks
     }
@@ -134,8 +134,8 @@ impl HostCores {
     }
 }
 
-/// Returns all hosts as one. `None` where there is nothing to tell a policy: no host is reported, there is no other
-/// boundary, and the objective is time.
+/// Returns all hosts as one. `None` if a policy needs no host: no host is reported, there is no other boundary, and the
+/// objective is time.
 pub(in crate::state) fn combined(
     consumers: &[SpareCapacity],
     made: &BatchesMade,

@@ -1,4 +1,4 @@
-//! What the consumers of one job take and what its workers compute, window by window: the input of the scaling policy.
+//! The rows that consumers of one job take and its workers compute, by window: the input of the scaling policy.
 //!
 //! Pure. `policy::scaling::window` says how long a window is. Nothing is persisted: after a restart it is measured
 //! again.
@@ -21,7 +21,7 @@ const STEP_MIN_MS: f64 = 0.5;
 /// The least share of the demand that remains for workers.
 const REST_MIN: f64 = 0.01;
 
-/// What one consumer reported in a window.
+/// The reports of one consumer in a window.
 #[derive(Debug, Clone, Copy, Default)]
 struct ConsumerLoad {
     waited_ms: u64,
@@ -30,7 +30,7 @@ struct ConsumerLoad {
     rows: u64,
     /// The sum over heartbeats of the splits that were buffered ahead, and the number of heartbeats.
     ahead: (u64, u64),
-    /// What its host has to spare, if it reports that.
+    /// The spare capacity of its host, if it reports that.
     spare_capacity: SpareCapacity,
     /// Rows that its local worker computed.
     local_rows: u64,
@@ -47,7 +47,7 @@ pub(in crate::state) struct Workforce {
     pub(in crate::state) each: f64,
     /// Threads of all workers.
     pub(in crate::state) threads: f64,
-    /// Local threads of consumers that ask for some.
+    /// Local threads of consumers that request some.
     pub(in crate::state) local: u32,
 }
 
@@ -119,12 +119,12 @@ impl JobLoad {
         self.rows = self.rows.saturating_add(spent.rows);
     }
 
-    /// Takes a worker's report of what it sent over a network.
+    /// Accepts a worker's report of the bytes that it sent over a network.
     pub(in crate::state) fn send(&mut self, sent: &Sent) {
         self.network[0].add(sent.bytes, sent.nanos);
     }
 
-    /// Takes a report of a consumer's local worker on the time that it spent.
+    /// Accepts a report of a consumer's local worker on the time that it spent.
     pub(in crate::state) fn spend_local(&mut self, consumer: u32, spent: &Spent) {
         let load = self.consumers.entry(consumer).or_default();
         load.local_rows = load.local_rows.saturating_add(spent.rows);
@@ -153,7 +153,7 @@ impl JobLoad {
     }
 
     /// Ends the window if it has lasted long enough, and begins the next one. `workers` is how many workers the job can
-    /// count on where jobs share them; `spent` is the microseconds that all workers have spent on all jobs; `costs`
+    /// count on if jobs share them; `spent` is the microseconds that all workers have spent on all jobs; `costs`
     /// returns the cost of rows at each placement boundary.
     pub(in crate::state) fn end(
         &mut self,
@@ -170,8 +170,7 @@ impl JobLoad {
         self.learn(workforce, batches);
         let seconds = lasted.as_secs_f64();
         let all_threads = workforce.threads * seconds * 1e6;
-        // The policy does not decide on threads whose number the user set: their batches need not be made by anyone
-        // else.
+        // The policy does not decide on threads whose number the user set: no other process need make their batches.
         let [local, set] = [true, false].map(|is_asked| self.made_locally(is_asked) / seconds);
         let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
         let (costs, rows) = (costs(), self.batch_rows().unwrap_or(0.0));
@@ -228,7 +227,7 @@ impl JobLoad {
         }
     }
 
-    /// Returns the batches that local workers made, for consumers that ask for threads or for the others.
+    /// Returns the batches that local workers made, for consumers that request threads or for the others.
     fn made_locally(&self, is_asked: bool) -> f64 {
         let made = self.consumers.values().filter(|t| t.spare_capacity.asks() == is_asked);
         let rows = made.map(|t| t.local_rows).fold(0, u64::saturating_add) as f64;

@@ -1,4 +1,4 @@
-//! The load machine: what was measured of each job, and of each dataset.
+//! The load machine: the measurements of each job, and of each dataset.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(in crate::state) struct Load {
     spent_us: u64,
 }
 
-/// What was measured of one job.
+/// The measurements of one job.
 #[derive(Debug)]
 struct JobMeasurements {
     load: JobLoad,
@@ -61,7 +61,7 @@ impl Load {
         self.jobs.remove(&job);
     }
 
-    /// Forgets what a lost worker cached.
+    /// Forgets the cache of a lost worker.
     pub(in crate::state) fn forget_worker(&mut self, worker: WorkerId) {
         self.jobs.values_mut().for_each(|job| job.caching.forget(worker));
     }
@@ -78,14 +78,14 @@ impl Load {
         self.jobs.iter_mut().filter(|(id, _)| !is_read(id)).for_each(|(_, job)| job.load.restart(now, spent));
     }
 
-    /// Takes a consumer's heartbeat.
+    /// Accepts a consumer's heartbeat.
     pub(in crate::state) fn consumer_heartbeat(&mut self, job: u64, consumer: u32, said: &ConsumerHeartbeat) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.load.add(consumer, said);
         }
     }
 
-    /// Takes the time that a worker spent on a job.
+    /// Accepts the time that a worker spent on a job.
     pub(in crate::state) fn spend(&mut self, reporter: Reporter, spent: &Spent) {
         let Some(job) = self.jobs.get_mut(&spent.job) else { return };
         match reporter {
@@ -93,26 +93,26 @@ impl Load {
                 job.load.spend(spent);
                 self.spent_us = self.spent_us.saturating_add(spent.compute_us);
             }
-            // A local thread yields to the trainer, so its time tells nothing of the fleet's workers.
+            // A local thread yields to the trainer, so its time says nothing about the fleet's workers.
             Reporter::Local(consumer) => job.load.spend_local(consumer, spent),
         }
     }
 
-    /// Takes what a worker sent to a job's consumers over a network.
+    /// Accepts the bytes that a worker sent to a job's consumers over a network.
     pub(in crate::state) fn send(&mut self, sent: &Sent) {
         if let Some(job) = self.jobs.get_mut(&sent.job) {
             job.load.send(sent);
         }
     }
 
-    /// Takes what a worker caches of a job.
+    /// Accepts a worker's report of its cache for a job.
     pub(in crate::state) fn note_caching(&mut self, worker: WorkerId, job: u64, json: &str) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.caching.note(worker, json);
         }
     }
 
-    /// Takes what ops of a job cost.
+    /// Accepts the costs of a job's ops.
     pub(in crate::state) fn note_op_costs(&mut self, now: Ticks, record: &JobRecord, at: At, said: &[OpSpent]) {
         if let Some(job) = self.jobs.get_mut(&record.id) {
             job.op_costs.take(now, at, said);
@@ -141,7 +141,8 @@ impl Load {
         self.jobs.get_mut(&job).into_iter().for_each(|job| job.load.note_boundary_moved());
     }
 
-    /// Notes what a decision showed of a job: whether it is steady, and how many batches its trainers demand a second.
+    /// Notes the results of a decision on a job: whether it is steady, and how many batches its trainers demand a
+    /// second.
     pub(in crate::state) fn note_decision(
         &mut self,
         now: Ticks,
@@ -174,7 +175,7 @@ impl Load {
         }
     }
 
-    /// Returns what workers cache of a job.
+    /// Returns the workers' cache reports for a job.
     pub(in crate::state) fn caching(&self, job: u64) -> Vec<WorkerCaching> {
         self.jobs.get(&job).map(|job| job.caching.status()).unwrap_or_default()
     }

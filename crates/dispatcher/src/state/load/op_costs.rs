@@ -1,4 +1,4 @@
-//! What each op of a job costs, as workers and consumers report it: for people, and for the policy that decides on
+//! The cost of each op of a job, as workers and consumers report it: for display, and for the policy that decides on
 //! workers and on the placement boundary (see `placement`).
 //!
 //! The cost of a row is the median of the last few windows, so a storage that stalled once, or a thread without a core,
@@ -44,7 +44,7 @@ impl At {
 #[derive(Debug, Clone, Default)]
 pub(in crate::state) struct OpCosts(BTreeMap<(At, Vec<u32>), OpFigures>);
 
-/// What one op did.
+/// The figures of one op.
 #[derive(Debug, Clone, Default)]
 struct OpFigures {
     all: OpCounters,
@@ -114,7 +114,7 @@ impl OpCosts {
         Self(records.iter().map(|op| ((op.at, op.places.clone()), OpFigures::of(op))).collect())
     }
 
-    /// Returns what is persisted of the ops.
+    /// Returns the records of the ops for the ledger.
     pub(in crate::state) fn records(&self) -> Vec<OpRecord> {
         let record = |((at, places), figures): (&(At, Vec<u32>), &OpFigures)| {
             let (at, places) = (*at, places.clone());

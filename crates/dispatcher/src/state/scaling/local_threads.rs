@@ -1,7 +1,7 @@
 //! How many threads the local workers of a job's consumers have.
 //!
 //! The thread count is set by the user or, with `local="auto"`, by the scaling policy: for all consumers of a job
-//! together, dealt by what each host can spare. Each consumer watches for a shortage itself, and may use fewer threads.
+//! together, dealt by each host's spare capacity. Each consumer watches for a shortage itself, and may use fewer threads.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,14 +13,14 @@ use crate::state::limits::MILLICORES_MAX;
 /// How many threads a consumer's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state) struct LocalThreads {
-    /// What its host has to spare; `None` if the consumer asks for no threads.
+    /// The spare capacity of its host; `None` if the consumer requests no threads.
     spare: Option<Spare>,
     /// `None` before the first decision.
     wanted: Option<u32>,
 }
 
 impl LocalThreads {
-    /// Takes a heartbeat; returns the wanted threads. If no other worker computes for this consumer (`is_alone`), it
+    /// Accepts a heartbeat; returns the wanted threads. If no other worker computes for this consumer (`is_alone`), it
     /// does not wait for a decision.
     pub(in crate::state) fn take_heartbeat(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
         let Some(spare) = said.spare.filter(|spare| spare.asks) else {
@@ -40,7 +40,7 @@ impl LocalThreads {
     }
 }
 
-/// Deals threads to the consumers that ask for some, by what each has to spare. Consumers on one host share that.
+/// Deals threads to the consumers that request some, by the spare capacity of each. Consumers on one host share that.
 pub(in crate::state) fn deal(consumers: &mut BTreeMap<u32, LocalThreads>, threads: u32) {
     let asking = || consumers.values().filter_map(|local| local.spare);
     let mut per_host: HashMap<u64, u32> = HashMap::new();

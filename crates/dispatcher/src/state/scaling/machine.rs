@@ -1,4 +1,4 @@
-//! The scaling machine: what the policy decided on each job. It starts and ends no workers and moves no splits.
+//! The scaling machine: the policy's decisions on each job. It starts and ends no workers and moves no splits.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub(in crate::state) struct Scaling {
     jobs: BTreeMap<u64, JobScaling>,
 }
 
-/// What was decided on one job.
+/// The decisions on one job.
 #[derive(Debug)]
 struct JobScaling {
     scale: Scale,
@@ -33,7 +33,7 @@ struct JobScaling {
     local: BTreeMap<u32, LocalThreads>,
 }
 
-/// What a job can count on of the workers that compute for it: a number of workers, and a share of their time.
+/// The portion of the workers that a job can count on: a number of workers, and a share of their time.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::state) struct Portion {
     pub(in crate::state) workers: u32,
@@ -68,14 +68,14 @@ impl Scaling {
         self.jobs.remove(&job);
     }
 
-    /// Forgets what a consumer's host has to spare: its session ended or was replaced.
+    /// Forgets the spare capacity of a consumer's host: its session ended or was replaced.
     pub(in crate::state) fn forget_host(&mut self, (job, consumer): ConsumerKey) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.local.remove(&consumer);
         }
     }
 
-    /// Takes what a consumer's host has to spare; returns how many threads its local workers should have. If no other
+    /// Accepts the spare capacity of a consumer's host; returns the wanted threads of its local workers. If no other
     /// worker computes for this consumer (`is_alone`), it does not wait for a decision.
     pub(in crate::state) fn local_threads(
         &mut self,
@@ -87,7 +87,7 @@ impl Scaling {
         job.local.entry(consumer).or_default().take_heartbeat(said, is_alone)
     }
 
-    /// Deals threads to the local workers of a job; returns what each of its first consumers would be told.
+    /// Deals threads to the local workers of a job; returns the threads of each of its first consumers.
     #[cfg(test)]
     pub(in crate::state) fn dealt(&mut self, job: u64, threads: u32, said: &ConsumerHeartbeat) -> [u32; 2] {
         let local = &mut self.jobs.get_mut(&job).expect("a job").local;
@@ -95,7 +95,7 @@ impl Scaling {
         [0, 1].map(|consumer| local.get(&consumer).copied().unwrap_or_default().take_heartbeat(said, false))
     }
 
-    /// Returns the threads of local workers of the consumers that ask for some, of the present ones of each consumer.
+    /// Returns the threads of local workers of the consumers that request some, of the present ones of each consumer.
     pub(in crate::state) fn asked_threads(&self, job: u64, present: &HashMap<ConsumerKey, u32>) -> u32 {
         let Some(scaling) = self.jobs.get(&job) else { return 0 };
         let asking = scaling.local.iter().filter(|(_, local)| local.is_asked_for());
@@ -107,7 +107,7 @@ impl Scaling {
         self.jobs.get(&job)?.scale.wanted()
     }
 
-    /// Returns how many workers a job wants, and what counts as one.
+    /// Returns how many workers a job wants, and the size of a worker that it counts in.
     pub(in crate::state) fn wants(&self, job: u64) -> Option<(u32, &Unit)> {
         self.jobs.get(&job)?.scale.wants()
     }
@@ -124,7 +124,7 @@ impl Scaling {
         Limits { min: 1, max: job.workers_max.map_or(most, |quota| quota.clamp(1, most)) }
     }
 
-    /// Sets what counts as one worker among the present ones of a job.
+    /// Sets the size of a worker in which the present workers of a job are counted.
     pub(in crate::state) fn set_counted(&mut self, job: u64, unit: Unit) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.scale.set_counted(unit);
@@ -150,20 +150,20 @@ impl Scaling {
         Some((decision, before, steady))
     }
 
-    /// Says whether nothing was decided on a job yet. Returns its placement then.
+    /// Returns the placement of a job on which there is no decision yet.
     pub(in crate::state) fn undecided(&self, job: u64) -> Option<&Placement> {
         self.jobs.get(&job).filter(|job| job.scale.is_new()).map(|job| &job.placement)
     }
 
-    /// Begins with what another job showed, and with what counts as a worker.
+    /// Begins with the policy of another job, and with the size of a worker that counts as one.
     pub(in crate::state) fn begin(&mut self, job: u64, policy: Box<dyn ScalingPolicy>, unit: Unit) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.scale.begin(policy, unit);
         }
     }
 
-    /// Keeps a decision, and sets the job's placement boundary. Returns how many row ops workers run from now on, if
-    /// the boundary moved, and what it means in words.
+    /// Keeps a decision, and sets the job's placement boundary. Returns, if the boundary moved, the number of row ops
+    /// for workers from now on, and a description.
     pub(in crate::state) fn keep(
         &mut self,
         now: Ticks,
@@ -186,7 +186,7 @@ impl Scaling {
         self.jobs.get(&job)?.placement.ops_on_worker()
     }
 
-    /// Says which ops consumers of a job run; empty if there is no choice.
+    /// Describes the ops that consumers of a job run; empty if there is no choice.
     pub(in crate::state) fn describe_boundary(&self, job: u64, shown: &[&OpCosts]) -> String {
         self.jobs.get(&job).map(|job| job.placement.describe(&job.placement.costs(shown))).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
 //! The placement boundary of a job: workers run the ops before it, consumers run the ops behind it.
 //!
-//! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the one that
-//! held when it was granted. A chunk says which ops ran on it, so nobody has to agree on the boundary: it may change
-//! from one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer, and the
-//! consumer's process does not. Pure.
+//! The pipeline defines the legal boundaries (`plan::boundary`), the policy chooses one, and a lease names the boundary
+//! at its grant. A chunk has the number of ops that ran on it, so processes need not agree on the boundary: it may
+//! change from one lease to the next, and it is not persisted. A local worker runs all ops: it yields to the trainer,
+//! and the consumer's process does not. Pure.
 
 use forebay_plan::{FusedOp, Graph, PlacementBoundary, Stages, default_boundary};
 
@@ -24,7 +24,7 @@ struct Boundary {
     behind: Option<u32>,
     /// The name of the op behind it.
     name: &'static str,
-    /// Bytes of a row there, as far as its columns tell.
+    /// Bytes of a row there, as far as its columns show.
     row_bytes: f64,
 }
 
@@ -114,7 +114,7 @@ impl Placement {
         if rows.is_empty() { BoundaryCosts::default() } else { BoundaryCosts { rows, at: self.at } }
     }
 
-    /// Says which ops consumers run, and the bytes of a row that travels; empty if there is no choice.
+    /// Describes the ops that consumers run, and the bytes of a row on the network; empty if there is no choice.
     pub(in crate::state) fn describe(&self, costs: &BoundaryCosts) -> String {
         if self.boundaries.len() < 2 {
             return String::new();

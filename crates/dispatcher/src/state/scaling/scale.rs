@@ -1,7 +1,6 @@
-//! How many workers one job wants: the policy's state, and its decisions.
+//! The number of workers that one job wants: the policy's state, and its decisions.
 //!
-//! Bounds: the last [`DECISIONS_MAX`] decisions of a job. A decision that says the same as the previous one is not
-//! kept.
+//! Bounds: the last [`DECISIONS_MAX`] decisions of a job. A decision that equals the previous one is not kept.
 
 use std::collections::VecDeque;
 
@@ -24,8 +23,8 @@ pub(in crate::state) struct Scale {
     policy: Box<dyn ScalingPolicy>,
     /// `None` before the first decision.
     wanted: Option<u32>,
-    /// What counts as one worker, among the wanted workers and among the present ones. They differ where the dispatcher
-    /// decides on worker types.
+    /// The size of a worker that counts as one, for the wanted workers and for the present ones. They differ if the
+    /// dispatcher decides on worker types.
     unit: Unit,
     counted: Unit,
     decisions: VecDeque<KeptDecision>,
@@ -51,22 +50,22 @@ impl Scale {
         self.wanted
     }
 
-    /// Returns how many workers are wanted, and what counts as one.
+    /// Returns how many workers are wanted, and the size of a worker that counts as one.
     pub(in crate::state) fn wants(&self) -> Option<(u32, &Unit)> {
         self.wanted.map(|wanted| (wanted, &self.unit))
     }
 
-    /// Says whether nothing was decided yet.
+    /// Returns whether nothing was decided yet.
     pub(in crate::state) fn is_new(&self) -> bool {
         self.decisions.is_empty()
     }
 
-    /// Begins with what another job showed, and with what counts as a worker.
+    /// Begins with the policy of another job, and with the size of a worker that counts as one.
     pub(in crate::state) fn begin(&mut self, policy: Box<dyn ScalingPolicy>, unit: Unit) {
         (self.policy, self.counted) = (policy, unit);
     }
 
-    /// Sets what counts as one worker among the present ones.
+    /// Sets the size of a worker that counts as one among the present ones.
     pub(in crate::state) fn set_counted(&mut self, unit: Unit) {
         self.counted = unit;
     }
@@ -78,7 +77,7 @@ impl Scale {
         (self.policy.decide(&seen), self.policy.steady_state())
     }
 
-    /// Keeps a decision, made when `before` workers were wanted, and what `boundary` it means in words.
+    /// Keeps a decision, made when `before` workers were wanted, with a description of its `boundary`.
     pub(in crate::state) fn keep(&mut self, at: Ticks, before: u32, decision: Decision, boundary: String) {
         // While workers are replaced by others of another type, an equal number is the same need.
         if self.wanted != Some(decision.workers) {

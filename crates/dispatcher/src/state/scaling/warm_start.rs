@@ -1,4 +1,4 @@
-//! The first decision on a job, before anything of it is measured: the steady state of the last job on its samples or,
+//! The first decision on a job, before any measurement of it: the steady state of the last job on its samples or,
 //! if there is none, the solution for known op costs and a known trainer speed. The policy then confirms it. Pure.
 
 use forebay_policy::placement::{Finishing, Model, Objective, Wire};

@@ -36,7 +36,7 @@ impl Epochs {
         Self { world, key, session }
     }
 
-    /// A worker asks for splits; returns the splits of an epoch that it then holds.
+    /// A worker requests splits; returns the splits of an epoch that it then holds.
     fn want(&mut self, worker: usize, splits: u32, epoch: u64) -> Vec<u64> {
         let session = self.world.workers[worker].session.expect("connected");
         self.world.input(Input::Want { session, splits });
@@ -66,7 +66,7 @@ fn each_worker_gets_what_it_had_in_the_epoch_before() {
     assert_eq!(epochs.want(1, 2, 1), [1, 3]);
     assert_eq!(epochs.want(0, 2, 1), [0, 2]);
     epochs.ack(1, 4);
-    // A worker without room holds up nobody.
+    // A worker without room delays no split.
     assert_eq!(epochs.want(0, 4, 1), [4, 5, 6, 7]);
 }
 

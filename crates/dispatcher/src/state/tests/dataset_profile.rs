@@ -17,7 +17,7 @@ impl World {
         self.disk.profiles.iter().find(|((_, id), _)| id == dataset).map(|(_, profile)| &**profile)
     }
 
-    /// Time passes, and what is due is written.
+    /// Time passes, and due profiles are written.
     fn pass_and_write(&mut self, by: Duration) {
         self.pass(by, None);
         self.flush();
@@ -43,7 +43,7 @@ fn what_ops_cost_is_shown_by_the_next_dispatcher_of_jobs_that_go_on_and_of_new_o
         world.crash();
         assert_eq!(world.ops("one"), shown);
     }
-    // The dataset is the same whatever the job's name, seed and epochs are.
+    // The dataset is the same for any name, seed and epochs of the job.
     world.create(JobRecord { seed: 2, epochs: 7, ..job("two", "d") });
     assert_eq!(world.ops("two"), shown);
     world.create(job("other", "e"));
@@ -188,7 +188,7 @@ fn datasets_ops_and_places_of_rest_are_bounded_and_the_longest_unheard_of_goes()
             world.pass_and_write(WRITE_EVERY);
             let costliest = world.written("0").expect("written").ops.iter().map(|op| op.places[0]).min();
             assert_eq!(costliest, Some(99 - WRITTEN_MAX as u32));
-            // It is heard of later than the first half, by this dispatcher and the next.
+            // Its report comes after the first half, to this dispatcher or the next.
             world.say_ops(0, world.consumers[world.consumers.len() - 1 - n].key.0, vec![spent(&[], 10, 1)]);
             world.pass_and_write(WRITE_EVERY);
             world.crash();

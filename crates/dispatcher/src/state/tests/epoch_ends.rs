@@ -1,4 +1,4 @@
-//! Consumers that end epochs together: the floors that they get, and the missing consumers that are named to them.
+//! Consumers that end epochs together: the floors that they get, and the missing consumers that messages name to them.
 
 use forebay_plan::Ending;
 use forebay_proto::Steps;
@@ -58,7 +58,7 @@ fn an_end_is_durable_before_it_is_told_and_holds_for_who_comes_later() {
     assert!(told(&mut world, 0).is_empty(), "it is not written yet");
     world.flush();
     assert_eq!((told(&mut world, 0), told(&mut world, 1)), (vec![(0, 3, true, 1)], vec![(0, 3, true, 1)]));
-    // The dispatcher restarts, and one consumer has gone on: the other one learns of the end all the same.
+    // The dispatcher restarts, and one consumer has gone on: the other one still gets the end.
     world.crash();
     world.attach(RANKS[0], 0, 4);
     says(&mut world, 0, 0, 2, false, 0);

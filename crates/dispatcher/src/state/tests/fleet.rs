@@ -1,4 +1,4 @@
-//! Worker types: how many of each are wanted, how fast they are, and who pays for their idle time.
+//! Worker types: how many of each are wanted, how fast they are, and which jobs pay for their idle time.
 
 use forebay_policy::scaling::Policy;
 use forebay_proto::KindWanted;
@@ -77,7 +77,7 @@ fn a_type_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
 fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
     let mut world = World::new();
     come(&mut world, 0, 3600.0, false);
-    // Nobody reads, so nobody pays.
+    // No job has a consumer, so no job pays.
     for _ in 0..20 {
         world.half_second();
         world.spends(0, Vec::new());
@@ -102,7 +102,7 @@ fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
     assert_eq!(bills.len(), 2);
 }
 
-/// One large worker stands for four small ones that are wanted: the job has what it wants, and is watched.
+/// One large worker stands for four small wanted ones: the job has as many as it wants, and is watched.
 #[test]
 fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
     let mut world = offered(Policy::default());
@@ -126,9 +126,10 @@ fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
         }
         (0..2 * seconds).map(|_| half_second(&mut world, step, made)).last()
     };
-    // 50 batches a second are asked for, and a thread makes 12.5: five workers of one thread, of which one is there.
+    // The trainers demand 50 batches a second, and a thread makes 12.5: five workers of one thread, of which one is
+    // there.
     assert_eq!(pass(10, 20, [6, 0]), Some((Some(5), vec![Some(1)])));
     assert_eq!(pass(20, 20, [5, 20]), Some((Some(5), vec![Some(1)])));
-    // A little more is asked for, and it waits.
+    // They demand a little more, and it waits.
     assert_eq!(pass(40, 15, [6, 25]), Some((Some(6), vec![Some(2)])));
 }

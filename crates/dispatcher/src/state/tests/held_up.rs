@@ -1,16 +1,16 @@
-//! Jobs that hang at a worker: what they keep of it, and that others get the rest.
+//! Jobs that hang at a worker: the splits that they keep there, and the rest, which other jobs get.
 
 use super::*;
 use crate::state::leases::grants::held_up::JOBS_MAX;
 
-/// Another job of as many splits as are wanted, and its consumer. Of tenant `a` in a world with tenants, as the first.
+/// Creates another job of any number of splits, and its consumer. Of tenant `a` in a world with tenants, as the first.
 fn create(world: &mut World, name: &str) -> usize {
     let (name, graph) = (name.to_owned(), name.to_owned());
     world.create(JobRecord { name, graph, ..record(TWIN_OF) });
     world.consumers.len() - 1
 }
 
-/// A worker reports which jobs are held up there, and asks for so many splits.
+/// A worker reports which jobs are held up there, and requests so many splits.
 fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     let session = world.workers[worker].session.expect("connected");
     let said = WorkerHeartbeat { held_up: held_up.to_vec(), ..WorkerHeartbeat::default() };
@@ -21,7 +21,7 @@ fn says(world: &mut World, worker: usize, held_up: &[u64], splits: u32) {
     world.flush();
 }
 
-/// How many splits of a consumer a worker holds.
+/// Returns the number of a consumer's splits that a worker holds.
 fn held(world: &World, worker: usize, consumer: usize) -> usize {
     let (job, consumer) = world.consumers[consumer].key;
     world.workers[worker].held.values().filter(|lease| (lease.job, lease.consumer) == (job, consumer)).count()
@@ -43,7 +43,7 @@ fn a_job_that_is_held_up_keeps_what_it_has_and_others_get_what_is_asked_for_besi
     world.attach(next, 0, 1);
     world.flush();
     assert_eq!(held(&world, 0, next), 1);
-    // Another worker has room for it, whatever hangs here; and so has this one once the job continues.
+    // Another worker has room for it while it hangs here; and so has this one once the job continues.
     world.hello(1);
     says(&mut world, 1, &[], 3);
     assert_eq!((held(&world, 0, ENDLESS), held(&world, 1, ENDLESS)), (4, 3));
@@ -115,7 +115,7 @@ fn a_split_that_may_end_workers_does_not_wait_for_what_hangs_and_that_goes_on_la
         world.workers[i].held.clear();
         world.pass(Duration::from_secs(6), None);
     };
-    // Two workers die of it, one after the other; a third computes splits of another job.
+    // It ends two workers, one after the other; a third computes splits of another job.
     world.attach(other, 0, 1);
     world.hello(1);
     says(&mut world, 1, &[], 1);

@@ -1,4 +1,4 @@
-//! Hints for grants that are wrong: each split is granted all the same, and every invariant is kept.
+//! Hints for grants that are wrong: each split is still granted, and every invariant is kept.
 
 use super::histories::every_invariant_is_kept;
 use super::*;
@@ -66,7 +66,7 @@ impl GrantHint for Constant {
 /// Makes a wrong hint of a right one.
 type Wrap = fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>;
 
-/// What hints are replaced by. The last worker never comes.
+/// The replacements of hints. The last worker never comes.
 const WRONG: [Wrap; 4] = [
     |hint| Box::new(Reversed(hint)),
     |_| Box::new(Constant(WorkerId(1))),

@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Everyone is well again: every split is consumed, in order.
+    /// All processes work again: every split is consumed, in order.
     fn heal(&mut self) {
         for i in 0..WORKERS {
             self.hello(i);

@@ -1,4 +1,4 @@
-//! Local workers: whose splits they get, where they are not counted, and what happens when cores are short.
+//! Local workers: the consumers whose splits they get, the counts without them, and a shortage of cores.
 
 use forebay_proto::Spare;
 
@@ -205,7 +205,7 @@ fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_giv
 
 #[test]
 fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
-    // Whether or not the consumer reports what its host has to spare.
+    // With or without the consumer's report of its host's spare cores.
     let spare =
         Spare { millicores: 3000, own_millicores: 2000, limit_millicores: 4000, threads: 2, ..Spare::default() };
     for spare in [None, Some(spare)] {
@@ -250,7 +250,7 @@ fn threads_are_dealt_to_consumers_by_what_each_can_spare() {
         says(&mut world, consumer, of(millicores));
     }
     assert_eq!([1, 3, 9].map(|threads| dealt(&mut world, threads)), [[1, 0], [2, 1], [2, 2]]);
-    // Consumers on one host share its two cores; a consumer that does not ask gets none.
+    // Consumers on one host share its two cores; a consumer that requests none gets none.
     [0, 1].into_iter().for_each(|consumer| says(&mut world, consumer, Spare { machine: 7, ..of(2000) }));
     assert_eq!([2, 9].map(|threads| dealt(&mut world, threads)), [[1, 1], [1, 1]]);
     says(&mut world, 0, Spare { asks: false, ..of(2000) });

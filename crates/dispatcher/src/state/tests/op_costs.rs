@@ -1,4 +1,4 @@
-//! Op costs: sums over all reports, the median cost of a row, what a later job begins with, and bounds.
+//! Op costs: sums over all reports, the median cost of a row, the first figures of a later job, and bounds.
 
 use forebay_plan::{Graph, Node, Op, Site, Source, ops};
 

@@ -1,10 +1,10 @@
-//! Which workers are told of each other, and the keys that they show.
+//! The peers that each worker is sent, and the keys that they show.
 
 use forebay_proto::Peers;
 
 use super::*;
 
-/// A state, and the peers that each worker was told of last.
+/// A state, and the peers that each worker was sent last.
 struct Service {
     state: State,
     now: Ticks,
@@ -64,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Returns the numbers of the peers that each of these workers was told of.
+    /// Returns the numbers of the peers that each of these workers was sent.
     fn told(&self, workers: &[u128]) -> Vec<Vec<u128>> {
         let number = |address: &String| address[1..address.len() - 2].parse().expect("a number");
         let of = |i| self.told.get(i).map_or(Vec::new(), |told| told.addresses.iter().map(number).collect());
@@ -79,7 +79,7 @@ fn a_worker_hears_of_those_that_keep_rows_elsewhere_and_of_what_has_changed() {
     let all = [0, 1, 2, 3, 4, 5];
     assert_eq!(service.told(&all), [vec![], vec![0], vec![0], vec![2], vec![], vec![4]], "those that were there");
     service.beat();
-    // In ring order from the asking worker on. The second caches nothing, and may ask all the same.
+    // In ring order from the requesting worker on. The second caches nothing, and may still request rows.
     assert_eq!(service.told(&all), [vec![2], vec![2, 3, 0], vec![3, 0], vec![2], vec![5], vec![4]]);
     service.told.clear();
     service.beat();

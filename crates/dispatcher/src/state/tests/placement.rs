@@ -67,7 +67,7 @@ fn leases_name_the_boundary_that_was_decided_and_a_local_worker_runs_all_ops() {
 }
 
 /// Half a second of a trainer on a host with 4 cores and so many to spare: 25 batches of one row, which the consumer
-/// normalises in 20 ms each. `asks` says whether it asks for local threads.
+/// normalises in 20 ms each. `asks` sets whether it requests local threads.
 fn half_second(world: &mut World, consumer: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
     let job = world.consumers[consumer].key.0;
@@ -175,7 +175,7 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
                   made 1.56";
     assert_eq!(two.decisions[0].reason, reason, "a batch has 8 rows");
     assert!(two.decisions[0].cut.starts_with("consumers run normalize, cast: 12 KiB"), "{two:?}");
-    // The next dispatcher knows it, too, once a worker is there.
+    // The next dispatcher has it, too, once a worker is there.
     world.pass(crate::state::load::dataset_profile::WRITE_EVERY, None);
     world.flush();
     world.crash();

@@ -1,4 +1,4 @@
-//! Poison splits: what counts as a death, and what follows from three deaths.
+//! Poison splits: the events that count as a death, and the result of three deaths.
 
 use super::*;
 

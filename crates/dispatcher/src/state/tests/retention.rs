@@ -1,4 +1,4 @@
-//! Which jobs are removed, and what stays of them.
+//! The jobs that are removed, and the parts of them that stay.
 
 use super::*;
 use crate::options::Retention;
@@ -47,7 +47,7 @@ fn the_last_jobs_that_are_over_stay_and_the_others_leave_the_ledger_too() {
     world.state.cancel(world.now, "", "2", &mut out).expect("it goes on");
     world.take(out);
     world.consumers[cancelled].session = None;
-    // It is unfinished, and nobody reads it.
+    // It is unfinished, and has no consumer.
     world.create(JobRecord { name: "unread".to_owned(), ..record(ENDLESS + 1) });
     world.pass(MOMENT, None);
     assert_eq!(names(&world), ["1", "2", "unread"], "no more than two of them are over");

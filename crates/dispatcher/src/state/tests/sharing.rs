@@ -28,14 +28,14 @@ fn a_split_goes_to_whoever_has_it_for_the_other_job_with_or_without_room() {
     want(&mut world, 0, 1);
     want(&mut world, 1, 1);
     assert_eq!(held(&world, ENDLESS), [(0, 1), (1, 2)]);
-    // Nobody has room, and the second job wants four.
+    // No worker has room, and the second job wants four.
     world.attach(TWIN, 0, 4);
     assert_eq!(held(&world, TWIN), [(0, 1), (1, 2)]);
     // The first to get a split decides for both, and takes the room of two.
     want(&mut world, 1, 2);
     assert_eq!(held(&world, ENDLESS), held(&world, TWIN));
     assert_eq!(held(&world, TWIN)[2..], [(2, 2)]);
-    // What the first has consumed is still where it was computed.
+    // Splits that the first job has consumed are still at the worker that computed them.
     world.flush();
     (0..3).for_each(|_| world.consume(ENDLESS));
     let session = world.consumers[TWIN].session.take().expect("attached");

@@ -1,4 +1,4 @@
-//! Skipped samples take bounded room in the ledger, whatever a consumer reports.
+//! Skipped samples take bounded room in the ledger, for any report of a consumer.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn said(samples: std::ops::Range<u64>, error: &Error) -> Vec<LostSample> {
     samples.map(|sample| LostSample { sample, error: error.clone(), ..LostSample::default() }).collect()
 }
 
-/// How many samples the ledger has, and the bytes of their errors.
+/// Returns the number of samples in the ledger, and the bytes of their errors.
 fn kept(world: &mut World) -> (usize, usize) {
     world.flush();
     (world.disk.skipped.len(), world.disk.skipped.values().map(|error| error.len()).sum())

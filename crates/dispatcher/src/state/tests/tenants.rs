@@ -42,11 +42,11 @@ fn a_tenant_gets_no_more_than_its_quota() {
     let another = |name: &str| JobRecord { tenant: "a".to_owned(), name: name.to_owned(), ..record(3) };
     let two = Quota { jobs: Some(2), job_consumers: Some(1 << 16), ..Quota::default() };
     let refused = world.state.create(world.now, another("x"), &[None], two.clone(), &mut out).expect_err("it has two");
-    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("jobs that go on")));
+    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("unfinished jobs")));
     world.state.cancel(world.now, "a", "job 0", &mut out).expect("cancelled");
     let wide = JobRecord { consumers: 1 << 16, ..another("x") };
     let refused = world.state.create(world.now, wide, &[None; 1 << 16], two.clone(), &mut out).expect_err("too many");
-    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("consumers of jobs that go on")));
+    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("consumers of unfinished jobs")));
     assert!(world.state.create(world.now, another("x"), &[None], two, &mut out).is_ok());
     let quota = Quota { consumers: Some(1), ..Quota::default() };
     let mut attach = |consumer: ConsumerKey| {

@@ -1,6 +1,6 @@
 //! A model of workers, consumers, disk and crashes around the state.
 //!
-//! It uses the actor's outbox, so a crash loses what a real crash would.
+//! It uses the actor's outbox, so a crash loses the same data as a real crash.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(super) fn record(job: usize) -> JobRecord {
 pub(super) struct WorkerModel {
     pub(super) session: Option<SessionId>,
     pub(super) held: BTreeMap<u64, Lease>,
-    /// The skipped samples that it was last told of.
+    /// The skipped samples that it was sent last.
     pub(super) skipped: BTreeSet<(Position, u64)>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct ConsumerModel {
     pub(super) position: Position,
     pub(super) assigned: BTreeMap<Position, u64>,
     pub(super) consumed: Vec<Position>,
-    /// The samples that it left out, and those of them that it was told are recorded.
+    /// The samples that it left out, and those whose record was confirmed to it.
     pub(super) skipped: Vec<(Position, u64)>,
     pub(super) recorded: BTreeSet<(Position, u64)>,
     pub(super) refused: Option<Error>,
@@ -117,7 +117,7 @@ pub(super) struct World {
     pub(super) consumers: Vec<ConsumerModel>,
     pub(super) sessions: u64,
     pub(super) token_seen: u64,
-    /// What the state's hints for grants are replaced by.
+    /// The function that replaces the state's hints for grants.
     pub(super) hints: fn(Box<dyn GrantHint>) -> Box<dyn GrantHint>,
 }
 
@@ -329,7 +329,7 @@ impl World {
         self.input(Input::Attach(Attachment { tenant, position, resume, window, ..attachment(session, consumer) }));
     }
 
-    /// A consumer consumes the split at its position, if it was told of the lease.
+    /// A consumer consumes the split at its position, if it was sent the lease.
     pub(super) fn consume(&mut self, i: usize) {
         let consumer = &mut self.consumers[i];
         let (job, c) =
@@ -424,7 +424,7 @@ impl World {
         self.state.check_written(&self.disk).expect("as it is");
         let again = State::recover(Timing::default(), self.now, &self.disk, splits, &mut Vec::new()).expect("readable");
         again.check_written(&self.disk).expect("as it is recovered");
-        // SP-1, as seen by the workers: a connected worker holds exactly what is leased to it.
+        // SP-1, as seen by the workers: a connected worker holds exactly its leases.
         for (i, worker) in self.workers.iter().enumerate().filter(|(_, w)| w.session.is_some()) {
             let leased = self.state.leases.tokens(WorkerId(i as u128 + 1));
             assert!(worker.held.keys().eq(&leased), "SP-1: worker {i} holds {:?}", worker.held.keys());

@@ -33,12 +33,12 @@ impl BlobStore {
         self.garbage.pin(ids.into_iter().map(|id| (self.tenant.clone(), id.0)).collect())
     }
 
-    /// The path of a file that was set aside.
+    /// Returns the path of a file that was set aside.
     fn aside(&self, id: &BlobId) -> PathBuf {
         self.dir.join(format!("{}{ASIDE}", id.0))
     }
 
-    /// Says whether the file of a blob exists; a file that was set aside is put back.
+    /// Returns whether the file of a blob exists; a file that was set aside is put back.
     pub(in crate::store) fn is_here(&self, id: &BlobId) -> bool {
         let path = self.path(id);
         // If two callers put it back at once, one of them succeeds.
@@ -65,7 +65,7 @@ impl BlobStore {
             if !term.holds() {
                 return Ok(removed);
             }
-            // A client may have asked for it since.
+            // A client may have requested it since.
             let Some(_deleting) = self.garbage.take(&key) else { continue };
             let of = self.of(&key.0);
             // If another dispatcher leads, that one collects the garbage.

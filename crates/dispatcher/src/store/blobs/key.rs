@@ -1,4 +1,4 @@
-//! What names a blob, and what an error about its file says.
+//! The name of a blob, and errors about its file.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(in crate::store) fn at(path: &Path, e: std::io::Error) -> Error {
         ),
         _ => error,
     };
-    // The one who looks after the disk may not be the one who opens the job.
-    tracing::error!(%error, "blobs");
+    // The operator of the disk may not be the user who opens the job.
+    tracing::error!(%error, "a blob could not be written or read");
     error
 }

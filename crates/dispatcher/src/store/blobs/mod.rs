@@ -1,9 +1,9 @@
 //! Blobs: large files named by their content, which jobs need (functions, arrays, indexes).
 //!
 //! - `store`: the folder of the blobs: look up, read, fetch from etcd.
-//! - `key`: what names a blob, and errors about its file.
+//! - `key`: the name of a blob, and errors about its file.
 //! - `upload`: a blob that is being received.
-//! - `delete`: removes garbage in two steps, and lists what there is.
+//! - `delete`: removes garbage in two steps, and lists the stored blobs.
 //! - `garbage`: finds the blobs that no job has needed for a grace period.
 //! - `room`: bounds the bytes of all blobs and of each tenant's.
 

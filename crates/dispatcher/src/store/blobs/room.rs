@@ -1,7 +1,7 @@
 //! Bounds the bytes of blobs: of each tenant, of all tenants, and the bytes that must stay free on their disk for the
 //! ledger.
 //!
-//! The bytes of stored blobs are counted from the store when they are first asked for, so a restart forgets nothing and
+//! The bytes of stored blobs are counted from the store at the first request, so a restart forgets nothing and
 //! counts nothing twice. Bytes of uploads count as they arrive, so concurrent uploads are bounded together.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use super::key::at;
 /// The default of the bytes that blobs leave free on their disk: this, or a part of a small disk.
 const KEEP_FREE_BYTES: u64 = 1 << 30;
 const KEEP_FREE_PART: u64 = 20;
-/// The divisor of the room for all that gives the room of a tenant without a quota.
+/// The room for all, divided by this, is the room of a tenant without a quota.
 const TENANT_PART: u64 = 2;
 
-/// What all blobs together may take.
+/// The limits of all blobs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobLimits {
-    /// The bytes of all blobs. Default: what the disk has room for.
+    /// The bytes of all blobs. Default: the room of the disk.
     pub bytes: Option<u64>,
     /// Bytes of their disk that blobs leave free. Default: 1 GiB, or a twentieth of a smaller disk.
     pub keep_free: Option<u64>,
@@ -77,15 +77,15 @@ impl Room {
         if let Some(may) = may.filter(|may| *own + bytes > *may) {
             let message = format!("the blobs of tenant {:?} take {own} bytes, and its quota is {may}", whose.tenant);
             return Err(full(message, "blob bytes").hint(
-                "forget jobs that are over: what only they need goes an hour later; or ask for a larger blob_bytes in the file of \
-                 tokens",
+                "forget jobs that are over (blobs that only they need are removed an hour later), or ask for a larger blob_bytes \
+                 in the token file",
             ));
         }
         *own += bytes;
         Ok(())
     }
 
-    /// Gives room back.
+    /// Returns room.
     pub(in crate::store) fn give(&self, tenant: &str, bytes: u64) {
         // Without bytes there is nothing to give back. The caller may be a thread of the runtime, which must not wait
         // for a count.
@@ -116,9 +116,9 @@ impl Room {
         }
         let message =
             format!("the disk of the dispatcher's blobs has {free} bytes free, and keeps {keep} for the ledger");
-        Err(full(message, "free bytes")
-            .with("folder", folder.display())
-            .hint("forget jobs that are over, or make room on the disk; --keep-free says how much blobs leave free"))
+        Err(full(message, "free bytes").with("folder", folder.display()).hint(
+            "forget jobs that are over, or make room on the disk; --keep-free sets how many bytes blobs leave free",
+        ))
     }
 
     fn taken(&self) -> MutexGuard<'_, Option<BTreeMap<String, u64>>> {

@@ -1,5 +1,5 @@
 //! The folder of the blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder. Each
-//! tenant has its own folder in it, so knowing the hash of another tenant's blob gives no access to it.
+//! tenant has its own folder in it, so the hash of another tenant's blob does not allow reading it.
 //!
 //! A blob exists as a whole or not at all: it is written to a temporary file, verified, flushed and renamed. It is
 //! verified again when it is read; a rotten blob is removed, so that clients upload it again. The dispatchers of a
@@ -29,7 +29,7 @@ pub(crate) struct BlobStore {
     pub(in crate::store) dir: PathBuf,
     /// The folder of all tenants.
     pub(in crate::store) root: Arc<Path>,
-    /// Who may read the files that are made there.
+    /// The permissions of the files that are made there.
     pub(in crate::store) modes: Modes,
     /// Their tenant; empty without tenants.
     pub(in crate::store) tenant: String,
@@ -45,7 +45,7 @@ pub(crate) struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens the folder of this dispatcher alone, and removes what a crash left behind.
+    /// Opens the folder of this dispatcher alone, and removes the temporary files of a crash.
     ///
     /// # Errors
     /// Those of the disk.
@@ -112,7 +112,7 @@ impl BlobStore {
         Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
     }
 
-    /// Says whether a blob exists; if so, it stays for a grace period. Waits for a blob that is being deleted.
+    /// Returns whether a blob exists; if so, it stays for a grace period. Waits for a blob that is being deleted.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
@@ -190,15 +190,15 @@ impl BlobStore {
         if hasher.finalize().to_hex().as_str() == id.0 {
             return Ok(());
         }
-        // The next caller is told that it is missing, and does not get it again.
+        // The next caller gets NotFound instead of the corrupt bytes.
         let bytes = std::fs::metadata(&path).map_or(0, |of| of.len());
         std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
         if self.etcd.is_none() {
             self.room.give(&self.tenant, bytes);
         }
-        Err(Error::data(format!("blob {} rotted on the dispatcher's disk and was removed", id.0))
+        Err(Error::data(format!("blob {} was damaged on the dispatcher's disk and was removed", id.0))
             .with("file", path.display())
-            .hint("open the job again: what is missing is then handed in anew"))
+            .hint("open the job again: the client then uploads the blob again"))
     }
 
     /// Copies a blob from etcd to the folder, if etcd has it.

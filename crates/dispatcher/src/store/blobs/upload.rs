@@ -94,7 +94,7 @@ impl BlobUpload {
         File::open(&self.store.dir).and_then(|dir| dir.sync_all()).map_err(|e| at(&path, e))
     }
 
-    /// If the blob exists already, the bytes of this copy are given back.
+    /// If the blob exists already, the bytes of this copy are subtracted.
     fn place(&mut self, path: &Path) -> std::io::Result<()> {
         let room = self.store.room.clone();
         let _one_at_a_time = room.placing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -96,7 +96,7 @@ impl EtcdBlobs {
         Ok(keys.iter().filter_map(|key| whose(key.strip_prefix(&prefix[..])?)).collect())
     }
 
-    /// Removes a blob if the leader that was elected at `revision` still leads; says whether it does.
+    /// Removes a blob if the leader that was elected at `revision` still leads; returns whether it does.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.

@@ -2,7 +2,7 @@
 //! answer.
 //!
 //! A call without an answer may have been executed, now or later. So every write must be safe to execute twice, or
-//! compare what it replaces (see `ledger`).
+//! compare the old value (see `ledger`).
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -161,7 +161,7 @@ impl Etcd {
     /// Returns a new lease, and how long it lasts.
     ///
     /// # Errors
-    /// Unavailable when no member answered: there may be a lease that nobody renews.
+    /// Unavailable when no member answered: there may be a lease without a renewal.
     pub(crate) async fn grant_lease(&self, ttl: Duration) -> Result<(i64, Duration)> {
         let ttl = ttl.as_secs() as i64;
         let granted = self.call(|channel| async move {
@@ -197,7 +197,7 @@ impl Etcd {
     }
 }
 
-/// Says whether another member may answer a call that failed with this status.
+/// Returns whether another member may answer a call that failed with this status.
 fn is_lost(status: &Status) -> bool {
     let local = std::error::Error::source(status).is_some();
     local || matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
@@ -221,7 +221,7 @@ fn refused(address: &str, status: &Status) -> Error {
             "give etcd more room (--quota-backend-bytes), or free some (etcdctl compact, defrag); then disarm its alarm \
              (etcdctl alarm disarm)",
         ),
-        ErrorKind::PermissionDenied => error.hint("forebay speaks to an etcd without users and passwords only"),
+        ErrorKind::PermissionDenied => error.hint("forebay supports only an etcd without users and passwords"),
         _ => error,
     }
 }

@@ -1,8 +1,8 @@
-//! Tests: what each format of the ledger in etcd ever wrote is read, into the very same state; and what is missing is
-//! named.
+//! Tests: the ledgers that each format wrote to etcd are read, into exactly the same state; and errors name missing
+//! keys.
 //!
-//! A file of `tests/golden` has keys and values as they were in etcd, and the rows that they are. To make a new one,
-//! name it in [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
+//! A file of `tests/golden` has keys and values as they were in etcd, and their rows. To make a new one, name it in
+//! [`GOLDEN`]: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. Existing files never change.
 
 #![expect(clippy::disallowed_methods, reason = "a variable rewrites golden files")]
 
@@ -19,15 +19,15 @@ use crate::records::Ledger;
 use crate::store::rows;
 use crate::store::rows::tests::every_kind;
 
-/// What a version wrote: its keys, and the rows that they are.
+/// The output of a version: its keys, and their rows.
 #[derive(Serialize, Deserialize)]
 struct Golden {
     keys: BTreeMap<String, String>,
     rows: Vec<String>,
 }
 
-/// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written
-/// today.
+/// The files and their formats; of the same format, one whose rows have gained fields. The last is of the current
+/// format.
 const GOLDEN: [(&str, u64); 6] = [
     ("etcd-v1", 1),
     ("etcd-v1-tenants", 1),

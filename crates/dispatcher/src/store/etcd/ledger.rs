@@ -1,21 +1,21 @@
 //! The ledger in etcd: a log of batches, and now and then the whole state, after which the log begins anew.
 //!
 //! ```text
-//! leader                  who leads, while its lease lasts
-//! service                 which service it is (see `store::service`), where that was ever asked
+//! leader                  the leader, while its lease lasts
+//! service                 the id of the service (see `store::service`), once it was needed
 //! meta                    {"format":2,"seq":n,"state":m}: all batches up to n are there, and the state after batch m
 //! log/<seq>/<part>        the rows of a batch (see `rows`), in parts of half a megabyte
 //! state/<seq>/<part>      the rows of a whole ledger, after that batch
 //! ```
 //!
-//! A batch of any size is atomic: its parts are written first, where no reader of the ledger looks yet; then one transaction writes
-//! the last part and moves `meta`, which is when the batch is there. So etcd's limit of 128 operations in a transaction
-//! is never near, and one batch costs one round trip.
+//! A batch of any size is atomic: its parts are written first, where no reader of the ledger looks yet; then one
+//! transaction writes the last part and moves `meta`, which makes the batch visible. So etcd's limit of 128 operations
+//! in a transaction is never near, and one batch costs one round trip.
 //!
-//! The fence: every transaction compares the revision at which `leader` was made. Once another leads, it was made at
-//! another, and nothing of ours is done any more, however late it arrives. And every transaction that moves `meta`
-//! compares the revision at which it was last moved, so one that was not answered, was sent again, and arrives twice,
-//! is done once.
+//! The fence: every transaction compares the revision at which `leader` was made. Once another dispatcher leads, that
+//! revision differs, and etcd refuses all our transactions, however late they arrive. And every transaction that moves
+//! `meta` compares the revision at which it was last moved, so a transaction without an answer that was sent again, and
+//! arrives twice, is executed once.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ const LOG_BYTES_MIN: usize = 1 << 20;
 /// Why a batch was not written.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// This process does not lead any more: it never will be.
+    /// This process no longer leads: the batch will never be written.
     Deposed(String),
-    /// It may be tried again.
+    /// The batch may be tried again.
     Failed(Error),
 }
 
@@ -49,7 +49,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The ledger, as its only writer has it.
+/// The ledger, with the state that its only writer knows.
 pub(crate) struct EtcdLedger {
     etcd: Arc<Etcd>,
     keys: Keys,
@@ -57,18 +57,18 @@ pub(crate) struct EtcdLedger {
     meta: Meta,
     /// When `meta` was last moved.
     moved: i64,
-    /// What was written, to write it as a state.
+    /// The written ledger, from which a state is written.
     ledger: Ledger,
     log_bytes: usize,
     state_bytes: usize,
-    /// Up to which revision nothing is needed any more, once the next state is there.
+    /// The history before this revision is not needed any more, once the next state is there.
     passed: Option<i64>,
-    /// Whether a state was not answered for: it may be there or not.
+    /// Whether the write of a state had no answer: it may be there or not.
     unsure: bool,
 }
 
 impl EtcdLedger {
-    /// Reads everything, and makes a ledger when there is none. The term keeps everybody else from writing.
+    /// Reads everything, and makes a ledger when there is none. The term excludes all other writers.
     ///
     /// # Errors
     /// Version when a later forebay wrote it; Data, with the key, when it cannot be read; Unavailable when etcd does
@@ -97,12 +97,12 @@ impl EtcdLedger {
         Ok(this)
     }
 
-    /// Returns what was written.
+    /// Returns the written ledger.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Removes what a leader left behind that was ended in the middle of a batch.
+    /// Removes the parts that a leader left when it ended in the middle of a batch.
     async fn clear(&mut self) -> Result<(), Refusal> {
         let (keys, meta) = (self.keys.clone(), self.meta.clone());
         let (states, logs) = (keys.states(), keys.logs());
@@ -117,7 +117,7 @@ impl EtcdLedger {
         self.go_to(meta, clear).await
     }
 
-    /// Writes a batch; it is durable when this returns. After [`Refusal::Failed`] the same batch must be given again.
+    /// Writes a batch; it is durable when this returns. After [`Refusal::Failed`] the same batch must be passed again.
     pub(crate) async fn commit(&mut self, batch: &Batch) -> Result<(), Refusal> {
         if self.unsure {
             self.look().await?;
@@ -133,7 +133,7 @@ impl EtcdLedger {
             match self.write_state().await {
                 // The batch is there; the next one tries again.
                 Err(Refusal::Failed(error)) => {
-                    tracing::warn!(%error, "the ledger's state was not written");
+                    tracing::warn!(%error, "the snapshot of the ledger was not written; the next batch tries again");
                     self.unsure = true;
                 }
                 done => return done,
@@ -151,7 +151,7 @@ impl EtcdLedger {
         let old = [delete(logs, self.keys.log(seq + 1)), delete(states, self.keys.state(seq))];
         self.go_to(Meta { state: seq, ..self.meta.clone() }, [vec![last], old.into()].concat()).await?;
         (self.log_bytes, self.state_bytes) = (0, text.len());
-        // etcd keeps what keys were until it is told to forget.
+        // etcd keeps old values of keys until a compaction.
         if let Some(passed) = self.passed.replace(self.moved)
             && let Err(error) = self.etcd.compact(passed).await
         {
@@ -160,7 +160,7 @@ impl EtcdLedger {
         Ok(())
     }
 
-    /// Finds out what `meta` is, and so whether a state is there.
+    /// Reads `meta`, and so whether a state is there.
     async fn look(&mut self) -> Result<(), Refusal> {
         if let Some(kv) = self.etcd.get(&self.keys.meta()).await? {
             (self.meta, self.moved) = (read_meta(&kv)?, kv.mod_revision);
@@ -169,7 +169,7 @@ impl EtcdLedger {
         Ok(())
     }
 
-    /// Writes all parts but the last, and returns what writes that.
+    /// Writes all parts but the last, and returns the operation that writes that.
     async fn write_parts(&self, at: &[u8], text: &[u8]) -> Result<RequestOp, Refusal> {
         let mut parts: Vec<_> = text.chunks(VALUE_BYTES_MAX).enumerate().collect();
         let (number, last) = parts.pop().unwrap_or((0, &[]));
@@ -183,7 +183,7 @@ impl EtcdLedger {
         Ok(put(part_of(at, number), last.to_vec(), 0))
     }
 
-    /// Does `ops` and moves `meta`, at once.
+    /// Executes `ops` and moves `meta`, in one transaction.
     async fn go_to(&mut self, meta: Meta, ops: Vec<RequestOp>) -> Result<(), Refusal> {
         let text = serde_json::to_vec(&meta).map_err(|e| Error::internal(format!("the ledger's meta: {e}")))?;
         let ops = [ops, vec![put(self.keys.meta(), text, 0)]].concat();
@@ -191,7 +191,7 @@ impl EtcdLedger {
         let done = self.txn(compare, ops).await?;
         self.moved = match done.succeeded {
             true => done.header.as_ref().map_or(0, |h| h.revision),
-            // An attempt that was not answered was done all the same.
+            // An attempt without an answer was executed.
             false => match self.found(&done) {
                 (true, Some((found, moved))) if found == meta && moved > self.moved => moved,
                 _ => return Err(self.contradicted(&done)),
@@ -205,7 +205,7 @@ impl EtcdLedger {
         made_at(&self.keys.leader(), self.term.revision())
     }
 
-    /// Does `success`, or finds out why not.
+    /// Executes `success`, or finds out why not.
     async fn txn(&self, compare: Vec<Compare>, success: Vec<RequestOp>) -> Result<TxnResponse, Refusal> {
         if !self.term.holds() {
             return Err(Refusal::Deposed("this dispatcher's term is over".to_owned()));
@@ -214,7 +214,7 @@ impl EtcdLedger {
         Ok(self.etcd.txn(TxnRequest { compare, success, failure }).await?)
     }
 
-    /// Of a transaction that was not done: whether we lead, and what `meta` is.
+    /// Returns, for a transaction that was not executed, whether we lead, and the value of `meta`.
     fn found(&self, answer: &TxnResponse) -> (bool, Option<(Meta, i64)>) {
         let mut values = answer.responses.iter().map(|r| match &r.response {
             Some(Answer::ResponseRange(range)) => range.kvs.first(),
@@ -235,12 +235,12 @@ impl EtcdLedger {
 
 #[cfg(test)]
 impl EtcdLedger {
-    /// The last batch, and when `meta` was moved to it.
+    /// Returns the last batch, and when `meta` was moved to it.
     pub(super) fn position(&self) -> (u64, i64) {
         (self.meta.seq, self.moved)
     }
 
-    /// As if what was done since had not been answered.
+    /// Pretends that the writes since then had no answer.
     pub(super) fn forget_answer(&mut self, (seq, moved): (u64, i64)) {
         (self.meta.seq, self.moved) = (seq, moved);
     }

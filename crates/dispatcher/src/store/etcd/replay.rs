@@ -1,6 +1,6 @@
-//! Reads the ledger that is in etcd: the last state, and the batches since then.
+//! Reads the ledger in etcd: the last state, and the batches since then.
 //!
-//! Invariant: it is read whole, or refused with the key at which something is missing or is not what was written.
+//! Invariant: it is read whole, or refused with the key whose value is missing or differs from what was written.
 
 use forebay_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::store::rows;
 pub(super) const FORMAT: u64 = 2;
 const FORMAT_OLDEST: u64 = 1;
 
-/// What there is.
+/// The batches and the state in etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) format: u64,

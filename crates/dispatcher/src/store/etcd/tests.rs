@@ -1,4 +1,4 @@
-//! The ledger and the blobs in a real etcd. Where there is none on this machine, these tests say so and pass.
+//! The ledger and the blobs in a real etcd. If etcd is not installed on this machine, these tests print that and pass.
 
 #![expect(clippy::disallowed_methods, reason = "tests poll an etcd")]
 
@@ -17,10 +17,10 @@ use crate::records::{Batch, Ledger, Position, Update};
 use crate::store::rows::tests::{every_kind, job};
 use crate::store::{BlobStore, ServiceId};
 
-/// How long etcd may take for anything, on a machine that does much else.
+/// How long etcd may take for any call, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Longer than any test waits, so that no lease ends but by what the test does.
+/// Longer than any wait of a test, so that a lease ends only if the test ends it.
 const LEASE: Duration = Duration::from_secs(600);
 
 /// An etcd of one member, of this test alone.
@@ -42,7 +42,7 @@ fn free_port() -> Result<u16> {
 }
 
 impl Server {
-    /// `None` where it is not installed.
+    /// `None` if it is not installed.
     fn start() -> Result<Option<Self>> {
         let folder = tempfile::tempdir()?;
         let (clients, peers) = (free_port()?, free_port()?);
@@ -68,13 +68,13 @@ impl Server {
     }
 }
 
-/// Starts one, and waits until it answers; `None` where it is not installed.
+/// Starts one, and waits until it answers; `None` if it is not installed.
 pub(super) async fn server() -> Result<Option<Server>> {
     let until = Instant::now() + PATIENCE;
     loop {
         let Some(mut server) = Server::start()? else { return Ok(None) };
         let etcd = Etcd::new(&server.url)?;
-        // One that ends found that somebody else had taken a port meanwhile.
+        // If it ends, another process had taken a port meanwhile.
         while server.process.try_wait()?.is_none() {
             match etcd.get(b"any").await {
                 Ok(_) => return Ok(Some(server)),
@@ -113,7 +113,7 @@ impl World {
     }
 }
 
-/// Asks until etcd answers: on a busy machine it may take longer than a call waits, which is not what is tested.
+/// Repeats a call until etcd answers: on a busy machine it may take longer than a call's time limit.
 pub(super) async fn patient<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -126,7 +126,7 @@ pub(super) async fn patient<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Gives a batch again and again, as the committer does, until it is written; otherwise says why it never will be.
+/// Commits a batch again and again, as the committer does, until it is written; otherwise returns why it never will be.
 async fn commit(store: &mut EtcdLedger, batch: &Batch) -> Result<Result<(), String>> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -169,7 +169,7 @@ async fn what_was_committed_is_what_the_next_leader_reads() -> Result<()> {
     gone.add(Update::JobGone(3));
     gone.add(Update::Job(job(4, "four")));
     let mut store = world.open(&term).await?;
-    // Large batches make the state be written anew, twice; what etcd keeps does not grow with what was ever written.
+    // Large batches cause two new states to be written; the history of writes does not make the keys in etcd grow.
     let batches = [every_kind(), large(1), large(2), frontier(1), large(1), large(2), frontier(2), gone, frontier(3)];
     for batch in batches {
         written(&mut store, &batch).await?;
@@ -206,7 +206,7 @@ async fn a_deposed_leader_writes_nothing_and_an_unanswered_batch_is_written_once
     written(&mut old, &frontier(7)).await?;
     assert_eq!(old.position(), after);
 
-    // etcd gives the lease away behind its back; by its own clock it still leads, so that only the fence is left.
+    // etcd ends its lease without its knowledge; by its own clock it still leads, so that only the fence is left.
     let _ = patient(async || world.etcd.revoke_lease(first.lease()).await).await;
     let second = world.elect(&b).await?;
     let deposed: Result<(), String> = Err("another dispatcher leads".to_owned());
@@ -221,13 +221,13 @@ async fn a_deposed_leader_writes_nothing_and_an_unanswered_batch_is_written_once
     let leader = patient(async || world.etcd.get(&world.keys.leader()).await).await?;
     assert_eq!(leader.map(|kv| kv.create_revision), Some(second.revision()));
     written(&mut new, &frontier(8)).await?;
-    // It learns of it when it renews its lease, and would write nothing more, whoever leads.
+    // It notices when it renews its lease, and would write nothing more under any leader.
     assert!(first.holds());
     a.keep(first.clone()).await;
     assert!(!first.holds());
     assert_eq!(commit(&mut old, &frontier(1)).await?, Err("this dispatcher's term is over".to_owned()));
 
-    // One that resigns is followed without its lease running out.
+    // A leader that resigns is followed before its lease ends.
     b.resign(&second).await;
     let third = world.elect(&a).await?;
     let last = world.open(&third).await?;

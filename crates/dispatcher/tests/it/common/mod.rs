@@ -42,7 +42,7 @@ impl Indexer for RangeIndexer {
     }
 }
 
-/// A running dispatcher. Dropped, it is gone as if it had been killed: nothing is written, nobody is told.
+/// A running dispatcher. Dropping it acts like SIGKILL: nothing is written, and no session gets an end.
 pub(crate) struct Running {
     pub(crate) address: String,
     pub(crate) shutdown: CancellationToken,
@@ -151,7 +151,7 @@ impl Worker {
     }
 
     pub(crate) async fn say(&self, message: worker_message::Message) {
-        // The dispatcher may be gone: the next event says so.
+        // The dispatcher may be gone, which the next event shows.
         let _ = self.out.send(WorkerMessage { message: Some(message) }).await;
     }
 
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Returns the next lease, passing over job definitions and what was consumed.
+    /// Returns the next lease, and ignores job definitions and consumed splits.
     pub(crate) async fn lease(&mut self) -> Result<Lease> {
         loop {
             match self.next().await? {
@@ -222,7 +222,7 @@ impl Consumer {
     }
 
     pub(crate) async fn say(&self, message: consumer_message::Message) {
-        // The dispatcher may be gone: the next event says so.
+        // The dispatcher may be gone, which the next event shows.
         let _ = self.out.send(ConsumerMessage { message: Some(message) }).await;
     }
 

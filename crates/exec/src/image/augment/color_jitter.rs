@@ -1,4 +1,4 @@
-//! What the random changes of colour draw: `color_jitter` its order and factors, `random_grayscale` the coin alone.
+//! The draws of random colour changes: the order and factors of `color_jitter`, only the coin of `random_grayscale`.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;

@@ -1,4 +1,4 @@
-//! What `gaussian_blur` draws: the deviation.
+//! The draw of `gaussian_blur`: the deviation.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;

@@ -1,8 +1,8 @@
 //! Random augmentations: which edits an image gets, drawn from its stream.
 //!
 //! The distributions are torchvision's. Each op of the plan draws its edits in a file here. Invariant: the draws of one
-//! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that nothing else moves
-//! them.
+//! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that no other code
+//! shifts them.
 
 mod color_jitter;
 mod gaussian_blur;
@@ -27,12 +27,12 @@ pub struct Augment {
     draws: Arc<dyn Draws>,
 }
 
-/// What an op draws for an image. The plan has checked its arguments.
+/// The random draws of an op for an image. The plan has checked its arguments.
 pub(super) trait Draws: Debug + Send + Sync {
-    /// Returns how likely an image is changed.
+    /// Returns the probability that an image is changed.
     fn probability(&self) -> f64;
 
-    /// Draws for an image of `size`, columns and rows, that is changed, and hands over each edit in turn.
+    /// Draws the edits for an image of `size` (columns and rows) that is changed, and passes each to `edit` in turn.
     fn draw(&self, size: (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()>;
 
     /// Says whether it also changes images of f32, after `normalize`.
@@ -40,15 +40,15 @@ pub(super) trait Draws: Debug + Send + Sync {
         false
     }
 
-    /// Changes an image of f32, if it takes such.
+    /// Changes an image of f32, if it accepts them.
     fn change_floats(&self, _bytes: &mut [u8], _shape: [usize; 3], _layout: Layout, _rng: &mut SampleRng) {}
 }
 
-/// Takes the edits of an image, one after another.
+/// Receives the edits of an image, one after another.
 pub(super) type Edits<'a> = &'a mut dyn FnMut(Edit) -> Result<()>;
 
 impl Augment {
-    /// Returns the augmentation that an op is, if it is one.
+    /// Returns the augmentation of an op, if it is one.
     pub fn of(op: &Op) -> Option<Self> {
         let draws: Arc<dyn Draws> = match op {
             Op::ColorJitter(op) => Arc::new(op.clone()),
@@ -67,7 +67,7 @@ impl Augment {
         self.name
     }
 
-    /// Draws for an image of `size`, columns and rows, and hands over each edit in turn.
+    /// Draws the edits for an image of `size` (columns and rows), and passes each to `edit` in turn.
     ///
     /// # Errors
     /// Any error of `edit`.
@@ -83,7 +83,7 @@ impl Augment {
     /// Changes an image of f32.
     ///
     /// # Errors
-    /// Invalid if it takes none.
+    /// Invalid if it does not accept f32 images.
     pub(super) fn apply_to_floats(
         &self,
         bytes: &mut [u8],

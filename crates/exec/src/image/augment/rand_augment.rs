@@ -21,13 +21,14 @@ impl Draws for RandAugment {
     }
 }
 
-/// Draws one operation at `level`, 0 to 1, of its range, and hands over its edit. `how` says how pixels are looked up.
+/// Draws one operation at `level`, 0 to 1, of its range, and passes its edit to `edit`. `how` has the interpolation and
+/// fill of warps.
 ///
 /// # Errors
 /// Any error of `edit`.
 fn draw(level: f64, size: (usize, usize), how: &Warp, rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
     let operation = rng.up_to(13);
-    // Half of the signed ones go the other way.
+    // Half of the signed operations use the other direction.
     let mut signed = |most: f64| if rng.unit() < 0.5 { -level * most } else { level * most };
     let shift = |side: usize| 150.0 / 331.0 * side as f64;
     edit(match operation {

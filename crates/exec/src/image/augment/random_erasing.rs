@@ -1,4 +1,4 @@
-//! What `random_erasing` draws: the rectangle, and after `normalize` the numbers in it.
+//! The draws of `random_erasing`: the rectangle, and after `normalize` the numbers in it.
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};

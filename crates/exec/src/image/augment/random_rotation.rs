@@ -1,4 +1,4 @@
-//! What `random_rotation` draws: the angle.
+//! The draw of `random_rotation`: the angle.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;

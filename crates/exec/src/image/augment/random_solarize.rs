@@ -1,4 +1,4 @@
-//! What `random_solarize` draws: the coin alone.
+//! The draw of `random_solarize`: only the coin.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;

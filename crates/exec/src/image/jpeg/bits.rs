@@ -2,13 +2,13 @@
 
 use super::huffman::{FAST, extend};
 
-/// A place in the data, with the bits that follow it.
+/// A place in the data, with the next bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bits {
-    /// The next bits, the first of them the highest. Below the lowest `count` there may be more, which are right too.
+    /// The next bits, the first of them the highest. Below the lowest `count` bits there may be more valid bits.
     pub(super) window: u64,
     count: u32,
-    /// The first byte of which no bit counts as in the window.
+    /// The first byte that has no counted bit in the window.
     next: usize,
 }
 
@@ -47,7 +47,7 @@ impl Bits {
         extend(number, size)
     }
 
-    /// Returns how many bits of the data came before.
+    /// Returns the number of bits of the data before this place.
     pub(super) fn position(&self) -> usize {
         self.next * 8 - self.count as usize
     }

@@ -1,12 +1,12 @@
-//! Huffman codes of baseline JPEG (ITU-T T.81, annex F.2.2): which number some bits begin with.
+//! Huffman codes of baseline JPEG (ITU-T T.81, annex F.2.2): decodes the number at the start of some bits.
 //!
-//! One look-up of the next [`FAST`] bits gives the code and the number that follows it together; where numbers are not
-//! wanted, all that are complete in those bits are passed over at once.
-//! Invariant: what is read is what the table says; anything else is told as such, and decided elsewhere.
+//! One look-up of the next [`FAST`] bits yields the code and the number that follows it together; where numbers are not
+//! wanted, one look-up skips all numbers that are complete in those bits. Invariant: a result follows the table; other
+//! input is reported, and the caller decides.
 
 use super::bits::Bits;
 
-/// Bits that one look-up sees. Most codes together with their number are not longer.
+/// Bits of one look-up. Most codes together with their number are not longer.
 pub(super) const FAST: u32 = 11;
 /// The step of a code that ends the block: past its end from anywhere in it.
 const END_OF_BLOCK: usize = 128;
@@ -18,8 +18,8 @@ const ZIGZAG: [u8; 64] = [
     47, 55, 62, 63,
 ];
 
-/// The same for any number that a place can reach in a damaged file or at the end of a block: what is stored there goes
-/// where the DC coefficient will be.
+/// The same for any index that a damaged file or the end of a block can reach: a number there is stored in the place of
+/// the DC coefficient.
 const NATURAL_ORDER: [u8; 256] = {
     let mut order = [0; 256];
     let mut k = 0;
@@ -40,21 +40,21 @@ pub(super) struct Codes {
     pub(super) symbols: Box<[u8; 256]>,
 }
 
-/// A table with its look-ups, kept as long as images come with the same one.
+/// A table with its look-ups, reused while images have the same table.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) codes: Codes,
-    /// For the next [`FAST`] bits: what they begin with.
+    /// For the next [`FAST`] bits: their first number.
     fast: Box<[Entry; 1 << FAST]>,
     pass: Box<[Pass; 1 << FAST]>,
-    /// For codes of each length: one more than the last of them, and what leads from a code to its symbol.
+    /// For codes of each length: one more than the last code, and the offset from a code to its symbol.
     end: [u32; 17],
     offset: [i32; 17],
 }
 
-/// What some bits begin with. From the lowest: 7 bits of length; [`INCOMPLETE`]; 8 bits of step, which is one more than
-/// the zeros before the number; 16 bits of number. An entry that is incomplete has the code's length alone and the
-/// number's size, or 0 for both when the code is longer than the bits.
+/// The first number of some bits. From the lowest: 7 bits of length; [`INCOMPLETE`]; 8 bits of step, which is one more
+/// than the zeros before the number; 16 bits of number. An incomplete entry has only the code's length and the number's
+/// size, or 0 for both when the code is longer than the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry(u32);
 
@@ -93,8 +93,8 @@ impl Entry {
     }
 }
 
-/// What some bits are when their coefficients are not wanted: all the numbers that are complete in them. From the lowest:
-/// 4 bits of length, 0 for none; 7 bits of steps; 1 when the block ends after them.
+/// All complete numbers in some bits, for skipping. From the lowest: 4 bits of length, 0 for none; 7 bits of steps; 1
+/// when the block ends after them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pass(u16);
 
@@ -171,7 +171,7 @@ impl Table {
         Some(table)
     }
 
-    /// Notes all bits that begin with a code.
+    /// Enters all bits that begin with a code.
     fn enter(&mut self, code: u32, len: u32, symbol: u8, kind: usize) {
         if len > FAST || code >> len != 0 {
             return;
@@ -210,7 +210,7 @@ impl Table {
         self.fast[bits.index()]
     }
 
-    /// Reads what is not complete: the step and the number. A step of 0 is an error.
+    /// Reads the step and the number of an incomplete entry. A step of 0 is an error.
     #[inline(always)]
     fn read(&self, entry: Entry, bits: &mut Bits, kind: usize) -> (usize, i32) {
         let entry = if entry == Entry::LONG { self.long_code(bits.window, kind) } else { entry };
@@ -235,8 +235,8 @@ impl Table {
         (step != 0).then_some(number)
     }
 
-    /// Reads the AC coefficients of a block, and perhaps something where the DC coefficient will be; false when they are
-    /// not right.
+    /// Reads the AC coefficients of a block; it may write arbitrary numbers to the DC coefficient's place. Returns
+    /// false for invalid data.
     #[inline(always)]
     pub(super) fn coefficients(&self, bits: &mut Bits, data: &[u8], block: &mut Block) -> bool {
         let mut here = *bits;
@@ -246,7 +246,7 @@ impl Table {
             unsafe { *block.get_unchecked_mut(usize::from(*NATURAL_ORDER.get_unchecked(k))) = number }
         };
         'block: loop {
-            // 56 bits: enough for two that are complete, and any third.
+            // 56 bits: enough for two complete entries, and any third.
             here.refill(data);
             let mut entry = self.look(&here);
             for _ in 0..2 {
@@ -281,7 +281,7 @@ impl Table {
         k == 63 || k >= END_OF_BLOCK
     }
 
-    /// Passes over the AC coefficients of a block; false when they are not right.
+    /// Skips the AC coefficients of a block; returns false for invalid data.
     #[inline(always)]
     pub(super) fn pass(&self, bits: &mut Bits, data: &[u8]) -> bool {
         let mut here = *bits;
@@ -290,7 +290,7 @@ impl Table {
             here.refill(data);
             let mut pass = self.pass[here.index()];
             for _ in 0..2 {
-                // The block may end among the numbers: then they are taken one by one.
+                // The block may end among the numbers: they are then read one by one.
                 if pass.len() == 0 || k + pass.steps() >= 63 {
                     break;
                 }
@@ -319,8 +319,8 @@ impl Table {
     }
 }
 
-/// Returns how far a number is from the one before it, and the number's size in bits. A size of 255 is one that no file
-/// should have.
+/// Returns the distance of a number from the one before it, and the number's size in bits. A size of 255 marks an
+/// invalid symbol.
 fn meaning(symbol: u8, kind: usize) -> (usize, u32) {
     let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
     match (kind, run, size) {
@@ -331,7 +331,7 @@ fn meaning(symbol: u8, kind: usize) -> (usize, u32) {
     }
 }
 
-/// Makes a signed number of its bits (T.81, figure F.12). Its sign is as good as random, so nothing branches on it.
+/// Makes a signed number of its bits (T.81, figure F.12). Its sign is nearly random, so the code does not branch on it.
 #[inline(always)]
 pub(super) fn extend(number: u32, size: u32) -> i32 {
     let (number, range) = (number as i32, 1 << size);

@@ -1,13 +1,13 @@
 //! JPEG through libjpeg-turbo: exact IDCT, fancy upsampling, and no more of the image than a region needs.
 //!
-//! A region is decoded with a margin of one iMCU (the block of pixels that shares chroma samples) on its left, its right
-//! and above, because upsampling looks at a neighbour's chroma and treats the edge of what is decoded as the edge of
-//! the image. Rows below the region are not decoded at all.
+//! A region is decoded with a margin of one iMCU (the block of pixels that shares chroma samples) on its left, its
+//! right and above, because upsampling reads a neighbour's chroma and treats the edge of the decoded part as the edge
+//! of the image. Rows below the region are not decoded at all.
 //!
-//! One rule for damaged files, which is Pillow's: entropy coded data is decoded as far as it goes; data that ends before
-//! the pixels do is an error, and so is a damaged header. Invariant: whether a file is an error, and its pixels, are those
-//! of the whole image decoded by libjpeg-turbo, whatever the region. So a region is believed only when nothing unusual
-//! was met in it and no marker but the image's end follows it; else the whole image is decoded.
+//! Damaged files follow Pillow's rule: entropy coded data is decoded as far as possible; data that ends before the
+//! pixels do is an error, and so is a damaged header. Invariant: for any region, the error or the pixels are those of
+//! the whole image decoded by libjpeg-turbo. So the result for a region is used only when nothing unusual was found in
+//! it and no marker but the image's end follows it; otherwise the whole image is decoded.
 
 mod bits;
 mod huffman;
@@ -25,7 +25,7 @@ use super::decode::{Colour, Raw};
 use super::header;
 use super::view::{Region, room};
 
-/// Decodes JPEGs. What it keeps from one to the next is memory, and look-ups of Huffman tables by the tables.
+/// Decodes JPEGs. From one image to the next it keeps memory, and look-ups of Huffman tables by table.
 #[derive(Debug, Default)]
 pub(super) struct Jpeg {
     entropy: Entropy,
@@ -45,7 +45,7 @@ impl Jpeg {
         }
     }
 
-    /// Decodes little more than the region; `None` when only the whole image tells its pixels.
+    /// Decodes little more than the region; `None` when the whole image must be decoded for its pixels.
     fn decode_part(
         &mut self,
         mut opened: Opened<'_>,
@@ -69,7 +69,7 @@ impl Jpeg {
     }
 }
 
-/// Decodes all of an image as far as it goes, and says what is wrong with it.
+/// Decodes all of an image as far as possible, or returns its error.
 fn decode_whole(bytes: &[u8], mode: ImageMode, region: Region, out: &mut Vec<u8>) -> Result<Raw> {
     let mut opened = Opened::new(bytes)?;
     let (width, height) = (opened.info.width as usize, opened.info.height as usize);

@@ -1,8 +1,9 @@
-//! One JPEG through libjpeg-turbo: whole, or a region of it, with its own entropy decoder or ours (see `scan`, `shim.c`).
+//! One JPEG through libjpeg-turbo: whole, or a region of it, with libjpeg-turbo's entropy decoder or Forebay's (see
+//! `scan`, `shim.c`).
 //!
-//! Ours takes plain files, which nearly every JPEG is: baseline or extended sequential, Huffman coded, 8 bits, one scan,
-//! grey or three components, the usual subsamplings.
-//! Invariant: libjpeg-turbo's decoder is made for one image and freed with it.
+//! Forebay's accepts plain files, which nearly every JPEG is: baseline or extended sequential, Huffman coded, 8 bits,
+//! one scan, grey or three components, the usual subsamplings. Invariant: libjpeg-turbo's decoder is made for one image
+//! and freed with it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -13,7 +14,7 @@ use super::huffman::{Block, Codes};
 use super::scan::{BlockOf, Entropy, Layout};
 use crate::image::view::Region;
 
-/// What `forebay_jpeg_open` tells, as shim.c lays it out.
+/// The result of `forebay_jpeg_open`, in the layout of shim.c.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Info {
@@ -29,15 +30,15 @@ pub(super) struct Info {
     pub(super) coded_at: u64,
 }
 
-/// How decoding ended.
+/// The outcome of decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The pixels of the region are those of the whole image.
     Exact,
-    /// Something was damaged, or not for this entropy decoder: only pixels of the whole image, decoded by
-    /// libjpeg-turbo's own, are right.
+    /// The data is damaged, or this entropy decoder does not support it: only libjpeg-turbo's own decoder on the whole
+    /// image yields the right pixels.
     Damaged,
-    /// There are no pixels, or not all.
+    /// Some or all pixels are missing.
     Failed,
 }
 
@@ -86,7 +87,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An image whose header was read, with the decoder that was made for it.
+/// An image whose header was read, with its decoder.
 #[derive(Debug)]
 pub(super) struct Opened<'a> {
     handle: NonNull<c_void>,
@@ -113,7 +114,7 @@ impl<'a> Opened<'a> {
         if rc == 0 { Err(opened.error()) } else { Ok(opened) }
     }
 
-    /// Returns what is wrong, after a failure.
+    /// Returns the error after a failure.
     pub(super) fn error(&self) -> Error {
         let mut truncated = 0;
         // SAFETY: the message is nul-terminated and lives as long as the handle.
@@ -122,13 +123,13 @@ impl<'a> Opened<'a> {
         Error::data(format!("{what} jpeg: {}", message.to_string_lossy()))
     }
 
-    /// Returns what follows the header of the first scan.
+    /// Returns the data after the header of the first scan.
     pub(super) fn coded(&self) -> &'a [u8] {
         self.bytes.get(self.info.coded_at as usize..).unwrap_or_default()
     }
 
-    /// Decodes a part whose left edge is that of an MCU, rows without gaps, once. Unless it is exact, what `out` holds of
-    /// a part is arbitrary.
+    /// Decodes a part whose left edge is that of an MCU, rows without gaps, once. Unless the outcome is exact, the
+    /// content of `out` for a part is arbitrary.
     pub(super) fn decode(
         &mut self,
         part: Region,
@@ -139,8 +140,8 @@ impl<'a> Opened<'a> {
         assert_eq!(out.len(), part.width * part.height * channels, "room for the part");
         let state: *mut Entropy = entropy.map_or(std::ptr::null_mut(), |e| e);
         let [x, y, width, height] = [part.x, part.y, part.width, part.height].map(|n| n as u32);
-        // SAFETY: the handle has this file open and its bytes are borrowed; `out` has room for the part; the callbacks are
-        // given the decoder, which nobody else uses meanwhile, and return.
+        // SAFETY: the handle has this file open and its bytes are borrowed; `out` has room for the part; the callbacks
+        // receive the decoder, which no other code uses meanwhile, and return.
         let rc = unsafe {
             forebay_jpeg_region(
                 self.handle.as_ptr(),
@@ -164,11 +165,11 @@ impl<'a> Opened<'a> {
 }
 
 /// # Safety
-/// Called by shim.c with the decoder and a scan whose pointers are right.
+/// Called by shim.c with the decoder and a scan with valid pointers.
 unsafe extern "C" fn begin(state: *mut c_void, scan: *const CScan) -> c_int {
-    // SAFETY: as this function's.
+    // SAFETY: guaranteed by this function's caller.
     let (entropy, scan) = unsafe { (&mut *state.cast::<Entropy>(), &*scan) };
-    // SAFETY: what libjpeg-turbo has left of the file.
+    // SAFETY: the rest of the file that libjpeg-turbo has not read.
     let data = unsafe { std::slice::from_raw_parts(scan.data, scan.len) };
     let codes = |kind: usize, i: usize| {
         let (counts, symbols) = (scan.bits[kind][i], scan.symbols[kind][i]);
@@ -191,10 +192,10 @@ unsafe extern "C" fn begin(state: *mut c_void, scan: *const CScan) -> c_int {
 /// # Safety
 /// Called by shim.c with the decoder, and the MCU's blocks or nothing.
 unsafe extern "C" fn decode_mcu(state: *mut c_void, blocks: *const *mut Block) -> c_int {
-    // SAFETY: as this function's.
+    // SAFETY: guaranteed by this function's caller.
     let entropy = unsafe { &mut *state.cast::<Entropy>() };
     let count = entropy.num_blocks();
-    // SAFETY: libjpeg-turbo gives as many blocks as its MCUs have.
+    // SAFETY: libjpeg-turbo passes as many blocks as its MCUs have.
     let blocks = (!blocks.is_null()).then(|| unsafe { std::slice::from_raw_parts(blocks, count) });
     c_int::from(entropy.mcu(blocks))
 }

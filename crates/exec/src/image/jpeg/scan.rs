@@ -1,9 +1,10 @@
-//! The entropy decoding of one scan of a plain JPEG, MCU by MCU, which is most of the work of decoding one.
+//! Decodes the entropy coded data of one scan of a plain JPEG, MCU by MCU, which is most of the work of decoding an
+//! image.
 //!
-//! The stuffed zero bytes are taken out beforehand, so that bits are read without looking for them; coefficients outside
-//! the columns that are wanted are passed over and not stored.
-//! Invariant: a decoder gives the coefficients that libjpeg-turbo would, or `false`. It says `false` for whatever is damaged
-//! or unusual up to the place that it has come to; what is to be said of that is not decided here.
+//! The stuffed zero bytes are removed beforehand, so that reading bits need not check for them; coefficients outside
+//! the wanted columns are skipped and not stored. Invariant: a decoder returns the same coefficients as libjpeg-turbo,
+//! or `false`. It returns `false` for all damaged or unusual data up to its current place; the caller decides about the
+//! error.
 
 use super::bits::Bits;
 use super::huffman::{AC, Block, Codes, DC, Table};
@@ -19,18 +20,18 @@ pub(super) struct BlockOf {
     pub(super) ac: usize,
 }
 
-/// What is decoded.
+/// The properties of a scan.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) mcus_per_row: u32,
     /// MCUs between restart markers; 0 for none.
     pub(super) restart_interval: u32,
-    /// The MCUs of a row whose coefficients are wanted.
+    /// The MCUs of a row with wanted coefficients.
     pub(super) wanted: std::ops::RangeInclusive<u32>,
     pub(super) blocks: Vec<BlockOf>,
 }
 
-/// Decodes the MCUs of one scan after another, keeping its tables and its memory.
+/// Decodes the MCUs of one scan after another, reusing its tables and its memory.
 #[derive(Debug, Default)]
 pub(super) struct Entropy {
     tables: [Vec<Table>; 2],
@@ -48,7 +49,7 @@ pub(super) struct Entropy {
 }
 
 impl Entropy {
-    /// Begins a scan: `data` is what follows its header. False when it cannot be decoded here.
+    /// Begins a scan: `data` follows its header. Returns false when this decoder cannot decode it.
     pub(super) fn begin(&mut self, data: &[u8], codes: [[Option<Codes>; 4]; 2], layout: Layout) -> bool {
         for (kind, of_kind) in codes.into_iter().enumerate() {
             self.tables[kind].truncate(4);
@@ -77,13 +78,14 @@ impl Entropy {
         self.start_segment()
     }
 
-    /// Tells whether an image of one scan holds nothing up to its end but coded data and the restart markers that are due.
-    /// Then what follows a region cannot make the image an error.
+    /// Says whether an image of one scan has only coded data and the expected restart markers up to its end. If so, the
+    /// data after a region cannot make the image an error.
     pub(super) fn is_undisturbed(&mut self, image: &Opened<'_>) -> bool {
         self.unstuff(image.coded(), image.info.restart_interval > 0)
     }
 
-    /// Takes out stuffed bytes, and notes where restart markers were. False when anything but the end of the image follows.
+    /// Removes stuffed bytes, and records the places of restart markers. Returns false when anything but the end of the
+    /// image follows.
     fn unstuff(&mut self, mut data: &[u8], restarts: bool) -> bool {
         self.data.clear();
         self.segments.clear();
@@ -128,7 +130,7 @@ impl Entropy {
         self.layout.as_ref().map_or(0, |l| l.blocks.len())
     }
 
-    /// Decodes the next MCU into blocks that hold zeros; none when its coefficients are not wanted.
+    /// Decodes the next MCU into zeroed blocks, or skips it without blocks when its coefficients are not wanted.
     pub(super) fn mcu(&mut self, blocks: Option<&[*mut Block]>) -> bool {
         let Some(layout) = &self.layout else { return false };
         let wanted = layout.wanted.contains(&self.column);
@@ -152,7 +154,7 @@ impl Entropy {
         self.blocks(blocks)
     }
 
-    /// The same with shifts by any register, which is what decoding mostly does.
+    /// The same with shifts by any register (BMI2), because decoding mostly shifts.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "bmi1,bmi2")]
     fn blocks_bmi(&mut self, blocks: Option<&[*mut Block]>) -> bool {
@@ -169,7 +171,7 @@ impl Entropy {
             let last = &mut self.last[of.component & 3];
             *last = last.wrapping_add(difference);
             let done = match blocks.and_then(|b| b.get(i)) {
-                // SAFETY: libjpeg-turbo's own blocks, as many as the MCU has, for this call.
+                // SAFETY: libjpeg-turbo's own blocks, as many as the MCU has, valid for this call.
                 Some(&block) => {
                     let block = unsafe { &mut *block };
                     let done = ac.coefficients(&mut bits, &self.data, block);

@@ -1,12 +1,12 @@
 /* JPEGs and regions of them through libjpeg-turbo, for plain ones with its entropy decoder replaced by the caller's.
  *
- * Everything that makes pixels (inverse DCT, upsampling, colours, what a region leaves out) stays libjpeg-turbo's own,
- * so that the bits do. Of a plain file only the coefficients of each MCU come from the caller's `decode_mcu`, by the
- * function pointer that libjpeg-turbo itself calls through.
+ * All steps that make pixels (inverse DCT, upsampling, colours, skipping around a region) are libjpeg-turbo's own, so
+ * that the bits are, too. For a plain file only the coefficients of each MCU come from the caller's `decode_mcu`,
+ * through the function pointer that libjpeg-turbo itself calls.
  *
  * A decoder decodes one image and is freed: tables, an error and a half read file cannot reach the next image.
- * Warnings are counted and do not stop libjpeg-turbo, which is what Pillow does: entropy coded data that is damaged
- * is decoded as far as it goes. Data that ends before the pixels do is an error.
+ * As in Pillow, warnings are counted and do not stop libjpeg-turbo: damaged entropy coded data is decoded as far as
+ * possible. Data that ends before the pixels do is an error.
  *
  * longjmp leaves frames of this file and of libjpeg-turbo only: a callback returns, and never calls back.
  */
@@ -35,7 +35,7 @@ struct forebay_jpeg_info {
   uint32_t mcu_width, mcu_height;
   /* Channels of the colours of the file: 1 for grey, 3, or 4 for CMYK. */
   uint32_t channels;
-  /* Whether `forebay_jpeg_region` takes a caller's entropy decoder, and whether it takes regions. */
+  /* Whether `forebay_jpeg_region` accepts a caller's entropy decoder, and whether it accepts regions. */
   uint32_t plain, regions;
   /* Whether pixels come in several scans, which are all read before the first pixel. */
   uint32_t scans;
@@ -44,7 +44,7 @@ struct forebay_jpeg_info {
   uint64_t coded_at;
 };
 
-/* What an entropy decoder has to know. */
+/* The input of an entropy decoder. */
 struct forebay_jpeg_scan {
   const uint8_t *data;
   size_t len;
@@ -154,7 +154,7 @@ struct forebay_jpeg *forebay_jpeg_new(void) {
   return NULL;
 }
 
-/* After a failure: what is wrong, and in `truncated` whether the data ends too soon. */
+/* Returns the message of a failure, and in `truncated` whether the data ends too soon. */
 const char *forebay_jpeg_message(const struct forebay_jpeg *jpeg, int *truncated) {
   *truncated = jpeg->truncated;
   return jpeg->message;
@@ -232,8 +232,8 @@ static void describe(const struct jpeg_decompress_struct *c, uint32_t x, uint32_
   }
 }
 
-/* Whether scans are missing that would make coefficients exact: libjpeg-turbo then smooths over blocks, and a region's
- * edges would show. */
+/* Whether scans are missing that would make coefficients exact: libjpeg-turbo then smooths across blocks, and the edges
+ * of a region would be visible. */
 static int is_rough(const struct jpeg_decompress_struct *c) {
   if (!c->progressive_mode || !c->coef_bits) return 0;
   for (int component = 0; component < c->num_components; component++)
@@ -253,7 +253,7 @@ static void read_rows(struct jpeg_decompress_struct *c, uint32_t y, uint32_t wid
   }
 }
 
-/* Reads on to the end of the file as Pillow does: a damaged marker is an error, and data that ends here is not. */
+/* Reads to the end of the file as Pillow does: a damaged marker is an error, and data that ends here is not. */
 static int finish(struct forebay_jpeg *jpeg) {
   if (setjmp(jpeg->give_up)) return jpeg->truncated;
   jpeg_finish_decompress(&jpeg->cinfo);
@@ -265,8 +265,7 @@ enum { FAILED, EXACT, DAMAGED };
 /* Decodes a region of the image that was opened, rows without gaps, in `channels` (1, 3 or 4), once. `x` is a multiple of
  * the MCU's width. `state` is the caller's entropy decoder, or NULL for libjpeg-turbo's own.
  *
- * DAMAGED says that there were warnings: then the pixels are right if they are those of the whole image, and those of
- * a region may not be. */
+ * Returns DAMAGED after warnings: the pixels of a whole image are then right, those of a region may be wrong. */
 int forebay_jpeg_region(struct forebay_jpeg *jpeg, uint32_t x, uint32_t y, uint32_t width, uint32_t height, int channels,
                         uint8_t *out, void *state, forebay_begin begin, forebay_decode_mcu decode) {
   struct jpeg_decompress_struct *c = &jpeg->cinfo;

@@ -1,16 +1,16 @@
-//! The fast way gives libjpeg-turbo's bits, for everything that it takes; and it takes what is plain.
+//! The fast way yields libjpeg-turbo's bits for all files that it accepts; and it accepts plain files.
 
 use super::*;
 use crate::image::tests::{any_jpeg, damage_coded, draw, rng};
 
-/// The pixels of the region alone.
+/// Returns the pixels of the region alone.
 fn cut(raw: &Raw, pixels: &[u8]) -> Vec<u8> {
     let channels = raw.colour.channels();
     let rows = (0..raw.region.height).map(|y| ((raw.region.y + y) * raw.width + raw.region.x) * channels);
     rows.flat_map(|at| pixels[at..][..raw.region.width * channels].to_vec()).collect()
 }
 
-/// Both ways of decoding a region: a part of the image, and all of it.
+/// Decodes a region in both ways: a part of the image, and all of it.
 fn both(jpeg: &mut Jpeg, bytes: &[u8], mode: ImageMode, region: Region) -> (Option<Vec<u8>>, Result<Vec<u8>>) {
     let (mut part, mut whole) = (Vec::new(), Vec::new());
     let opened = Opened::new(bytes).expect("a header");
@@ -37,7 +37,8 @@ fn a_part_has_the_same_bits_and_good_files_never_need_the_whole() {
     }
 }
 
-/// Damage may change pixels without a trace, and then both ways agree on them; else the whole image is decoded.
+/// Damage may change pixels without being detected, and then both ways agree on them; otherwise the whole image is
+/// decoded.
 #[test]
 fn damage_is_never_decoded_differently() {
     let mut rng = rng(22);

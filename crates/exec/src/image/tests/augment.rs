@@ -1,4 +1,5 @@
-//! Edits against torchvision's, as `tests/golden/augment/make_golden.py` wrote them; what augmentations draw.
+//! Compares edits with torchvision's, as `tests/golden/augment/make_golden.py` wrote them; checks the draws of
+//! augmentations.
 
 use forebay_core::SampleId;
 use forebay_core::rng::SampleRng;
@@ -21,7 +22,7 @@ fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> V
     out
 }
 
-/// The edit of a line: its name, then its parameters.
+/// Parses the edit of a line: its name, then its parameters.
 fn parse(words: &[&str], size: (usize, usize)) -> Edit {
     let number = |i: usize| words[i].parse::<f64>().expect("a number");
     let how = |degrees| {
@@ -70,7 +71,7 @@ fn edits_are_torchvisions() {
             rest = after;
             continue;
         }
-        // Source, the most levels and the most pixels in a thousand that may differ, the edit.
+        // The source, the largest difference in levels, the largest number of differing pixels in a thousand, the edit.
         let [source, levels, share]: [usize; 3] = std::array::from_fn(|i| words[i].parse().expect("a number"));
         let (shape, pixels) = sources[source];
         let (want, after) = rest.split_at(pixels.len());

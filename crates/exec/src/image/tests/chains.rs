@@ -1,4 +1,4 @@
-//! A chain gives the same bits as its steps one by one.
+//! A chain yields the same bits as its steps one by one.
 
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, ErrorKind, Seed};

@@ -1,4 +1,4 @@
-//! Damaged input is an error that says so: never a panic, never half a picture.
+//! Damaged input is reported as an error: never a panic, never a partial picture.
 
 use forebay_core::ErrorKind;
 use forebay_core::rng::SampleRng;
@@ -24,7 +24,7 @@ fn golden() -> Vec<(String, Vec<u8>)> {
 fn an_image_cut_anywhere_is_an_error() {
     let mut decoder = Decoder::default();
     for (name, bytes) in golden() {
-        // What follows the pixels of a png (its last 16 bytes) may be missing; so may the padding of a webp.
+        // The bytes after the pixels of a png (its last 16 bytes) may be missing; so may the padding of a webp.
         let end = bytes.len() - if name.ends_with("jpg") { 8 } else { 18 };
         for len in (0..end).step_by(7).chain([end]) {
             let e = decoder.decode(&bytes[..len], ImageMode::Rgb, &Limits::default()).map(|_| ()).expect_err(&name);
@@ -44,7 +44,7 @@ fn a_jpeg_cut_short_is_an_error_even_below_the_region() {
     assert_eq!(e.to_string(), "truncated jpeg: its data ends before its pixels do");
 }
 
-/// Decodes all, or a region; errors as text.
+/// Decodes all, or a region; returns errors as text.
 fn decode(decoder: &mut Decoder, bytes: &[u8], region: Option<Region>) -> Result<Vec<u8>, String> {
     let limits = Limits { pixels_max: 1 << 22 };
     let image = match region {
@@ -72,7 +72,7 @@ fn stray_bytes_between_segments_are_forgiven() {
     assert_eq!(decode(&mut decoder, &stray, None), decode(&mut decoder, &bytes, None));
 }
 
-/// Damages a file anywhere, most often in its header, where most of the trouble is.
+/// Damages a file anywhere, most often in its header, which has most of the failure modes.
 fn damage(rng: &mut SampleRng, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..draw(rng, 1, 4) {
@@ -86,8 +86,8 @@ fn damage(rng: &mut SampleRng, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a file decodes to, its error too, is a function of its bytes: not of what the decoder met before, and not of the
-/// region, of which it gives the same pixels or the same verdict.
+/// The pixels or the error of a file depend on its bytes alone: not on the decoder's earlier files, and not on the
+/// region, which has the same pixels or the same error.
 #[test]
 fn nothing_of_an_image_reaches_the_next_and_a_region_is_the_whole_cropped() {
     let mut rng = rng(31);
@@ -160,4 +160,31 @@ fn a_bomb_is_refused_by_its_header() {
     assert_eq!(e.to_string(), "an image of 64x640 has 40960 pixels, more than 40959");
     let e = decoder.decode(b"GIF89a", ImageMode::Rgb, &limits).map(|_| ()).expect_err("unknown");
     assert_eq!(e.to_string(), "not a jpeg, png or webp image: it starts with [47, 49, 46, 38, 39, 61]");
+}
+
+/// Puts the chunks of a WebP of one frame into an animation of that frame.
+fn animated(file: &[u8]) -> Vec<u8> {
+    let chunk = |name: &[u8], body: &[u8]| [name, &(body.len() as u32).to_le_bytes(), body].concat();
+    let (size, frame) = (&file[24..30], &file[30..]);
+    let place = [&[0; 6], size, &[0; 4]].concat();
+    let mut header = chunk(b"VP8X", &[&[0x12, 0, 0, 0], size].concat());
+    header.extend(chunk(b"ANIM", &[0; 6]));
+    header.extend(chunk(b"ANMF", &[&place, frame].concat()));
+    chunk(b"RIFF", &[b"WEBP", &header[..]].concat())
+}
+
+#[test]
+fn a_webp_whose_frame_is_of_another_size_is_refused_before_it_is_decoded() {
+    let path = format!("{}/tests/golden/image/alpha.webp", env!("CARGO_MANIFEST_DIR"));
+    let still = std::fs::read(path).expect("a file");
+    for file in [animated(&still), still] {
+        assert_eq!(decode(&mut Decoder::default(), &file, None).map(|pixels| pixels.len()), Ok(53 * 39 * 3));
+        let start_code = file.windows(3).position(|bytes| bytes == [0x9D, 0x01, 0x2A]).expect("a lossy frame");
+        for (place, name) in [(3, "16383x39"), (5, "53x16383")] {
+            let mut damaged = file.clone();
+            damaged[start_code + place..][..2].copy_from_slice(&[0xFF, 0x3F]);
+            let e = decode(&mut Decoder::default(), &damaged, None).expect_err("another size");
+            assert_eq!(e, format!("damaged webp: a frame of {name} in a place of 53x39"));
+        }
+    }
 }

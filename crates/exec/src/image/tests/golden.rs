@@ -1,4 +1,4 @@
-//! Pixels against Pillow's, as `tests/golden/image/make_golden.py` wrote them.
+//! Compares pixels with Pillow's, as `tests/golden/image/make_golden.py` wrote them.
 
 use forebay_plan::ImageMode;
 

@@ -1,4 +1,4 @@
-//! Resizing and normalising against the plain way to write them.
+//! Compares resizing and normalising with straightforward implementations.
 
 use forebay_plan::Layout;
 

@@ -9,7 +9,7 @@ use crate::tail::merge::Merge;
 use crate::tail::position::Position;
 
 impl Merge {
-    /// Delivers what can be delivered now; with `last`, also what no further row will fill.
+    /// Delivers all complete batches; with `last`, also batches that no further row will fill.
     pub(super) fn make_ready(&mut self, last: bool) -> Result<()> {
         if self.bucketer.is_some() {
             return self.deliver_buckets(last);
@@ -51,7 +51,7 @@ impl Merge {
         }
     }
 
-    /// Returns the number of consumers that take a batch of each round.
+    /// Returns the number of consumers that get a batch of each round.
     fn parts(&self) -> usize {
         let sharding = self.executable.plan().sharding();
         if sharding.coordinated { sharding.consumers.max(1) as usize } else { 1 }

@@ -9,10 +9,9 @@
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
 //!
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
-//! counters before that chunk; replaying from there gives exactly the rest. Where rows are packed, it names the first
-//! token that is held back instead, and the number of packed rows from there on that were delivered. Where rows are put
-//! into buckets, it names the first row that is held, and the number of rows of each bucket from there on that were
-//! delivered.
+//! counters before that chunk; replaying from there yields exactly the rest. Where rows are packed, it instead names
+//! the first held token, and the number of packed rows from there on that were delivered. Where rows are put into
+//! buckets, it names the first held row, and the number of rows of each bucket from there on that were delivered.
 
 mod batches;
 mod pending;
@@ -43,7 +42,7 @@ use crate::tail::stream_ops::{StreamChain, StreamOp};
 pub struct Merge {
     executable: Arc<Executable>,
     consumer: ConsumerIndex,
-    /// The number of units after which the epoch ends, where that is before its last unit.
+    /// The number of units after which the epoch ends, if that is before its last unit.
     share: Option<u64>,
     /// The ops on rows as they come out of splits.
     before: StreamChain,
@@ -59,11 +58,11 @@ pub struct Merge {
     skips: SkipLog,
     /// The position after the last chunk that was pushed.
     next: Position,
-    /// The number of next rows to drop, because they were delivered before this merge began.
+    /// The number of next rows to drop, because they were delivered before this merge started.
     discard: u64,
     /// Checks the rows that are computed again.
     replay: Replay,
-    /// The number of next steps to drop, because they were delivered before this merge began.
+    /// The number of next steps to drop, because they were delivered before this merge started.
     given: u64,
     satisfied: bool,
     scratch: Scratch,
@@ -178,13 +177,13 @@ impl Merge {
         self.skips.take()
     }
 
-    /// Says whether a chunk of the epoch is still to come.
+    /// Says whether a chunk of the epoch is still needed.
     pub fn wants(&self, split: u64, index: u64) -> bool {
         !self.next.has_passed(split, index)
     }
 
-    /// Takes the next chunk of the stream: chunk `index` of split `split`. Chunks come in order, unless the tail allows
-    /// any order ([`forebay_plan::Stages::check_any_order`]).
+    /// Accepts the next chunk of the stream: chunk `index` of split `split`. Chunks come in order, unless the tail
+    /// allows any order ([`forebay_plan::Stages::check_any_order`]).
     ///
     /// # Errors
     /// Any error of the tail's ops; Data when more samples were skipped than the budget allows.
@@ -237,8 +236,8 @@ impl Merge {
         }
     }
 
-    /// Runs the ops on rows as they come. Counts the samples that these ops skip, and those that the chunk names as
-    /// skipped. `comes_again` says that the saved run may have delivered rows of this chunk.
+    /// Runs the ops on rows as they come. Counts the samples that these ops skip, and the skipped samples that the
+    /// chunk lists. `comes_again`: the saved run may have delivered rows of this chunk.
     fn pass(&mut self, chunk: Chunk, at: (Epoch, u64), comes_again: bool) -> Result<Chunk> {
         let executable = self.executable.clone();
         let locate = |e| executable.locate(e);
@@ -257,18 +256,18 @@ impl Merge {
         Ok(chunk)
     }
 
-    /// Cuts off the rows behind the share that all consumers get.
+    /// Cuts off the rows after the share that all consumers get.
     fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
         let Some(share) = self.share else { return chunk };
         let sizing = self.executable.plan().sizing();
         let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
         let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
-        // All losses stay: it is not known on which side of the cut their rows would be.
+        // All losses stay: it is unknown on which side of the cut their rows would be.
         let losses = chunk.losses().to_vec();
         chunk.slice(0, rows).with_losses(losses)
     }
 
-    /// Takes the rows that are packed by now.
+    /// Takes the rows that are packed so far.
     fn pack(&mut self, last: bool) -> Result<()> {
         let start = self.held_from();
         let Some(packer) = &mut self.packer else { return Ok(()) };
@@ -281,7 +280,7 @@ impl Merge {
         }
     }
 
-    /// Takes the next rows; replaying from `start` gives them first.
+    /// Accepts the next rows; replaying from `start` yields them first.
     fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
         // A packed row holds many samples, so it is never skipped.
         let locate = |e| e;
@@ -303,8 +302,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Ends the epoch after its last split was pushed, or when no more is needed: makes a short last batch, and begins
-    /// the next epoch.
+    /// Ends the epoch after its last split was pushed, or when no more rows are needed: makes a short last batch, and
+    /// begins the next epoch.
     ///
     /// # Errors
     /// As [`Merge::push`].
@@ -325,7 +324,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Abandons the epoch: drops the rows that are held, and begins the next epoch.
+    /// Abandons the epoch: drops the held rows, and begins the next epoch.
     pub fn leave_epoch(&mut self) {
         let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
         self.packer.iter_mut().for_each(Packer::clear);
@@ -346,7 +345,8 @@ impl Merge {
         self.ready.pop_front()
     }
 
-    /// Says whether a `take` has all its rows, or the consumer its share, so that nothing more of this epoch is needed.
+    /// Says whether a `take` has all its rows, or the consumer its share, so that no more rows of this epoch are
+    /// needed.
     pub fn is_satisfied(&self) -> bool {
         self.satisfied
     }
@@ -357,7 +357,7 @@ impl Merge {
         self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
     }
 
-    /// Returns the counters of the ops; none where no op counts.
+    /// Returns the counters of the ops; empty where no op counts.
     fn counters_out(&self) -> Vec<u64> {
         if !self.before.counts() && !self.between.counts() {
             return Vec::new();

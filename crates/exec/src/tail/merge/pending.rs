@@ -1,4 +1,5 @@
-//! The rows that wait for their batch to be full, in order, each chunk with the position that gives its rows again.
+//! The rows that wait for their batch to be full, in order, each chunk with the position from which its rows can be
+//! replayed.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ pub(super) struct PendingRows {
 }
 
 impl PendingRows {
-    /// Adds the next rows; replaying from `start` gives them first.
+    /// Adds the next rows; replaying from `start` yields them first.
     pub(super) fn push(&mut self, chunk: Chunk, start: Position) {
         if chunk.num_rows() > 0 {
             self.rows += chunk.num_rows();

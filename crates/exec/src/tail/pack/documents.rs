@@ -31,7 +31,7 @@ impl Piece {
         self.to - self.from
     }
 
-    /// All of one document of `len` tokens.
+    /// A whole document of `len` tokens.
     #[cfg(test)]
     pub(super) fn whole(row: usize, len: usize) -> Self {
         Self { held: 0, row, from: 0, to: len }
@@ -51,7 +51,7 @@ impl Piece {
 
 pub(super) struct Documents {
     held: VecDeque<ChunkDocuments>,
-    /// The first token not yet packed: which of `held`, and where in it.
+    /// The first token not yet packed: its chunk in `held`, and its place there.
     first: (usize, Unpacked),
     /// Rows and tokens from there on.
     rows: usize,
@@ -65,7 +65,7 @@ impl Documents {
         Self { held: VecDeque::new(), first: (0, Unpacked::default()), rows: 0, tokens: 0, separator }
     }
 
-    /// Adds rows at the end; the tokens before `from` were packed earlier.
+    /// Adds rows at the end; the tokens before `from` were already packed.
     pub(super) fn push(&mut self, lists: Int32Lists, ids: Arc<[RowId]>, at: Position, from: Unpacked) {
         let separator = self.separator;
         let tokens: usize = (from.row as usize..lists.rows()).map(|row| lists.get(row).len() + separator).sum();
@@ -109,14 +109,14 @@ impl Documents {
             if piece.to == rest.to {
                 self.advance();
             }
-            // A document without tokens gives no piece.
+            // A document without tokens yields no piece.
             if piece.len() > 0 {
                 return Some(piece);
             }
         }
     }
 
-    /// Takes a window: the next `rows` documents, or fewer that have `tokens` tokens; with `last`, all that are left.
+    /// Takes a window: the next `rows` documents, or fewer that have `tokens` tokens; with `last`, all remaining ones.
     pub(super) fn window(&mut self, rows: usize, tokens: usize, last: bool) -> Option<Vec<Piece>> {
         let full = self.rows >= rows || self.tokens >= tokens;
         if self.rows == 0 || !(full || last) {

@@ -1,8 +1,8 @@
 //! Decides which documents of a window share a row.
 //!
-//! Both rules are deterministic: of equal documents the earlier goes first, of equal rows the one that was begun first
-//! is taken. Rows come in the order of their first documents, and documents of a row in their own order, so that a
-//! window's rows are not sorted by length.
+//! Both rules are deterministic: of equal documents the earlier is placed first, and of equal rows the first one is
+//! used. Rows are in the order of their first documents, and documents of a row in their own order, so that a window's
+//! rows are not sorted by length.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) fn first(pieces: &[Piece], length: usize) -> Vec<Vec<Piece>> {
     rows
 }
 
-/// Takes the longest piece first, and puts each into the row where it leaves the least room.
+/// Places the longest piece first, and each piece into the row where it leaves the least room.
 pub(super) fn best(pieces: &[Piece], length: usize) -> Vec<Vec<Piece>> {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(pieces[i].len()));
@@ -43,8 +43,8 @@ pub(super) fn best(pieces: &[Piece], length: usize) -> Vec<Vec<Piece>> {
     rows.into_iter().map(|row| row.into_iter().map(|i| pieces[i]).collect()).collect()
 }
 
-/// The room in each of `count` rows, as a tree of the most room below each node: the first row with room for a piece is
-/// found without asking every row.
+/// The room in each of `count` rows, as a tree of the most room below each node, so that the first row with room for a
+/// piece is found without a linear search.
 struct Rooms {
     most: Vec<usize>,
     leaves: usize,
@@ -56,7 +56,7 @@ impl Rooms {
         Self { most: vec![length; 2 * leaves], leaves }
     }
 
-    /// Takes `need` from the first row that has it, and returns which one it is. There must be one.
+    /// Takes `need` from the first row that has it, and returns the row's index. There must be one.
     fn take(&mut self, need: usize) -> usize {
         let mut node = 1;
         while node < self.leaves {
@@ -95,7 +95,7 @@ mod tests {
         assert!(first(&[], 10).is_empty() && best(&[], 10).is_empty());
     }
 
-    /// First fit, written plainly.
+    /// A straightforward first fit.
     fn plain_first(window: &[Piece], length: usize) -> Vec<Vec<Piece>> {
         let mut rows: Vec<Vec<Piece>> = Vec::new();
         let used = |row: &Vec<Piece>| row.iter().map(Piece::len).sum::<usize>();
@@ -121,7 +121,7 @@ mod tests {
                 prop_assert!(rows.iter().all(|row| row.is_sorted_by_key(Piece::row)));
                 prop_assert!(rows.is_sorted_by_key(|row| row[0].row()));
                 let rooms: Vec<usize> = rows.iter().map(|r| 20 - r.iter().map(Piece::len).sum::<usize>()).collect();
-                // No two rows could have been one.
+                // No two rows would fit into one.
                 prop_assert!(rooms.iter().enumerate().all(|(i, a)| rooms[..i].iter().all(|b| a + b < 20)));
             }
         }

@@ -1,10 +1,10 @@
 //! Packs token lists of any length into rows of one length, over the ordered stream of one consumer.
 //!
 //! Packing runs after the merge, because a packed row may hold documents of several splits. The rows depend on the
-//! order of the stream alone, not on where chunks begin or end.
+//! order of the stream alone, not on the bounds of chunks.
 //!
-//! Invariant: the tokens that are held are the last ones of the input. One [`Unpacked`] place names the first of them,
-//! and packing from there on gives exactly the rest; no state contains tokens.
+//! Invariant: the held tokens are the last ones of the input. One [`Unpacked`] place names the first of them, and
+//! packing from there on yields exactly the rest; no state contains tokens.
 //!
 //! - `documents`: the documents that wait to be packed
 //! - `fit`: decides which documents of a window share a row
@@ -26,7 +26,7 @@ use sheet::Sheet;
 
 use crate::tail::position::Position;
 
-/// The first token not yet packed, within a chunk as it comes to the packer.
+/// The first token not yet packed, within a chunk of the packer's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Unpacked {
     /// Its row.
@@ -40,7 +40,7 @@ pub(crate) struct Packer {
     step: Step,
     spec: Pack,
     documents: Documents,
-    /// The first token of the first chunk to pack, when the stream is resumed.
+    /// The first token of the first chunk to pack, for a resumed stream.
     resume: Unpacked,
 }
 
@@ -56,7 +56,7 @@ impl Packer {
         &self.step.schema
     }
 
-    /// Takes the chunk that begins at `at`.
+    /// Accepts the chunk that begins at `at`.
     pub(crate) fn hold(&mut self, chunk: &Chunk, at: Position) -> Result<()> {
         let lists = Int32Lists::of(chunk.column(&self.spec.column)?).map_err(|e| self.step.node.blame(e))?;
         self.documents.push(lists, chunk.ids().into(), at, std::mem::take(&mut self.resume));
@@ -68,7 +68,7 @@ impl Packer {
         self.documents.start()
     }
 
-    /// Returns the rows that are full by now; with `last`, also those that never will be full, and drops the rest.
+    /// Returns the rows that are full so far; with `last`, also rows that never will be full, and drops the rest.
     pub(crate) fn pack(&mut self, last: bool) -> Result<Option<Chunk>> {
         let rows = match self.spec.packing {
             Packing::Concat { drop_remainder, .. } => self.end_to_end(last, drop_remainder),
@@ -82,7 +82,7 @@ impl Packer {
         rows
     }
 
-    /// Drops all tokens that are held.
+    /// Drops all held tokens.
     pub(crate) fn clear(&mut self) {
         self.documents.clear();
         self.resume = Unpacked::default();
@@ -112,7 +112,7 @@ impl Packer {
     }
 
     /// Packs whole windows. A window ends with its last document, or earlier when its documents fill as many rows as a
-    /// window has documents, which bounds the tokens that are held.
+    /// window has documents, which bounds the held tokens.
     fn windows(
         &mut self,
         window: usize,

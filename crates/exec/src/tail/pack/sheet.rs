@@ -12,7 +12,7 @@ pub(super) struct Sheet {
     length: usize,
     eos: i32,
     tokens: FixedTensorBuilder,
-    /// Positions and segments, where the pipeline wants them.
+    /// Positions and segments, if the pipeline wants them.
     beside: Option<[FixedTensorBuilder; 2]>,
     names: Vec<RowId>,
     /// Tokens and documents of each row so far.
@@ -20,7 +20,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// Makes rows of padding alone.
+    /// Makes rows of padding only.
     pub(super) fn new(spec: &Pack, rows: usize) -> Self {
         let column = || FixedTensorBuilder::new(DType::Int32, &[spec.length], rows);
         let mut tokens = column();
@@ -64,8 +64,8 @@ impl Sheet {
     }
 }
 
-/// Returns the id of a packed row, which is that of its first document. Where one document begins several rows, random
-/// ops must not draw the same numbers for all, so the index of its part goes into the upper bits of the epoch.
+/// Returns the id of a packed row, which is the id of its first document. Where one document begins several rows,
+/// random ops must not draw the same numbers for all, so the index of its part goes into the upper bits of the epoch.
 fn name_of(document: RowId, part: usize) -> RowId {
     RowId { epoch: Epoch(document.epoch.0 ^ (part as u64).reverse_bits()), ..document }
 }

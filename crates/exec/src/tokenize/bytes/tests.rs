@@ -1,4 +1,5 @@
-//! Our words against those of the crate: every character that we take, among others of each class, and random texts.
+//! Compares the words of this module with the crate's: for every accepted character, among others of each class, and
+//! for random texts.
 
 use proptest::prelude::*;
 use tokenizers::models::wordlevel::WordLevel;
@@ -36,7 +37,7 @@ fn tokenizers() -> Vec<(Pattern, Tokenizer)> {
     made.into()
 }
 
-/// The words of a text, their bytes mapped to letters: by our way, and by the crate's.
+/// Returns the words of a text, their bytes mapped to letters: by this module, and by the crate.
 fn both(ours: &ByteLevel, tokenizer: &Tokenizer, text: &str) -> (Vec<String>, Vec<String>) {
     let spaced = if ours.prefix_space && !text.starts_with(' ') { format!(" {text}") } else { text.to_owned() };
     let mut splitting = Splitting::default();
@@ -48,7 +49,7 @@ fn both(ours: &ByteLevel, tokenizer: &Tokenizer, text: &str) -> (Vec<String>, Ve
     (got, want.into_iter().map(|(word, _, _)| word.to_owned()).collect())
 }
 
-/// One or more of each class that a pattern knows, and what its literals are made of.
+/// One or more of each class of the patterns, and the characters of their literals.
 const AMONG: [&str; 24] = [
     "a",
     "A",
@@ -81,7 +82,7 @@ fn each_common_character_is_of_the_same_class_in_both() {
     let tokenizers = tokenizers();
     let common: Vec<char> = ('\0'..=char::MAX).filter(|c| common(*c)).collect();
     assert!(common.len() > 30_000);
-    // Most are of two scripts: one in sixteen of them is enough.
+    // Most are of two scripts, of which one character in sixteen is enough.
     let many = |c: &char| matches!(*c as u32, 0x4E00..=0x9FA5 | 0xAC00..=0xD7A3);
     for (number, c) in common.iter().filter(|c| !many(c) || (**c as u32).is_multiple_of(16)).enumerate() {
         let mut text = String::new();
@@ -89,7 +90,7 @@ fn each_common_character_is_of_the_same_class_in_both() {
             let after = AMONG[(i * 7 + number) % AMONG.len()];
             text.push_str(&format!("{before}{c}{after}{c}{c}\nZ"));
         }
-        // Each character with one of the shapes, and those next to it with the others.
+        // Each character with one of the shapes, and its neighbours with the others.
         let (pattern, tokenizer) = &tokenizers[number % tokenizers.len()];
         let ours = ByteLevel::of(tokenizer).expect("made");
         assert_eq!(ours.pattern, *pattern);
@@ -104,7 +105,7 @@ fn texts() -> impl Strategy<Value = String> {
         2 => any::<char>().prop_filter("a common one", |c| common(*c)).prop_map(String::from),
         1 => (0u32..0x600).prop_filter_map("a common one", char::from_u32).prop_filter("", |c| common(*c)).prop_map(String::from),
     ];
-    // Runs, so that words cross the blocks of 64 bytes that are split at a time.
+    // Runs, so that words cross the boundaries of the 64-byte blocks that are split at a time.
     let run = (character, prop_oneof![9 => 1usize..3, 1 => 1usize..80]).prop_map(|(c, n)| c.repeat(n));
     prop::collection::vec(run, 1..60).prop_map(|runs| runs.concat())
 }
@@ -131,7 +132,7 @@ fn tokenizers_once() -> &'static [(Pattern, Tokenizer)] {
 fn what_may_differ_goes_the_crates_way() {
     let (_, tokenizer) = tokenizers().swap_remove(4);
     let ours = ByteLevel::of(&tokenizer).expect("made");
-    // A long s after an apostrophe, and characters that Unicode got lately.
+    // A long s after an apostrophe, and recent Unicode characters.
     for text in ["it'\u{17f}", "\u{212a}", "\u{88f}", "\u{a7ce}", "\u{323b0}", "\u{295}"] {
         assert!(!ours.takes(text), "{text:?}");
     }

@@ -1,4 +1,4 @@
-"""Writes `cases.u8` and `cases.txt` beside this file: what torchvision makes of three small images.
+"""Writes `cases.u8` and `cases.txt` beside this file: the results of torchvision for three small images.
 
 Written with Python 3.11, PyTorch 2.15.0 and torchvision 0.29.2, on one thread of an AVX-512 processor:
 

@@ -1,4 +1,4 @@
-"""Writes the golden images beside this file, and what Pillow makes of them.
+"""Writes the golden images beside this file, and the pixels that Pillow decodes from them.
 
 Written with Python 3.11, Pillow 12.0.0 (libjpeg-turbo 3.1.2, libwebp 1.6.0) and NumPy 2.4.6:
 

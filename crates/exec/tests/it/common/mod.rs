@@ -1,4 +1,4 @@
-//! A function that triples ids, for pipelines that are run without Python.
+//! A function that triples ids, for pipelines without Python.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -13,7 +13,7 @@ use forebay_core::Result;
 use forebay_data::{Chunk, DType, Field, Kind};
 use forebay_plan::{BlobId, Op, ops};
 
-/// Every pickle is empty: who runs functions knows them by name.
+/// Every pickle is empty: the test's functions are known by name.
 pub(crate) struct Empty;
 
 impl forebay_io::Blobs for Empty {
@@ -22,7 +22,7 @@ impl forebay_io::Blobs for Empty {
     }
 }
 
-/// The op that calls it, for rows or for batches of them.
+/// The op that calls the function, for rows or for batches of them.
 pub(crate) fn triple(batched: bool) -> Op {
     let function =
         serde_json::json!({"blob": "", "name": "triple", "batched": batched, "with_rng": false, "timeout_s": 1.0});
@@ -38,7 +38,7 @@ pub(crate) fn ids(input: &Chunk) -> Result<Int64Array> {
     Ok(input.column("id")?.as_any().downcast_ref::<Int64Array>().expect("int64").clone())
 }
 
-/// What it returns.
+/// Returns the output of the function.
 pub(crate) fn tripled(ids: &Int64Array) -> Vec<ArrayRef> {
     let tripled: Int64Array = ids.values().iter().map(|id| id * 3).collect();
     vec![Arc::new(tripled)]

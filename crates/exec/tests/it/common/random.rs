@@ -1,4 +1,4 @@
-//! Random pipelines over images and numbers, and rows for them: what is drawn follows from its number alone.
+//! Random pipelines over images and numbers, and rows for them: all draws follow from the number of a case.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use forebay_plan::{
 
 use super::Empty;
 
-/// Pipelines that are tried.
+/// The number of tested pipelines.
 pub(crate) const GRAPHS: u64 = 10_000;
 pub(crate) const ROWS: usize = 6;
 /// Rows, columns of images that have one size.
@@ -42,7 +42,7 @@ impl Draw {
     }
 }
 
-/// A function whose result depends on all that it is given, and on its random stream.
+/// A function whose result depends on all of its input, and on its random stream.
 pub(crate) struct Hashed;
 
 impl Hashed {
@@ -251,13 +251,13 @@ pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     graph
 }
 
-/// Where pipelines without files run; `blobs` has their arrays.
+/// The environment of pipelines without files; `blobs` has their arrays.
 pub(crate) fn environment(blobs: Arc<dyn forebay_io::Blobs>) -> Environment {
     let (functions, watch) = (Arc::new(Hashed), Arc::new(SystemClock::default()));
     Environment { blobs, functions, memory: Memory::default(), cache_context: None, watch }
 }
 
-/// A pipeline over rows that are handed to it, `rows` of them if that is known.
+/// A pipeline over given rows, `rows` of them if that is known.
 pub(crate) fn executable(graph: &Graph, rows: Option<usize>) -> Result<Arc<Executable>> {
     let stages = Arc::new(Stages::new(graph)?);
     let extent = Extent { rows: rows.map(|rows| rows as u64), blocks: 1, bytes: 0, is_compressed: false };
@@ -269,7 +269,7 @@ pub(crate) fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
     executable(graph, Some(rows.num_rows()))?.finish(rows.clone(), 0)
 }
 
-/// The order in which a pipeline runs, for the message of a failed test.
+/// Returns the order in which a pipeline runs, for the message of a failed test.
 pub(crate) fn told(graph: &Graph) -> String {
     forebay_plan::explain(&Stages::new(graph).expect("stages"), None)
 }

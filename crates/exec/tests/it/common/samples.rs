@@ -1,5 +1,5 @@
-//! A sample of each op, for the suite `check_op`: its arguments, the ops that come before it, and arguments that it
-//! refuses. A new op goes in here once; the suite fails for an op without a sample.
+//! A sample of each op, for the suite `check_op`: its arguments, the ops before it, and arguments that it refuses. A
+//! new op is added here once; the suite fails for an op without a sample.
 
 use bytes::Bytes;
 use forebay_core::Result;
@@ -11,10 +11,10 @@ use forebay_plan::{
 
 use super::random::col;
 
-/// An op, and what the suite needs to run it over the rows of [`super::random::rows`].
+/// An op, and the inputs of the suite for running it over the rows of [`super::random::rows`].
 pub(crate) struct Sample {
     pub(crate) op: Op,
-    /// The ops that make the columns that it takes.
+    /// The ops that make its input columns.
     pub(crate) before: Vec<Op>,
     /// The op with arguments that it refuses over the same rows.
     pub(crate) refused: Vec<Op>,

@@ -1,7 +1,8 @@
-//! Columns of a record batch as this project stores them.
+//! Converts columns of a record batch to the types of this project.
 //!
-//! Writers call nearly every column nullable, so that says nothing of its rows: a tensor that is missing in a row, or has a
-//! missing number in it, is noted here and is an error of that row when it is read, and of no other.
+//! Writers declare nearly every column nullable, so the declaration says nothing about its rows. A tensor that is
+//! missing in a row, or has a missing number in it, is recorded here. Reading that row is an error; the other rows stay
+//! readable.
 
 use std::sync::Arc;
 
@@ -20,35 +21,35 @@ use super::schema::{is_json, is_tensor, is_time};
 use crate::columns::{with_nulls, without_nulls};
 use crate::fail;
 
-/// A column, and the rows in which it lacks what it must have, in order. What it holds there is arbitrary.
+/// A column, and the rows that lack a required value, in order. The value in these rows is arbitrary.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) values: ArrayRef,
     pub(crate) lacks: Vec<Lack>,
 }
 
-/// A row that a column does not have.
+/// A row without a required value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lack {
     pub(crate) row: usize,
-    /// Whether it is a number inside a list that is missing, not the whole value.
+    /// Whether a number inside a list is missing, not the whole value.
     inside: bool,
 }
 
 impl Column {
-    /// Returns what is missing in a row.
+    /// Returns the missing value of a row, if there is one.
     pub(crate) fn lack(&self, row: usize) -> Option<Lack> {
         self.lacks.binary_search_by_key(&row, |lack| lack.row).ok().map(|at| self.lacks[at])
     }
 }
 
 impl Lack {
-    /// Returns the same, where `rows` rows come before the column.
+    /// Returns the same for a column that begins `rows` rows later.
     pub(crate) fn after(self, rows: usize) -> Self {
         Self { row: self.row + rows, ..self }
     }
 
-    /// Says so for the person who reads the row.
+    /// Returns the error for the reader of the row.
     pub(crate) fn error(self, field: &Field) -> Error {
         let name = &field.name;
         let message = match &field.kind {
@@ -67,11 +68,11 @@ impl Lack {
     }
 }
 
-/// Returns the columns of `schema` in `batch`, wherever they are in it. A file that may lack one, or have narrower numbers, was
-/// checked by [`super::check`].
+/// Returns the columns of `schema` in `batch`, in any order of the batch. [`super::check`] has checked a file that may
+/// lack one, or have narrower numbers.
 ///
 /// # Errors
-/// Data when a column that is never missing is not there, or one is of another type.
+/// Data when a column that is never missing is absent, or one is of another type.
 pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -95,7 +96,7 @@ pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column
     schema.fields().iter().map(pick).collect()
 }
 
-/// Notes the rows of a column that lack it, or in which a number is missing (`inside`), unless they may.
+/// Records the rows that lack the column, or in which a number is missing (`inside`), unless they may.
 fn complete(field: &Field, values: ArrayRef, inside: Vec<usize>) -> Result<Column> {
     if field.nullable {
         return Ok(Column { values, lacks: Vec::new() });
@@ -129,7 +130,7 @@ fn flatten(
     Ok(())
 }
 
-/// Returns the column with rows missing where `nulls` says, also where its type has no place to say so.
+/// Returns the column with rows missing where `nulls` says, also where its type stores no nulls.
 fn beneath(column: &ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     match column.data_type() {
         DataType::Null => Ok(column.clone()),
@@ -142,7 +143,7 @@ fn beneath(column: &ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     }
 }
 
-/// Returns a list without what its writer did to save space, its times as whole numbers.
+/// Returns a list without its writer's space-saving encodings, and with times as whole numbers.
 fn plain(column: &ArrayRef) -> Result<ArrayRef> {
     let to = match column.data_type() {
         DataType::Dictionary(_, values) => (**values).clone(),
@@ -165,7 +166,7 @@ fn whole(item: &FieldRef) -> FieldRef {
     }
 }
 
-/// Makes the storage of tensors, and names the rows that have a missing number.
+/// Makes the storage of tensors, and returns the rows that have a missing number.
 fn tensor(field: &Field, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>)> {
     let changed = || Error::data(format!("column {:?} is {}, not {}", field.name, column.data_type(), field.kind));
     match (column.data_type(), field.kind.arrow()) {
@@ -243,8 +244,8 @@ fn shaped(field: &Field, column: &StructArray) -> Result<ArrayRef> {
     Ok(Arc::new(column.clone()))
 }
 
-/// Returns numbers without nulls, and booleans as bytes; and the rows of missing numbers, as `row_of` says: none for a number
-/// that is in no row, or in one that is missing itself.
+/// Returns numbers without nulls, and booleans as bytes; and the rows of missing numbers. `row_of` returns the row of a
+/// number: `None` for a number that is in no row, or in a row that is missing itself.
 fn dense(values: &ArrayRef, row_of: impl Fn(usize) -> Option<usize>) -> Result<(ArrayRef, Vec<usize>)> {
     let missing = values.nulls().filter(|n| n.null_count() > 0);
     let missing = missing.into_iter().flat_map(|n| (0..n.len()).filter(|&at| n.is_null(at)));

@@ -1,4 +1,4 @@
-//! A file or a stream, its record batches found.
+//! An Arrow file or stream, with the places of its record batches.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +18,12 @@ use crate::formats::grouped::Grouped;
 use crate::index::table::Table;
 use crate::store::Object;
 
-/// What begins a file that has a footer.
+/// The first bytes of a file that has a footer.
 const MAGIC: &[u8] = b"ARROW1";
-/// What ends it: the length of its footer, and the magic word.
+/// The last bytes of such a file: the length of its footer, and the magic word.
 const TAIL_BYTES: u64 = 10;
 
-/// What is known of a file before any of its rows is read.
+/// The schema of a file, read before its rows.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) schema: SchemaRef,
@@ -31,7 +31,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Takes the schema of a footer or of a stream's first message.
+    /// Creates it from the schema of a footer or of a stream's first message.
     pub(super) fn new(
         schema: Option<arrow_ipc::Schema<'_>>,
         version: MetadataVersion,
@@ -44,7 +44,7 @@ impl Head {
     }
 }
 
-/// Where record batches are.
+/// The places of the record batches.
 #[derive(Debug)]
 enum Place {
     Blocks(Vec<Block>),
@@ -64,7 +64,7 @@ pub(crate) struct File {
     decoder: Mutex<Option<(usize, Arc<FileDecoder>)>>,
 }
 
-/// Returns the columns of a file as they are read, and what else there is to know of them.
+/// Returns the columns of a file as they are read, with their properties.
 ///
 /// # Errors
 /// Data when it is not an Arrow file.
@@ -73,10 +73,10 @@ pub(crate) fn columns_of(object: &Object) -> Result<Vec<Found>> {
     Ok(found(&head.schema))
 }
 
-/// Returns where the record batches of a file are.
+/// Returns the places of the record batches of a file.
 ///
 /// # Errors
-/// Data when it is not an Arrow file, or not all of it can be found.
+/// Data when it is not an Arrow file, or a record batch cannot be found.
 pub(crate) fn table(object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
     if !has_footer(&object)? {
         return stream::walk(&object, stop).map(Table::Messages);
@@ -95,7 +95,7 @@ pub(crate) fn table(object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
     blocks.iter().enumerate().map(rows).collect::<Result<_>>().map(Table::Groups)
 }
 
-/// Says whether a file begins as one with a footer. A stream does not.
+/// Says whether a file begins like one with a footer. A stream does not.
 fn has_footer(object: &Object) -> Result<bool> {
     let mut magic = [0; MAGIC.len()];
     if object.size() < magic.len() as u64 {
@@ -129,7 +129,8 @@ fn footer(object: &Object) -> Result<(Head, Vec<Block>, Vec<Block>)> {
 }
 
 impl File {
-    /// Returns what decodes record batches behind the first `count` dictionaries, of which `dictionaries` reads those in force.
+    /// Returns the decoder for record batches after the first `count` dictionaries. `dictionaries` reads the
+    /// dictionaries that are in force there.
     fn decoder(
         &self,
         count: usize,
@@ -155,7 +156,7 @@ impl File {
     /// Decodes a record batch.
     ///
     /// # Errors
-    /// Data when it cannot be read; Exhausted when it says that it is more than memory should be asked for.
+    /// Data when it cannot be read; Exhausted when it states a size above the memory limit.
     fn batch(&self, group: usize) -> Result<RecordBatch> {
         let uri = self.object.uri();
         let gone = || corrupt(uri, "a record batch is not there");

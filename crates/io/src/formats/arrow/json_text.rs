@@ -1,9 +1,9 @@
-//! Values that no column holds as they are (lists of texts, lists of lists, maps, unions, …), as JSON text.
+//! Writes values that no column holds as they are (lists of texts, lists of lists, maps, unions, …) as JSON text.
 //!
-//! Every value is in the text in full: numbers as Python's `json` writes them, those that are no number included (`NaN`,
-//! `Infinity`); times as the whole numbers that the file has; decimals in quotes; bytes as base64. A map is an object where
-//! its keys are texts, and a list of pairs where they are not. Invariant: no file makes more text of a column than
-//! `limits` allows, for dictionaries and list views may name one value any number of times.
+//! The text has every value in full: numbers as Python's `json` writes them, `NaN` and `Infinity` included; times as
+//! the whole numbers that the file has; decimals in quotes; bytes as base64. A map is an object where its keys are
+//! texts, and a list of pairs where they are not. Invariant: no column becomes more text than `limits` allows, because
+//! dictionaries and list views may refer to one value any number of times.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -17,10 +17,10 @@ use serde::Serialize;
 use crate::columns::binary;
 use crate::{fail, limits};
 
-/// Returns the rows of a column as texts; one that is missing stays so.
+/// Returns the rows of a column as texts; missing rows stay missing.
 ///
 /// # Errors
-/// Exhausted when the texts are more than a column of a group of rows may be.
+/// Exhausted when the texts are longer than a column of a group of rows may be.
 pub(super) fn column(values: &ArrayRef) -> Result<ArrayRef> {
     let mut text = Text(Vec::new(), limits::group_bytes_max(values.get_array_memory_size() as u64));
     let mut offsets = Vec::with_capacity(values.len() + 1);
@@ -39,7 +39,7 @@ pub(super) fn column(values: &ArrayRef) -> Result<ArrayRef> {
     binary(&Kind::Utf8, offsets, text.0, nulls.finish())
 }
 
-/// Says whether values of a type are texts, so that they can name the members of an object.
+/// Says whether values of a type are texts, so that they can be keys of an object.
 fn is_text(ty: &DataType) -> bool {
     match ty {
         DataType::Dictionary(_, values) => is_text(values),
@@ -47,7 +47,7 @@ fn is_text(ty: &DataType) -> bool {
     }
 }
 
-/// JSON as it is written, and how long it may be.
+/// JSON text that is being written, and its maximal length.
 struct Text(Vec<u8>, u64);
 
 impl Text {
@@ -105,7 +105,7 @@ impl Text {
         if at < values.len() { self.value(values, at) } else { Err(odd(values)) }
     }
 
-    /// Appends a value that holds no others.
+    /// Appends a value without nested values.
     fn leaf(&mut self, array: &dyn Array, row: usize) -> Result<()> {
         macro_rules! number {
             ($type:ty) => {
@@ -219,7 +219,7 @@ impl Text {
         Ok(())
     }
 
-    /// Appends bytes as base64, which JSON has no bytes for.
+    /// Appends bytes as base64, because JSON has no bytes.
     fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         self.0.push(b'"');
@@ -233,7 +233,7 @@ impl Text {
     }
 }
 
-/// What only an array that breaks Arrow's rules can be.
+/// The error of an array that breaks Arrow's rules.
 fn odd(array: &dyn Array) -> Error {
     fail::arrow(arrow_schema::ArrowError::InvalidArgumentError(format!("a value of {}", array.data_type())))
 }

@@ -1,9 +1,9 @@
-//! Arrow IPC files (Feather, version 2), in which a footer says where their record batches are, and streams, in which messages
-//! follow each other; each record batch is decoded by itself. And, of these and of Parquet files: which columns there are, and
-//! columns as this project stores them.
+//! Arrow IPC files (Feather, version 2), whose footer has the places of their record batches, and streams of messages;
+//! each record batch is decoded by itself. Also the schema and the conversion of columns, for these and for Parquet
+//! files.
 //!
-//! Invariants: no length that a file states is believed before it is compared with the file or with `limits`; whatever
-//! the bytes are, reading them gives rows or an error that names file and record batch.
+//! Invariants: a length that a file states is compared with the file or with `limits` before it is used; for any bytes,
+//! reading returns rows or an error that names file and record batch.
 
 mod convert;
 mod file;
@@ -29,11 +29,11 @@ pub(crate) use schema::{
 
 /// The most bytes of a footer, or of the head of a record batch. A thousand columns take a tenth.
 const HEAD_BYTES_MAX: u64 = 64 << 20;
-/// The bytes before each compressed buffer, which say how long it is without compression.
+/// The bytes before each compressed buffer: its length without compression.
 const LENGTH_BYTES: usize = 8;
-/// No byte of LZ4 stands for more bytes: the length of a match goes on with bytes that count to 255,
+/// The most bytes that one byte of LZ4 can become: the length of a match goes on with bytes that count to 255.
 const LZ4_RATIO_MAX: u64 = 255;
-/// and none of Zstandard: a block of 128 KiB that is all one byte takes four.
+/// The most bytes that one byte of Zstandard can become: a block of 128 KiB that is all one byte takes four.
 const ZSTD_RATIO_MAX: u64 = 32 << 10;
 
 /// Parts of a record batch.
@@ -54,7 +54,7 @@ impl Iterator for Batches {
     }
 }
 
-/// Reads a block: its head, and with `whole` what follows.
+/// Reads a block: its head, and with `whole` also its body.
 fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer> {
     let uri = object.uri();
     let len = |n: i64| u64::try_from(n).map_err(|_| corrupt(uri, "a length below zero"));
@@ -68,7 +68,7 @@ fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer> {
     Ok(bytes.into())
 }
 
-/// Returns the head of a block, which begins with its length, and since version 0.15 with a mark before that.
+/// Returns the head of a block, which begins with its length (since version 0.15 with a mark before the length).
 fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowError> {
     let marked = block.starts_with(&[0xff; 4]);
     let head = block.get(if marked { 8 } else { 4 }..);
@@ -76,7 +76,7 @@ fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowError> {
     root_as_message(head).map_err(|e| ArrowError::ParseError(e.to_string()))
 }
 
-/// Refuses a block whose compressed buffers say that they are more than they can be, or than memory should be asked for.
+/// Refuses a block whose compressed buffers state a size that is impossible or above the memory limit.
 fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
     let sizes = || {
         let message = message(bytes)?;
@@ -87,10 +87,10 @@ fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
         let Some(compression) = batch.compression() else { return Ok(0) };
         let ratio = if compression.codec() == CompressionType::ZSTD { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
         let size = |buffer: &arrow_ipc::Buffer| {
-            // One of no bytes has no length before it either: what is there is the next one's.
+            // An empty buffer has no length prefix: the bytes at its offset belong to the next buffer.
             let at = usize::try_from(buffer.offset()).ok().filter(|_| buffer.length() > 0)?;
             let prefix = body.get(at..at.checked_add(LENGTH_BYTES)?)?;
-            // Without compression it is -1.
+            // The prefix of a buffer without compression is -1.
             u64::try_from(i64::from_le_bytes(prefix.try_into().ok()?)).ok()
         };
         batch.buffers().into_iter().flatten().try_fold(0u64, |total, buffer| {
@@ -113,7 +113,7 @@ fn corrupt(uri: &str, what: &str) -> Error {
         .hint("the file is truncated, corrupt or of another format: write or fetch it again")
 }
 
-/// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
+/// Runs the decoder and names the file in its errors. The decoder reports some corrupt files by a panic.
 fn guarded<T>(uri: &str, decode: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|e| corrupt(uri, &e.to_string())),

@@ -1,14 +1,14 @@
-//! Which columns a file has, as this project's fields.
+//! Converts the schema of a file to this project's fields.
 //!
-//! Structs are flattened to dotted names, but for one that its writer called a tensor of variable shape. Invariant: no type
-//! makes a file unreadable: what is neither numbers, text nor bytes is text, as decimals are, or JSON.
+//! Structs are flattened to dotted names, except a struct that its writer called a tensor of variable shape. Invariant:
+//! no type makes a file unreadable: types other than numbers, text and bytes become text (decimals) or JSON.
 
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema, TimeUnit};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, TENSOR_DTYPE};
 use forebay_plan::Merged;
 
-/// What Arrow calls a tensor whose shape differs from row to row.
+/// Arrow's name for a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
 
 /// Says whether a column is such a tensor.
@@ -16,9 +16,9 @@ pub(crate) fn is_tensor(field: &ArrowField) -> bool {
     field.metadata().get("ARROW:extension:name").is_some_and(|name| name == VARIABLE_SHAPE)
 }
 
-/// Refuses a file whose columns are not those of the source. One of the null type, as writers give to what is missing
-/// throughout, is of any type that may be missing. Of a source that is merged, a column that may be missing need not be
-/// there, and may be narrower.
+/// Refuses a file whose columns are not those of the source. A column of the null type, which writers use for a column
+/// that is missing throughout, matches any type that may be missing. In a merged source, a column that may be missing
+/// may be absent, and may be narrower.
 pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], is_merged: bool, uri: &str) -> Result<()> {
     let here = fields(schema);
     for field in wanted {
@@ -47,7 +47,7 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], is_merged: bool, uri
     Ok(())
 }
 
-/// Says that a file lacks a column that was found, or said, to be in all.
+/// Returns the error for a file without a column that all files should have.
 pub(crate) fn not_there(field: &Field, uri: &str) -> Error {
     let name = &field.name;
     let error = Error::data(format!("column {name:?} is not in this file, and {} in others", field.kind));
@@ -79,7 +79,7 @@ fn widest(a: DType, b: DType) -> Option<DType> {
     DType::ALL.into_iter().filter(|&dtype| holds(dtype, a) && holds(dtype, b)).min_by_key(|dtype| dtype.size())
 }
 
-/// Says that a file has nothing of a column that was found, or said, to be there.
+/// Returns the error for a file in which a column that should have values is missing throughout.
 fn all_missing(field: &Field, uri: &str) -> Error {
     let name = &field.name;
     Error::data(format!("column {name:?} is missing in every row of this file, and {} in others", field.kind))
@@ -87,7 +87,7 @@ fn all_missing(field: &Field, uri: &str) -> Error {
         .hint(format!("where the files are read, say that it may be missing: nullable=[{name:?}]"))
 }
 
-/// Refuses a file that counts time otherwise than the first: its whole numbers would mean something else.
+/// Refuses a file that counts time in another unit than the first file: its whole numbers would have another meaning.
 pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
     let (first, here) = (leaves(first), leaves(schema));
     let clock = |leaves: &[Leaf<'_>], name: &str| {
@@ -108,7 +108,7 @@ pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Fi
     Ok(())
 }
 
-/// Refuses a file that counts time otherwise than the files that were merged.
+/// Refuses a file that counts time in another unit than the merged files.
 pub(crate) fn check_times(merged: &Merged, schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
     for column in found(schema).into_iter().filter(|column| !column.is_null) {
         let name = &column.field.name;
@@ -123,7 +123,7 @@ pub(crate) fn check_times(merged: &Merged, schema: &ArrowSchema, wanted: &[Field
     Ok(())
 }
 
-/// Says that a file counts time otherwise than others.
+/// Returns the error for a file that counts time in another unit than others.
 pub(crate) fn other_clock(name: &str, here: Option<&str>, there: Option<&str>, uri: &str) -> Error {
     let say = |clock: Option<&str>| clock.unwrap_or("no time").to_owned();
     Error::data(format!("column {name:?} is {} in this file, and {} in others", say(here), say(there)))
@@ -136,9 +136,9 @@ pub(crate) fn other_clock(name: &str, here: Option<&str>, there: Option<&str>, u
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) field: Field,
-    /// Whether it is of the null type, as writers give to what is missing throughout.
+    /// Whether it is of the null type, which writers use for a column that is missing throughout.
     pub(crate) is_null: bool,
-    /// How it counts, if it is a time, or a list of times.
+    /// Its time unit, if it is a time, or a list of times.
     pub(crate) clock: Option<String>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn found(schema: &ArrowSchema) -> Vec<Found> {
     fields(schema).into_iter().zip(leaves(schema)).map(more).collect()
 }
 
-/// Returns what pyarrow calls a type of times.
+/// Returns pyarrow's name of a type of times.
 fn named(ty: &DataType) -> String {
     let unit = |unit: &TimeUnit| match unit {
         TimeUnit::Second => "s",
@@ -172,12 +172,13 @@ fn named(ty: &DataType) -> String {
     }
 }
 
-/// Says whether a column's whole numbers may be times.
+/// Says whether the whole numbers of a column may be times.
 pub(crate) fn may_be_time(field: &Field) -> bool {
     field.kind.dtype() == Some(DType::Int64)
 }
 
-/// Returns the type by which a column, or the items of a list, count time: all time zones are one, for their numbers are.
+/// Returns the type by which a column, or the items of a list, count time: all time zones are equal, because their
+/// numbers are.
 fn clock(ty: &DataType) -> Option<DataType> {
     match inner(ty) {
         DataType::Timestamp(unit, zone) => Some(DataType::Timestamp(*unit, zone.as_ref().map(|_| "UTC".into()))),
@@ -206,7 +207,7 @@ pub(super) fn is_time(ty: &DataType) -> bool {
     matches!(ty, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
 }
 
-/// Says whether values of a type are read as JSON text: no column holds them as they are.
+/// Says whether values of a type are read as JSON text, because no column holds them as they are.
 pub(super) fn is_json(ty: &DataType) -> bool {
     match ty {
         DataType::Dictionary(_, values) => is_json(values),
@@ -226,16 +227,16 @@ pub(crate) fn fields(schema: &ArrowSchema) -> Vec<Field> {
     leaves(schema).into_iter().map(field).collect()
 }
 
-/// A field that is a column.
+/// A field that becomes a column.
 struct Leaf<'s> {
-    /// With those of the structs that it is in.
+    /// With the names of the structs around it.
     name: String,
     field: &'s ArrowField,
-    /// Whether it, or a struct that it is in, may be missing.
+    /// Whether it, or a struct around it, may be missing.
     nullable: bool,
 }
 
-/// Returns the type that a column has in its file.
+/// Returns the type of a column in its file.
 pub(crate) fn stored_type<'s>(schema: &'s ArrowSchema, name: &str) -> Option<&'s DataType> {
     leaves(schema).into_iter().find(|leaf| leaf.name == name).map(|leaf| leaf.field.data_type())
 }
@@ -259,7 +260,7 @@ fn flatten<'s>(field: &'s ArrowField, prefix: String, nullable: bool, found: &mu
     }
 }
 
-/// Returns what a column is here; there is no type that nothing can be made of.
+/// Returns the kind of a column here; every type has one.
 fn kind(field: &ArrowField, ty: &DataType) -> Kind {
     let extension = field.metadata().get("ARROW:extension:name").map(String::as_str);
     match ty {
@@ -285,18 +286,19 @@ fn kind(field: &ArrowField, ty: &DataType) -> Kind {
     }
 }
 
-/// Times are the whole numbers that they are stored as.
+/// Returns the dtype of a number. Times are the whole numbers that the file stores.
 fn number(ty: &DataType) -> Option<DType> {
     if is_time(ty) { Some(DType::Int64) } else { DType::from_arrow(ty) }
 }
 
-/// The numbers of a list. Ours of booleans are a byte each, and say so.
+/// Returns the dtype of the numbers of a list. This project stores booleans as a byte each, and the field's metadata
+/// says so.
 fn numbers(field: &ArrowField, item: &ArrowField) -> Option<DType> {
     let noted = field.metadata().get(TENSOR_DTYPE).is_some_and(|name| name == DType::Bool.name());
     number(item.data_type()).map(|dtype| if noted && dtype == DType::Int8 { DType::Bool } else { dtype })
 }
 
-/// A tensor of variable shape, stored as it is here.
+/// Returns the kind of a tensor of variable shape.
 fn variable(field: &ArrowField, ty: &DataType) -> Option<Kind> {
     let DataType::Struct(parts) = ty else { return None };
     let [data, shape] = &**parts else { return None };
@@ -312,7 +314,7 @@ fn variable(field: &ArrowField, ty: &DataType) -> Option<Kind> {
     Some(Kind::Tensor { dtype: numbers(field, item)?, shape: (0..rank).map(uniform).collect() })
 }
 
-/// The shape that a tensor's writer noted.
+/// Returns the shape that a tensor's writer recorded.
 fn shape(field: &ArrowField) -> Option<Vec<usize>> {
     let note: serde_json::Value = serde_json::from_str(field.metadata().get("ARROW:extension:metadata")?).ok()?;
     if note.get("permutation").is_some() {

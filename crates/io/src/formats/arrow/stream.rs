@@ -1,7 +1,7 @@
-//! Arrow IPC streams, as `pyarrow.ipc.new_stream` and Hugging Face's datasets write them: messages one behind another.
+//! Arrow IPC streams, as `pyarrow.ipc.new_stream` and Hugging Face's datasets write them: consecutive messages.
 //!
-//! No footer says where they are, so their heads are read one by one, once, and what lies between is passed over. A stream ends with
-//! a mark: one without it was cut off, or its writer was not closed, and rows may be missing.
+//! No footer has the places of the messages, so their heads are read one by one, once, and their bodies are skipped. A
+//! stream ends with a mark. A stream without it was cut off, or its writer was not closed, and rows may be missing.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -18,21 +18,22 @@ use crate::parallel::check;
 use crate::store::Object;
 use crate::{fail, limits};
 
-/// What begins a message, since version 0.15: a mark, and the length of what describes it.
+/// The first bytes of a message, since version 0.15: a mark, and the length of the head.
 const PREFIX_BYTES: usize = 8;
-/// What is read of a message in the hope that it holds the head, here and in a store.
+/// The bytes of a message that are read first, because they likely hold the head; from a file and from a store.
 const GUESS_BYTES: u64 = 1 << 10;
 const GUESS_BYTES_REMOTE: u64 = 16 << 10;
 
-/// The head of a message: what describes it, and where that ends.
+/// The head of a message, and where the head ends.
 struct Described {
-    /// With what begins it.
+    /// With the mark and the length.
     bytes: Vec<u8>,
     /// Where the message's body begins.
     body: u64,
 }
 
-/// Returns how many bytes the head of a message has that begins so, and whether it is the mark that ends a stream.
+/// Returns how many bytes the head of a message has that begins with `begin`, and whether it is the mark that ends a
+/// stream.
 fn length(begin: &[u8]) -> Option<(u64, bool)> {
     let word = |at: usize| begin.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let (prefix, len) = match word(0)? {
@@ -75,7 +76,7 @@ fn describe(object: &Object, at: u64) -> Result<Option<Described>> {
     Ok(Some(Described { bytes, body }))
 }
 
-/// Reads the schema, and returns where the first message behind it begins.
+/// Reads the schema, and returns where the first message after it begins.
 ///
 /// # Errors
 /// Data when it is not an Arrow stream.
@@ -142,7 +143,7 @@ pub(super) fn walk(object: &Object, stop: &AtomicBool) -> Result<Messages> {
 #[derive(Debug)]
 pub(super) struct Stream {
     starts: Vec<u64>,
-    /// Which message each record batch is.
+    /// The message of each record batch.
     batches: Vec<usize>,
     dictionaries: Vec<Dictionary>,
 }
@@ -150,14 +151,16 @@ pub(super) struct Stream {
 #[derive(Debug)]
 struct Dictionary {
     message: usize,
-    /// What columns call it; not known where all dictionaries are before all record batches, so that each is needed.
+    /// The id that columns use; not read where all dictionaries are before all record batches, because each is then
+    /// needed.
     id: i64,
-    /// Whether it adds to the one before of its id. Else it takes its place.
+    /// Whether it extends the dictionary before it with the same id. Otherwise it replaces that dictionary.
     is_delta: bool,
 }
 
 impl Stream {
-    /// Takes what an index has of a stream. Heads of dictionaries are read again where a later one may replace an earlier.
+    /// Creates it from the index of a stream. Heads of dictionaries are read again where a later one may replace an
+    /// earlier one.
     ///
     /// # Errors
     /// Data when the messages are not those of a stream, or a head cannot be read.
@@ -181,7 +184,7 @@ impl Stream {
         Ok(Self { starts, batches, dictionaries })
     }
 
-    /// Returns which message a record batch is.
+    /// Returns the message of a record batch.
     pub(super) fn batch(&self, group: usize) -> Option<usize> {
         self.batches.get(group).copied()
     }
@@ -206,7 +209,7 @@ impl Stream {
     /// Reads a message.
     ///
     /// # Errors
-    /// Data when it is not there; Exhausted when it is more than memory should be asked for.
+    /// Data when it is not there; Exhausted when it is above the memory limit.
     pub(super) fn read(&self, object: &Object, message: usize) -> Result<(Block, Buffer)> {
         let (start, all) = (self.starts[message], self.starts[message + 1] - self.starts[message]);
         limits::group("a record batch", all, limits::group_bytes_max(all)).map_err(|e| e.with("file", object.uri()))?;
@@ -222,7 +225,7 @@ impl Stream {
     }
 }
 
-/// Reads what a dictionary is called, and whether it adds to another.
+/// Reads the id of a dictionary, and whether it extends another.
 fn named(object: &Object, at: u64) -> Result<(i64, bool)> {
     let none = || corrupt(object.uri(), "a dictionary is not where it was").with("offset", at);
     let described = describe(object, at)?.ok_or_else(none)?;

@@ -1,4 +1,4 @@
-//! Which types columns have, as the first records show.
+//! Infers the types of columns from the first records.
 
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
@@ -6,7 +6,7 @@ use forebay_data::{DType, Field, Kind};
 use super::parser::{number, truth};
 use super::{Dialect, Fields};
 
-/// What all values of a column can be read as, the narrowest first.
+/// The types that all values of a column can be read as, the narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Type {
     Unknown,
@@ -25,14 +25,14 @@ impl Type {
         let digits = text.strip_prefix(b"-").unwrap_or(text);
         match () {
             () if number(DType::Int64, text, &mut scratch).is_some() => Self::Int,
-            // A float does not hold it exactly.
+            // A float does not represent it exactly.
             () if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => Self::Text,
             () if number(DType::Float64, text, &mut scratch).is_some() => Self::Real,
             () => Self::Text,
         }
     }
 
-    /// Returns what holds both.
+    /// Returns the narrowest type that holds both.
     fn meet(self, other: Self) -> Self {
         match (self, other) {
             (Self::Bool, Self::Int | Self::Real) | (Self::Int | Self::Real, Self::Bool) => Self::Text,
@@ -41,10 +41,10 @@ impl Type {
     }
 }
 
-/// What was seen of the columns.
+/// The types seen so far.
 #[derive(Debug)]
 pub(crate) struct TypeInference {
-    /// Of each column: the type, and whether a value was missing.
+    /// For each column: the type, and whether a value was missing.
     columns: Vec<(Type, bool)>,
 }
 
@@ -53,7 +53,7 @@ impl TypeInference {
         Self { columns: vec![(Type::Unknown, false); columns] }
     }
 
-    /// Looks at one record. Fields beyond the columns are left to the parser, which refuses them.
+    /// Reads one record. Fields beyond the columns are left to the parser, which refuses them.
     ///
     /// # Errors
     /// As [`Fields::next`].
@@ -70,7 +70,7 @@ impl TypeInference {
         Ok(())
     }
 
-    /// Returns the columns. One that was missing throughout, or has only texts, is text, of which none is missing.
+    /// Returns the columns. A column that was missing throughout, or has only texts, is text, and never missing.
     pub(crate) fn fields(&self, names: &[String]) -> Vec<Field> {
         let field = |(name, &(ty, is_missing)): (&String, &(Type, bool))| {
             let kind = match ty {

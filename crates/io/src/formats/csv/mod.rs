@@ -1,12 +1,12 @@
 //! CSV and its relatives (RFC 4180): records of fields between delimiters, some of them in quotes.
 //!
-//! - `record`: where a record ends, and what its fields are.
-//! - `inference`: which types columns have, as the first records show.
-//! - `parser`: records as the rows of columns.
+//! - `record`: finds the end of a record, and splits it into fields.
+//! - `inference`: infers the types of columns from the first records.
+//! - `parser`: parses records into rows of columns.
 //!
-//! A quote opens a quoted field only where a field begins; elsewhere it is a letter. A quote in a quoted field is written
-//! twice. Text between a closing quote and the next delimiter belongs to the field. Invariant: where a record ends does not
-//! depend on how the bytes before it were read.
+//! A quote opens a quoted field only where a field begins; elsewhere it is an ordinary character. A quote in a quoted
+//! field is written twice. Text between a closing quote and the next delimiter belongs to the field. Invariant: where a
+//! record ends does not depend on how the bytes before it were read.
 
 mod inference;
 mod parser;
@@ -24,7 +24,7 @@ pub(crate) use inference::TypeInference;
 pub(crate) use parser::{Parser, check, places};
 pub(crate) use record::{Fields, Scanner};
 
-/// How much is looked at in one go.
+/// Bytes that are read ahead at once.
 const WINDOW: usize = 64 << 10;
 
 /// Says whether a record is an empty line: such lines at the end of a file are none of its rows. Blanks may be delimiters.
@@ -40,7 +40,7 @@ fn is_line_end(byte: &u8) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dialect {
     pub(crate) delimiter: u8,
-    /// The quote; `None` if quotes are letters.
+    /// The quote; `None` if quotes are ordinary characters.
     pub(crate) quote: Option<u8>,
     /// Whether a quoted field may have line breaks.
     pub(crate) multiline: bool,
@@ -71,8 +71,8 @@ impl Dialect {
         }
     }
 
-    /// Returns where the first record of rows begins: behind the byte order mark and, if `names` are given, behind a header
-    /// that has these names.
+    /// Returns where the first record of rows begins: after the byte order mark and, if `names` are given, after a
+    /// header that has these names.
     ///
     /// An empty file has no header and no row.
     ///
@@ -123,7 +123,7 @@ impl Dialect {
         let object = forward.object();
         let mut starts = vec![at];
         let mut scanner = Scanner::new(self);
-        // Behind this offset there is nothing to see.
+        // After this offset there are only line ends so far.
         let mut solid = at;
         loop {
             crate::parallel::check(stop)?;

@@ -1,4 +1,4 @@
-//! Records as the rows of columns, whose types are known.
+//! Parses records into rows of columns whose types are known.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Parser<'s> {
     dialect: &'s Dialect,
     null: &'s [String],
     columns: Vec<Column>,
-    /// The column that each field of a record fills, if any: of all fields.
+    /// For each field of a record, the column that it fills, if any.
     places: &'s [Option<usize>],
     /// Whether texts are known to be UTF-8.
     is_utf8: bool,
@@ -77,7 +77,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Returns the column that each of all fields of a record fills, if any.
+/// Returns, for each field of a record, the column that it fills, if any.
 ///
 /// # Errors
 /// Internal for a column that is not among the names.
@@ -118,7 +118,7 @@ fn refused(field: &Field, text: &[u8]) -> Error {
     ))
 }
 
-/// The beginning of a field.
+/// Returns the beginning of a field.
 fn brief(text: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().take(80).collect()
 }
@@ -132,7 +132,7 @@ pub(super) fn truth(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// Writes a number as its column stores it. Blanks around it do not count.
+/// Writes a number as its column stores it. Spaces around it are ignored.
 pub(super) fn number(dtype: DType, text: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let text = text.trim_ascii();
     macro_rules! parsed {
@@ -157,10 +157,10 @@ pub(super) fn number(dtype: DType, text: &[u8], to: &mut Vec<u8>) -> Option<()> 
     Some(())
 }
 
-/// Says whether a column can be one of these files.
+/// Checks that a column can be read from these files.
 ///
 /// # Errors
-/// Invalid for a kind that is no text and no number.
+/// Invalid for a kind that is neither text nor number.
 pub(crate) fn check(field: &Field) -> Result<()> {
     let ok = match &field.kind {
         Kind::Utf8 => true,

@@ -1,20 +1,20 @@
-//! Where a record ends, and what its fields are.
+//! Finds the end of a record, and splits it into fields.
 
 use forebay_core::{Error, Result};
 
 use super::Dialect;
 use crate::formats::lines;
 
-/// Finds the ends of records in bytes that come piece by piece.
+/// Finds the ends of records in bytes that arrive in pieces.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     delimiter: u8,
-    /// The quote, if a quoted field may have line breaks: else a line is a record.
+    /// The quote, if a quoted field may have line breaks; otherwise a line is a record.
     quote: Option<u8>,
     state: State,
 }
 
-/// What the bytes before were.
+/// The state after the bytes so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// A delimiter, or the beginning of a record: a quote opens a quoted field.
@@ -33,8 +33,8 @@ impl Scanner {
         Self { delimiter: dialect.delimiter, quote, state: State::FieldStart }
     }
 
-    /// Returns the place behind the first record that ends in `bytes`, which follow the bytes of the calls before. After
-    /// `None`, all of them are seen; after a place, the bytes from there on are fed next.
+    /// Returns the offset after the first record that ends in `bytes`, which follow the bytes of the calls before.
+    /// After `None`, all of them are consumed; after an offset, the caller feeds the bytes from there on next.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let Some(quote) = self.quote else { return memchr::memchr(b'\n', bytes).map(|at| at + 1) };
         let mut at = 0;
@@ -86,7 +86,7 @@ pub(crate) struct FieldText<'r> {
 #[derive(Debug)]
 pub(crate) struct Fields<'d, 'r> {
     dialect: &'d Dialect,
-    /// What is left; `None` behind the last field.
+    /// The rest of the record; `None` after the last field.
     rest: Option<&'r [u8]>,
     /// The last field, if it had to be written again without its quotes.
     unquoted: Vec<u8>,
@@ -137,7 +137,7 @@ impl<'d, 'r> Fields<'d, 'r> {
         if self.dialect.multiline {
             return error.hint("the file is cut off, or a quote is missing; if quotes are letters, say quote=None");
         }
-        // The next line may be the rest of this field, so leaving out this line alone could make a row of a part.
+        // The next line may be the rest of this field, so skipping only this line could turn the rest into a row.
         error
             .with("fault", "file")
             .hint("if fields have line breaks, say newlines_in_values=True; if quotes are letters, say quote=None")

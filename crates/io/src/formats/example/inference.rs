@@ -1,4 +1,4 @@
-//! Which features records have, as the first of them show.
+//! Infers the features from the first records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use super::not_an_example;
 use super::proto::{Encoded, Steps, Value, What, features, steps, value};
 use crate::limits;
 
-/// What was seen of a feature list.
+/// The steps of a feature list, seen so far.
 #[derive(Debug)]
 struct List {
     what: What,
@@ -29,7 +29,7 @@ impl List {
         self.is_ragged |= steps.count > 0 && steps.least != steps.most;
     }
 
-    /// Returns the column that holds it; none for one without any value, of which nobody knows the type.
+    /// Returns the column for it; `None` for a feature without any value, because its type is not known.
     fn field(&self, name: String, records: usize) -> Result<Option<Field>> {
         let refused = |why: String| {
             Err(Error::invalid(format!("feature list {name:?} {why}, which no column holds")).hint(
@@ -55,7 +55,7 @@ impl List {
     }
 }
 
-/// What was seen of a feature among the first records.
+/// The features seen among the first records.
 #[derive(Debug, Default)]
 pub(crate) struct FeatureInference {
     features: Vec<(String, Option<DType>, Vec<usize>)>,
@@ -65,7 +65,7 @@ pub(crate) struct FeatureInference {
 }
 
 impl FeatureInference {
-    /// Looks at one record.
+    /// Reads one record.
     pub(crate) fn push(&mut self, record: &[u8]) -> Result<()> {
         let mut wrong = None;
         let read = features(record, |name, encoded| {
@@ -109,7 +109,7 @@ impl FeatureInference {
     /// Returns the fields, sorted by name.
     ///
     /// # Errors
-    /// Invalid when no column holds a feature; Data when there is none.
+    /// Invalid when a feature fits no column; Data when there is none.
     pub(crate) fn fields(mut self) -> Result<Vec<Field>> {
         self.features.sort_by(|a, b| a.0.cmp(&b.0));
         let field = |(name, dtype, counts): (String, Option<DType>, Vec<usize>)| {

@@ -1,7 +1,8 @@
-//! `tf.train.Example` and `tf.train.SequenceExample` as the rows of columns.
+//! Parses `tf.train.Example` and `tf.train.SequenceExample` into rows of columns.
 //!
-//! A feature list has one feature for each step of a sequence. It is a list where each step has one value, and a list of
-//! lists where each has as many: what TensorFlow's `parse_sequence_example` makes of a `FixedLenSequenceFeature`.
+//! A feature list has one feature for each step of a sequence. It is a list where each step has one value, and a list
+//! of lists where all steps have the same number of values, as TensorFlow's `parse_sequence_example` returns a
+//! `FixedLenSequenceFeature`.
 
 mod inference;
 mod proto;
@@ -22,7 +23,7 @@ fn not_an_example() -> Error {
         .hint("read it raw: features=None gives the record's bytes")
 }
 
-/// What one record has for a column: its bytes and, where these do not say it, its shape.
+/// The value of a column in one record: its bytes, and its shape where the bytes do not determine it.
 #[derive(Debug, Clone)]
 struct Cell<'a> {
     bytes: Cow<'a, [u8]>,
@@ -40,7 +41,7 @@ impl Parser {
     /// Starts columns for `fields`.
     ///
     /// # Errors
-    /// Invalid when a field is of a kind that no feature gives.
+    /// Invalid when a field is of a kind that no feature has.
     pub(crate) fn new(fields: &[Field], rows: usize) -> Result<Self> {
         for field in fields {
             check(field)?;
@@ -99,8 +100,8 @@ impl Parser {
     }
 }
 
-/// Says whether features can fill a field. A list of any length may be missing, as TensorFlow's `VarLenFeature`: it is empty
-/// then, for a record has no other way to say so.
+/// Says whether features can fill a field. A list of any length may be missing, as TensorFlow's `VarLenFeature`: it is
+/// empty then, because a record cannot express "missing" otherwise.
 pub(crate) fn check(field: &Field) -> Result<()> {
     if field.kind.known_shape().is_some() {
         field.check()?;
@@ -117,12 +118,12 @@ pub(crate) fn check(field: &Field) -> Result<()> {
     }
 }
 
-/// Only the first dimension may be unknown, and the second where there are but two.
+/// Says whether only the first dimension is unknown, or the second of just two.
 fn can_be_filled(shape: &[Option<usize>]) -> bool {
     matches!(shape, [_] | [None, None]) || shape.iter().skip(1).all(Option::is_some)
 }
 
-/// Returns the value's bytes when they are what the field says.
+/// Returns the value's bytes when they match the field.
 fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cell<'a>> {
     let wrong = |got: String| wrong(field, &got);
     let flat = |bytes| Ok(Cell { bytes, shape: None });
@@ -159,7 +160,7 @@ fn wrong(field: &Field, got: &str) -> Error {
     Error::data(format!("feature {:?} should be {}, and is {got}", field.name, field.kind))
 }
 
-/// Returns the numbers of a feature list when they are what the field says: a step is one of what is in the list.
+/// Returns the numbers of a feature list when they match the field: a step is one item of the list.
 fn fit_steps<'a>(field: &Field, steps: Steps) -> Result<Cell<'a>> {
     let Kind::Tensor { dtype, shape } = &field.kind else {
         return Err(wrong(field, "a feature list"));

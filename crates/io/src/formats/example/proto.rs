@@ -1,4 +1,4 @@
-//! The protocol buffers of `tf.train.Example` and `tf.train.SequenceExample`, read straight from their bytes.
+//! The protocol buffers of `tf.train.Example` and `tf.train.SequenceExample`, decoded directly from their bytes.
 //!
 //! ```text
 //! Example { features: 1 }                  SequenceExample { context: 1, feature_lists: 2 }
@@ -7,13 +7,13 @@
 //! list { value: 1 repeated, packed or not }
 //! ```
 //!
-//! A context is where an Example has its features, so one reader does for both.
+//! A context holds features in the same way as an Example, so one reader serves both.
 
 use std::borrow::Cow;
 
 use forebay_data::DType;
 
-/// What one feature of one record holds; numbers are kept as little-endian bytes.
+/// The value of one feature of one record; numbers are kept as little-endian bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     Bytes { first: &'a [u8], count: usize },
@@ -28,7 +28,7 @@ enum Wire<'a> {
     Fixed(&'a [u8]),
 }
 
-/// Takes one field off the front of a message.
+/// Splits one field off the front of a message.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Wire<'a>)> {
     let tag = varint(bytes)?;
     let value = match tag & 7 {
@@ -63,7 +63,7 @@ fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What a record has under a name, undecoded.
+/// The undecoded value under a name of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Encoded<'a> {
     Feature(&'a [u8]),
@@ -71,7 +71,7 @@ pub(super) enum Encoded<'a> {
     List(&'a [u8]),
 }
 
-/// Calls `visit` with each name of a record, and what it has there.
+/// Calls `visit` with each name of a record, and the value under it.
 pub(super) fn features<'a>(
     mut record: &'a [u8],
     mut visit: impl FnMut(&'a [u8], Encoded<'a>) -> Option<()>,
@@ -103,7 +103,7 @@ fn entries<'a>(mut map: &'a [u8], mut visit: impl FnMut(&'a [u8], &'a [u8]) -> O
     Some(())
 }
 
-/// The steps of a feature list, their numbers one behind another.
+/// The steps of a feature list, with their numbers concatenated.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) what: What,
@@ -114,7 +114,7 @@ pub(super) struct Steps {
     pub(super) most: usize,
 }
 
-/// What the steps of a feature list are made of.
+/// The type of the steps of a feature list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Nothing,
@@ -124,7 +124,7 @@ pub(super) enum What {
 }
 
 impl What {
-    /// Returns what both are.
+    /// Returns the common type of both.
     pub(super) fn meet(self, other: Self) -> Self {
         match (self, other) {
             (What::Nothing, what) | (what, What::Nothing) => what,

@@ -1,4 +1,4 @@
-//! Which fields lines have, as the first of them show.
+//! Infers the fields from the first lines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::value::Value;
 use super::{brief, parse, twice};
 use crate::limits;
 
-/// What a value is by itself.
+/// The shape of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Int,
@@ -44,7 +44,7 @@ fn shape(value: Value<'_>) -> Option<Shape> {
     }
 }
 
-/// Returns what holds both, if anything does.
+/// Returns the shape that holds both, if there is one.
 fn meet(a: Shape, b: Shape) -> Option<Shape> {
     use Shape::{Int, Json, List, Real};
     Some(match (a, b) {
@@ -59,7 +59,7 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
     })
 }
 
-/// What was seen among the first lines.
+/// The fields seen among the first lines.
 #[derive(Debug, Default)]
 pub(crate) struct FieldInference {
     columns: Vec<(String, Option<Shape>, usize)>,
@@ -68,7 +68,7 @@ pub(crate) struct FieldInference {
 }
 
 impl FieldInference {
-    /// Looks at one line.
+    /// Reads one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
         let mut met = HashSet::new();
         parse(line, &mut |name, value| {
@@ -94,7 +94,7 @@ impl FieldInference {
         Ok(())
     }
 
-    /// Notes what a field is in one line.
+    /// Records the shape of a field in one line.
     fn meet(&mut self, name: &str, value: Value<'_>) -> Result<()> {
         let i = match self.places.get(name) {
             Some(&i) => i,
@@ -116,7 +116,7 @@ impl FieldInference {
         Ok(())
     }
 
-    /// Returns the fields in the order in which they were met. A field that is null throughout is text.
+    /// Returns the fields in the order of their first occurrence. A field that is null throughout is text.
     pub(crate) fn fields(self) -> Vec<Field> {
         let field = |(name, shape, count): (String, Option<Shape>, usize)| {
             let kind = match shape {

@@ -1,12 +1,13 @@
-//! JSON objects, one a line, as columns.
+//! Reads JSON objects, one per line, as columns.
 //!
 //! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
-//! JSON text, for no column holds it; so is one that is missing in some of the first lines, for a list never is.
-//! Integers and reals meet in float64, where each keeps its value or is an error. A value that is null or not there is missing.
-//! A column of texts takes any value: a string as its letters, all else byte by byte as the line has it.
+//! JSON text, because no column holds it. A list that is missing in some of the first lines is also kept as text,
+//! because an inferred tensor is never missing. Integers and reals combine to float64; a value that float64 does not
+//! hold exactly is an error. A value that is null or absent is missing. A column of texts accepts any value: a string
+//! as its decoded text, any other value as the bytes of the line.
 //!
-//! `serde_json` checks that a line is JSON, at any depth; values are then slices of the line, for what is parsed into numbers
-//! and maps cannot be written again as it was.
+//! `serde_json` checks that a line is JSON, at any depth. Values are slices of the line, because parsed numbers and
+//! maps cannot be written again byte for byte.
 
 mod inference;
 mod parser;
@@ -23,13 +24,13 @@ pub(crate) use parser::{Parser, check};
 /// The deepest objects whose members are fields.
 const DEPTH_MAX: usize = 128;
 
-/// Is told of each member of an object under its dotted name, and says whether the members of its value are told, too.
+/// Called with each member of an object under its dotted name; returns whether it also wants the members of the value.
 type Visit<'v, 'l> = dyn FnMut(&str, Value<'l>) -> Result<bool> + 'v;
 
 /// Calls `visit` with the members of a line in the order in which they are written.
 ///
 /// # Errors
-/// Data when the line is no JSON object; what `visit` returns.
+/// Data when the line is no JSON object; any error that `visit` returns.
 fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
     let text = std::str::from_utf8(line).map_err(|e| {
         Error::data(format!("a line is not json: it is not utf-8 from its byte {} on", e.valid_up_to() + 1))
@@ -80,12 +81,12 @@ fn too_deep(name: &str) -> Error {
         .hint(format!("read it as its json text: schema={{{first:?}: \"string\", ...}}"))
 }
 
-/// Says whether a text begins with what Python writes for floats that are no numbers.
+/// Says whether a text begins with a token that Python writes for NaN or an infinity.
 fn is_no_number(text: &[u8]) -> bool {
     [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
 }
 
-/// The beginning of a value's text.
+/// Returns the beginning of a value's text.
 fn brief(value: Value<'_>) -> String {
     value.text().chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! Lines as the rows of columns, whose fields are known.
+//! Parses lines into rows of columns whose fields are known.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::value::Value;
 use super::{brief, parse, twice};
 use crate::columns::Column;
 
-/// A name that is of use: that of a column, of an object that holds one, or both.
+/// A name that matters: the name of a column, of an object that holds one, or both.
 #[derive(Debug, Default)]
 struct Place {
     column: Option<usize>,
     is_outer: bool,
-    /// The line that had it last, counted from 1.
+    /// The last line that had it, counted from 1.
     met: u64,
 }
 
@@ -91,7 +91,7 @@ impl Parser {
     }
 }
 
-/// Writes a value as its column stores it.
+/// Encodes a value as its column stores it.
 fn encode(field: &Field, value: Value<'_>, to: &mut Vec<u8>) -> Result<()> {
     let written = match &field.kind {
         Kind::Utf8 if value.is_string() => {
@@ -110,7 +110,7 @@ fn encode(field: &Field, value: Value<'_>, to: &mut Vec<u8>) -> Result<()> {
     written.ok_or_else(|| refused(field, value))
 }
 
-/// Says why a value does not go into its column.
+/// Returns the error for a value that does not fit its column.
 fn refused(field: &Field, value: Value<'_>) -> Error {
     let (name, kind) = (&field.name, &field.kind);
     let real = kind.dtype().filter(|dtype| dtype.is_float());

@@ -1,23 +1,23 @@
-//! Values of a line as they are written: slices of a text that was found to be JSON.
+//! Values of a line as slices of its checked text.
 
 use std::borrow::Cow;
 
 use forebay_core::{Error, Result};
 
-/// Whole numbers of so many letters are float64 numbers exactly.
+/// Whole numbers of at most this many characters are exact in float64.
 const EXACT_LEN: usize = 15;
 
-/// A value as it is written, without blanks around it.
+/// The text of a value, without whitespace around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value<'l>(&'l str);
 
 impl<'l> Value<'l> {
-    /// Takes a text that is one JSON value.
+    /// Creates a value of a text that is one JSON value.
     pub(super) fn of(text: &'l str) -> Self {
         Self(text.trim_matches(is_blank))
     }
 
-    /// Returns the value as it is written.
+    /// Returns the text of the value.
     pub(super) fn text(self) -> &'l str {
         self.0
     }
@@ -55,34 +55,35 @@ impl<'l> Value<'l> {
         }
     }
 
-    /// Returns a whole number. One that 128 bits do not hold fits no column.
+    /// Returns a whole number. A number beyond 128 bits fits no column.
     pub(super) fn whole(self) -> Option<i128> {
         let short = self.0.parse::<i64>().ok().map(i128::from);
         short.or_else(|| self.0.parse().ok())
     }
 
-    /// Returns a number as float64. A whole one that becomes another is none: names and hashes are such numbers.
+    /// Returns a number as float64, or `None` for a whole number that float64 does not hold exactly: such numbers are
+    /// names and hashes.
     pub(super) fn real(self) -> Option<f64> {
         let real: f64 = self.0.parse().ok().filter(|real: &f64| real.is_finite())?;
         let exact = self.0.len() <= EXACT_LEN || !self.is_whole() || format!("{real:.0}") == self.0;
         exact.then_some(real)
     }
 
-    /// Returns the letters of a string.
+    /// Returns the text of a string.
     ///
     /// # Errors
-    /// Data when it has half of a surrogate pair, which no text holds.
+    /// Data when it has half of a surrogate pair, which is not valid text.
     pub(super) fn string(self) -> Result<Cow<'l, str>> {
         string(self.0)
     }
 
-    /// Returns the items of a list, or nothing of any other value.
+    /// Returns the items of a list, or `None` for any other value.
     pub(super) fn items(self) -> Option<impl Iterator<Item = Value<'l>>> {
         let inside = self.0.strip_prefix('[')?.strip_suffix(']')?;
         Some(Parts(inside).map(Value::of))
     }
 
-    /// Returns the names and values of an object, or nothing of any other value.
+    /// Returns the names and values of an object, or `None` for any other value.
     pub(super) fn members(self) -> Option<impl Iterator<Item = Result<(Cow<'l, str>, Value<'l>)>>> {
         let inside = self.0.strip_prefix('{')?.strip_suffix('}')?;
         Some(Parts(inside).map(|part| {
@@ -94,12 +95,12 @@ impl<'l> Value<'l> {
     }
 }
 
-/// What JSON has for blanks.
+/// Says whether a character is whitespace in JSON.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Takes the quotes and escapes out of a string.
+/// Removes the quotes and escapes of a string.
 fn string(text: &str) -> Result<Cow<'_, str>> {
     let inside = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     if !inside.contains('\\') {
@@ -112,7 +113,7 @@ fn string(text: &str) -> Result<Cow<'_, str>> {
     })
 }
 
-/// Returns where a string ends that begins here, its quotes included.
+/// Returns the end of the string that begins here, with its quotes.
 fn string_end(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
@@ -124,7 +125,7 @@ fn string_end(text: &[u8]) -> usize {
     text.len()
 }
 
-/// What commas part in a list or an object.
+/// The items of a list or object, separated by commas.
 struct Parts<'l>(&'l str);
 
 impl<'l> Iterator for Parts<'l> {
@@ -156,7 +157,7 @@ impl<'l> Iterator for Parts<'l> {
 mod tests {
     use super::*;
 
-    /// Takes a value apart and writes it again, as `serde_json` does.
+    /// Parses a value and writes it again, as `serde_json` does.
     fn again(value: Value<'_>) -> serde_json::Value {
         if let Some(items) = value.items() {
             return items.map(again).collect();

@@ -1,22 +1,22 @@
-//! What values are stored as, by the names of LitData's serializers.
+//! Encodings of values, by the names of LitData's serializers.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 
-/// The kinds of images that are read as they are stored: their name in Pillow, and how many bytes each pixel has.
+/// The image modes that are read from raw pixels: their name in Pillow, and the bytes of each pixel.
 const MODES: [(&str, usize); 3] = [("L", 1), ("RGB", 3), ("RGBA", 4)];
 
-/// What the bytes of a value are that has numbers.
+/// The encoding of a value that has numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Scalar(DType),
-    /// An array of one dimension, all of it numbers.
+    /// A one-dimensional array without a header.
     Flat(DType),
-    /// An array that says its type and shape.
+    /// An array with its type and shape in a header.
     Numpy,
-    /// The same of PyTorch, whose types have other numbers.
+    /// A PyTorch tensor with such a header; PyTorch numbers its types differently.
     Tensor,
-    /// Pixels that say their width, height and mode.
+    /// Pixels with width, height and mode in a header.
     Pil,
 }
 
@@ -60,7 +60,7 @@ impl Encoding {
         files.contains(&family)
     }
 
-    /// Returns what its column is, if that is known without a value.
+    /// Returns the kind of its column, if that is known without a value.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Scalar(dtype) => Some(Kind::scalar(dtype)),
@@ -69,7 +69,7 @@ impl Encoding {
         }
     }
 
-    /// Takes a value apart: its type, its shape and the bytes of its numbers.
+    /// Parses a value: its type, its shape and the bytes of its numbers.
     ///
     /// # Errors
     /// Data when the bytes are not such a value.
@@ -90,8 +90,8 @@ impl Encoding {
         Ok((dtype, shape, numbers))
     }
 
-    /// Reads the number of a type, how many dimensions there are, and these. Later versions write the most significant byte of
-    /// a tensor's first.
+    /// Reads the type code, the number of dimensions, and the dimensions. Later versions write a tensor's header in
+    /// big-endian order.
     fn described(self, value: &[u8]) -> Result<(DType, Vec<usize>, &[u8])> {
         let (code, rest) = word(value, u32::from_le_bytes)?;
         let (rank, rest) = word(rest, u32::from_le_bytes)?;
@@ -133,13 +133,13 @@ fn pixels(value: &[u8]) -> Result<(DType, Vec<usize>, &[u8])> {
     Ok((DType::Uint8, vec![height as usize, width as usize, *channels], pixels))
 }
 
-/// Returns what a number says of a type of NumPy. Those above differ from version to version.
+/// Returns NumPy's type of a code. Higher codes differ from version to version.
 fn of_numpy(code: u32) -> Option<DType> {
     use DType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
     [Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float16, Float32, Float64].get(code as usize).copied()
 }
 
-/// Returns what a number says of a type of PyTorch.
+/// Returns PyTorch's type of a code.
 fn of_torch(code: u32) -> Option<DType> {
     Some(match code {
         0 | 1 => DType::Float32,

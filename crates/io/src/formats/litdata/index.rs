@@ -15,9 +15,9 @@ use crate::{fail, limits};
 
 /// The longest index that is read.
 const BYTES_MAX: u64 = 256 << 20;
-/// The most folders without a chunk that are passed over.
+/// The most folders without a chunk that are skipped.
 const FOLDERS: usize = 16;
-/// What ends a chunk whose samples are in an Arrow table behind it.
+/// The last bytes of a chunk whose samples are in an Arrow table after it.
 const ARROW: &[u8] = b"LDARW01\0";
 
 /// The chunks of a folder, all of the same columns.
@@ -28,7 +28,7 @@ pub(crate) struct Index {
     pub(crate) wrap: Wrap,
 }
 
-/// What is to be known of a source before it runs.
+/// The properties of a source that are needed before it runs.
 pub(crate) struct Stored {
     pub(crate) columns: Vec<MdsColumn>,
     /// The columns to read.
@@ -47,7 +47,7 @@ struct Entry {
     chunk_bytes: u64,
     chunk_size: u64,
     filename: String,
-    /// Of documents: their ids.
+    /// For documents: the code of their type.
     dim: Option<u64>,
 }
 
@@ -65,8 +65,8 @@ impl Index {
     /// Reads an index.
     ///
     /// # Errors
-    /// Data when it is none, or names a chunk that is not in the folder; Invalid for chunks that are encrypted, or compressed or laid out as
-    /// is not read.
+    /// Data when it is not an index, or names a chunk that is not in the folder; Invalid for chunks that are encrypted,
+    /// or whose compression or layout is not supported.
     pub(crate) fn read(object: &Arc<Object>) -> Result<Self> {
         let uri = object.uri();
         if object.size() > BYTES_MAX {
@@ -99,7 +99,7 @@ impl Index {
 }
 
 impl Config {
-    /// Returns what is compressed together.
+    /// Returns the unit of compression.
     fn wrap(&self) -> Result<Wrap> {
         let Some(compression) = &self.compression else { return Ok(Wrap::None) };
         let level = self.compression_level.as_deref().unwrap_or("chunk");
@@ -154,11 +154,11 @@ impl Config {
     }
 }
 
-/// Looks into the indexes of folders until one has a chunk, and picks the columns that the user named, or all.
+/// Reads the indexes of folders until one has a chunk, and picks the columns that the user named, or all.
 ///
 /// # Errors
-/// As [`Index::read`]; Data when there is no sample; NotFound for a name that is no column's; Invalid for a column that is stored as is not
-/// read.
+/// As [`Index::read`]; Data when there is no sample; NotFound for a name without a column; Invalid for a column whose
+/// encoding is not supported.
 pub(crate) fn look(files: &[Found], named: Option<&[String]>, near: Option<&dyn ReadThrough>) -> Result<Stored> {
     for file in files.iter().take(FOLDERS) {
         let Index { columns, chunks, wrap } = Index::read(&open(file, near)?)?;
@@ -197,7 +197,8 @@ fn check_rows(object: &Object) -> Result<()> {
         .hint("read what they were made of, for example with from_parquet; or write samples with an array in them"))
 }
 
-/// Compares the size of a chunk's file with what its index says. Older versions do not count what is before the samples.
+/// Compares the size of a chunk's file with the size in its index. Older versions do not count the bytes before the
+/// samples.
 ///
 /// # Errors
 /// Data when they differ.

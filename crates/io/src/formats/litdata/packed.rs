@@ -1,4 +1,4 @@
-//! Chunks whose samples are compressed, as a whole, some together or one by one: what they would be without compression.
+//! Decompresses chunks whose samples are compressed as a whole, in frames, or one by one.
 
 use std::io::Read;
 
@@ -9,17 +9,18 @@ use crate::formats::mds;
 use crate::store::Object;
 use crate::{fail, limits};
 
-/// What begins a chunk whose samples are compressed some together.
+/// The first bytes of a chunk that is compressed in frames.
 const MAGIC: &[u8] = b"LDFZ01\0\0";
-/// It, a version and flags (u16 each), the samples, those of a frame, and the frames (u32 each).
+/// The magic, a version and flags (u16 each), the number of samples, of samples per frame, and of frames (u32 each).
 const HEAD_BYTES: usize = 24;
-/// Of a frame: its first sample and how many (u32 each), where it is (u64), its length there and decompressed (u32 each).
+/// For each frame: its first sample and number of samples (u32 each), its offset (u64), its stored and decompressed
+/// lengths (u32 each).
 const FRAME_BYTES: usize = 24;
 
-/// Decompresses a chunk of `rows` samples that its index says has `bytes` bytes.
+/// Decompresses a chunk of `rows` samples that has `bytes` bytes according to its index.
 ///
 /// # Errors
-/// Data when it is not such a chunk; Exhausted when it is more than memory should be asked for.
+/// Data when it is not such a chunk; Exhausted when it is above the memory limit.
 pub(crate) fn unpacked(object: &Object, rows: u64, bytes: u64, wrap: Wrap) -> Result<Vec<u8>> {
     let uri = object.uri();
     limits::record(uri, 0, "a compressed chunk", object.size())?;
@@ -34,7 +35,7 @@ pub(crate) fn unpacked(object: &Object, rows: u64, bytes: u64, wrap: Wrap) -> Re
         Wrap::None => return Err(Error::internal("a chunk that is not compressed")),
         Wrap::Chunk => {
             chunk.add(0, packed.len(), None)?;
-            // Older versions do not count what is before the samples.
+            // Older versions do not count the bytes before the samples.
             let head = rows.saturating_add(2).saturating_mul(4);
             let len = chunk.raw.len() as u64;
             if len != bytes && Some(len) != bytes.checked_add(head) {
@@ -49,7 +50,7 @@ pub(crate) fn unpacked(object: &Object, rows: u64, bytes: u64, wrap: Wrap) -> Re
     Ok(chunk.raw)
 }
 
-/// A chunk on its way.
+/// A chunk that is being decompressed.
 struct Chunk<'c> {
     uri: &'c str,
     packed: &'c [u8],
@@ -69,14 +70,14 @@ impl Chunk<'_> {
         Ok(u32::from_le_bytes(*word) as usize)
     }
 
-    /// Decompresses what is from `start` on; `len` says how long that is then, if that is known.
+    /// Decompresses the bytes from `start` to `end`; `len` is the decompressed length, if that is known.
     fn add(&mut self, start: usize, end: usize, len: Option<usize>) -> Result<()> {
         let Some(packed) = self.packed.get(start..end) else {
             return Err(self.wrong(start, "a part of a chunk is not within it".to_owned()));
         };
         let left = self.max.saturating_sub(self.raw.len() as u64);
         let before = self.raw.len();
-        // One byte more shows whether there is more.
+        // One byte more shows whether the content is longer.
         let limit = len.map_or(left, |len| (len as u64).min(left)).saturating_add(1);
         let decoded =
             zstd::stream::read::Decoder::new(packed).and_then(|from| from.take(limit).read_to_end(&mut self.raw));
@@ -92,7 +93,7 @@ impl Chunk<'_> {
         }
     }
 
-    /// Writes the table of a chunk without compression, for samples that have these lengths, before them.
+    /// Writes the table of an uncompressed chunk for samples of these lengths, before the samples.
     fn tabled(&mut self, lens: &[usize]) -> Result<()> {
         let mut at = (lens.len() + 2) * 4;
         let mut table = Vec::with_capacity(at + self.raw.len());

@@ -1,4 +1,5 @@
-//! What leaves of a sample's tree are called: `{"image": …, "deep": {"pair": (…, …)}}` has `image`, `deep.pair.0` and `deep.pair.1`.
+//! Names the leaves of a sample's tree: `{"image": …, "deep": {"pair": (…, …)}}` has `image`, `deep.pair.0` and
+//! `deep.pair.1`.
 
 use forebay_core::{Error, Result};
 use serde::Deserialize;
@@ -8,18 +9,18 @@ use crate::limits;
 /// A tree's node, as PyTorch's `treespec_dumps` writes it.
 #[derive(Deserialize)]
 struct Node {
-    /// None of a leaf.
+    /// `None` for a leaf.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// JSON once more: of a dictionary its keys.
+    /// JSON text; for a dictionary, its keys.
     context: Option<String>,
     children_spec: Vec<Node>,
 }
 
-/// Returns the names of the leaves, in order. One that is the whole sample is called `value`.
+/// Returns the names of the leaves, in order. A leaf that is the whole sample is called `value`.
 ///
 /// # Errors
-/// Data when it is no such tree; Invalid for one that has nodes of the user's own types.
+/// Data when it is not such a tree; Invalid for a tree with nodes of the user's own types.
 pub(super) fn names(spec: &str) -> Result<Vec<String>> {
     let wrong = |what: String| Error::data(format!("data_spec is no tree: {what}")).with("fault", "file");
     let (_, root): (u64, Node) = serde_json::from_str(spec).map_err(|e| wrong(e.to_string()))?;
@@ -50,7 +51,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns what its children are called.
+    /// Returns the names of its children.
     fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let context: serde_json::Value =
             self.context.as_deref().and_then(|context| serde_json::from_str(context).ok()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What values of a column are stored as, by the names of mosaicml-streaming.
+//! Encodings of a column's values, by the names of mosaicml-streaming.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 
 use crate::formats::litdata;
 
-/// What a value's bytes are.
+/// The encoding of a value's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Bytes as they are: byte strings, encoded images, pickles, lists of images.
@@ -13,20 +13,20 @@ pub(crate) enum Encoding {
     /// UTF-8: texts, JSON, numbers of any length.
     Text,
     Scalar(DType),
-    /// Of what is not said here, each value says it itself.
+    /// An array. Each value contains the properties that are not fixed here.
     Array {
         dtype: Option<DType>,
         shape: Option<Vec<usize>>,
     },
-    /// Of LitData's chunks.
+    /// An encoding of LitData's chunks.
     Litdata(litdata::Encoding),
 }
 
-/// What the column of an array is, as far as it is known without a value.
+/// The kind of an array's column, as far as it is known without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Open {
     Known(Kind),
-    /// The first sample has to tell.
+    /// The first sample determines it.
     Array,
 }
 
@@ -64,13 +64,13 @@ impl Encoding {
             None => None,
             Some(shape) => Some(shape.split(',').map(size).collect::<Option<_>>()?),
         };
-        // What no column can count is not known.
+        // A size that a column cannot count is treated as unknown.
         let numbers = shape.iter().flatten().try_fold(1usize, |product, &n| product.checked_mul(n));
         numbers.filter(|&n| i32::try_from(n).is_ok())?;
         Some(Self::Array { dtype, shape })
     }
 
-    /// Returns the bytes of a value, where all have as many.
+    /// Returns the bytes of a value, where all values have the same size.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::Scalar(dtype) => Some(dtype.size() as u64),
@@ -81,7 +81,7 @@ impl Encoding {
         }
     }
 
-    /// Returns what its column is.
+    /// Returns the kind of its column.
     pub(crate) fn kind(&self) -> Open {
         match self {
             Self::Bytes => Open::Known(Kind::Bytes),
@@ -93,7 +93,7 @@ impl Encoding {
         }
     }
 
-    /// Takes a value's array apart: its type, its shape and the bytes of its numbers.
+    /// Parses the array of a value: its type, its shape and the bytes of its numbers.
     ///
     /// # Errors
     /// Data when the bytes are not an array of this encoding.
@@ -122,7 +122,7 @@ impl Encoding {
     }
 }
 
-/// Reads a shape: how many dimensions and the size of their numbers in a byte, and these numbers.
+/// Reads a shape: the number of dimensions and the size of their numbers in a byte, then the dimensions.
 fn dimensions(value: &[u8]) -> Result<(Vec<usize>, &[u8])> {
     let (head, rest) = value.split_first().ok_or_else(|| cut("it has no shape"))?;
     let (count, width) = (usize::from(head >> 2), 1usize << (head & 3));
@@ -133,7 +133,7 @@ fn dimensions(value: &[u8]) -> Result<(Vec<usize>, &[u8])> {
     Ok((shape.ok_or_else(|| cut("a dimension is larger than any can be"))?, numbers))
 }
 
-/// Returns what a byte says of a type.
+/// Returns the type of a code.
 fn of_code(code: u8) -> Result<DType> {
     Ok(match code {
         8 => DType::Uint8,

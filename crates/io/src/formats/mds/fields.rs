@@ -1,4 +1,4 @@
-//! What columns a user gets of a folder: by its index, and where that leaves arrays open, by the first sample.
+//! Finds the columns of a folder: by its index, and by the first sample where the index leaves arrays open.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{copy, is_packed, starts, unpacked};
 use crate::open_found::open_found as open;
 use crate::store::{Found, Object, ReadThrough};
 
-/// The most folders without a shard that are passed over.
+/// The most folders without a shard that are skipped.
 const FOLDERS: usize = 16;
 
-/// What is to be known of a source before it runs.
+/// The properties of a source that are needed before it runs.
 pub(crate) struct Stored {
     pub(crate) columns: Vec<MdsColumn>,
     /// The columns to read.
@@ -24,11 +24,11 @@ pub(crate) struct Stored {
     pub(crate) packed: bool,
 }
 
-/// Looks into the indexes of folders until one has a shard, and picks the columns that the user named, or all.
+/// Reads the indexes of folders until one has a shard, and picks the columns that the user named, or all.
 ///
 /// # Errors
-/// As [`Index::read`]; Data when there is no sample; NotFound for a name that is no column's; Invalid for a column whose encoding is not
-/// known.
+/// As [`Index::read`]; Data when there is no sample; NotFound for a name without a column; Invalid for a column whose
+/// encoding is not known.
 pub(crate) fn look(files: &[Found], named: Option<&[String]>, near: Option<&dyn ReadThrough>) -> Result<Stored> {
     for file in files.iter().take(FOLDERS) {
         let Index { columns, shards } = Index::read(&open(file, near)?)?;
@@ -42,10 +42,11 @@ pub(crate) fn look(files: &[Found], named: Option<&[String]>, near: Option<&dyn 
         .hint("check that these are the right folders, and that their writer was closed"))
 }
 
-/// Picks columns of shards; `first_sample` of a shard tells of those what it is that their encoding leaves open.
+/// Picks columns of shards; where an encoding leaves the kind of a column open, the sample that `first_sample` reads
+/// determines it.
 ///
 /// # Errors
-/// NotFound for a name that is no column's; Invalid for a column whose encoding is not known; Data for a sample that is none.
+/// NotFound for a name without a column; Invalid for a column whose encoding is not known; Data for a broken sample.
 pub(crate) fn fields(
     columns: &[MdsColumn],
     named: Option<&[String]>,

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::store::{self, Object};
 
 const VERSION: u64 = 2;
-/// The longest index that is read: of about half a million shards.
+/// The longest index that is read: enough for about half a million shards.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Returns the name of a folder's index.
@@ -21,10 +21,10 @@ pub(crate) fn index_of(folder: &str) -> String {
     format!("{}/index.json", folder.trim_end_matches('/'))
 }
 
-/// A shard, as the index has it.
+/// A shard, as the index describes it.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    /// The file that is read: of one that is compressed, the raw one where that is there.
+    /// The file that is read: for a compressed shard, the raw file where it exists.
     pub(crate) uri: String,
     pub(crate) rows: u64,
     /// The bytes of the raw shard.
@@ -70,8 +70,8 @@ impl Index {
     /// Reads an index.
     ///
     /// # Errors
-    /// Data when the index is of another version or format, or names a shard that is not in the folder; Invalid when shards are compressed with
-    /// what is not read, or have other columns than the first.
+    /// Data when the index is of another version or format, or names a shard that is not in the folder; Invalid when
+    /// shards have an unsupported compression, or have other columns than the first.
     pub(crate) fn read(object: &Arc<Object>) -> Result<Self> {
         let uri = object.uri();
         if object.size() > BYTES_MAX {
@@ -109,7 +109,7 @@ impl Entry {
         let (rows, bytes) = (self.samples, self.raw_data.bytes);
         let raw = inside(folder, &self.raw_data.basename)?;
         let (uri, size) = match self.zip_data {
-            // Who has read the folder with the library before may have raw shards alone.
+            // A folder that the library has read before may have the raw shards only.
             Some(zip) if store::is_remote(folder) || !store::is_file(&raw) => {
                 packed::check(self.compression.as_deref().unwrap_or_default(), &zip.basename)?;
                 (inside(folder, &zip.basename)?, zip.bytes)
@@ -143,7 +143,7 @@ fn columns(entry: &Entry) -> Result<Vec<MdsColumn>> {
             return Err(Error::data("the name of a column is too long").with("fault", "file"));
         }
         let known = Encoding::parse(encoding).and_then(|encoding| encoding.size());
-        // The library takes 0 for a size that differs.
+        // The library treats 0 as a variable size.
         let size = size.filter(|&size| size > 0);
         if known.is_some() && known != size {
             let what = format!("column {name:?} of {encoding:?} has {size:?} bytes, and such values have {known:?}");

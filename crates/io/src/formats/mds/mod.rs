@@ -1,12 +1,12 @@
-//! MosaicML's shards (MDS, version 2): a folder with an `index.json`, which says how many samples each shard has and what their columns
-//! are stored as.
+//! MosaicML's shards (MDS, version 2): a folder with an `index.json`, which has the number of samples of each shard and
+//! the encodings of their columns.
 //!
 //! ```text
 //! shard:  samples (u32), where each sample begins and the last ends (u32 each), the columns again as JSON, the samples
 //! sample: the length of each value whose column has none of its own (u32 each), the values
 //! ```
 //!
-//! A shard may be compressed as a whole, and is decompressed as a whole then.
+//! A shard may be compressed, and is then decompressed as a whole.
 
 mod encoding;
 mod fields;
@@ -23,14 +23,14 @@ use forebay_core::{Error, Result};
 
 use crate::fail;
 
-/// The bytes of a shard before the places of its samples.
+/// The bytes of a shard before the offsets of its samples.
 const COUNT: u64 = 4;
 
-/// Returns where the samples of a shard begin, and where the last ends: `read` fills a place from an offset of the shard, which has `size`
-/// bytes.
+/// Returns where the samples of a shard begin, and where the last ends: `read` fills a slice from an offset of the
+/// shard, which has `size` bytes.
 ///
 /// # Errors
-/// Data when the shard has another number of samples than its index says, or they are not within it; of `read`.
+/// Data when the number of samples differs from the index, or a sample is not within the shard; any error of `read`.
 pub(crate) fn starts(uri: &str, rows: u64, size: u64, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<u32>> {
     let table = rows.checked_add(1).and_then(|n| n.checked_mul(4)?.checked_add(COUNT)).filter(|&end| end <= size);
     let Some(table) = table else {
@@ -56,7 +56,7 @@ pub(crate) fn starts(uri: &str, rows: u64, size: u64, read: impl FnOnce(&mut [u8
     Ok(starts)
 }
 
-/// Compares the size of a shard's file with what its index says.
+/// Compares the size of a shard's file with the size in its index.
 ///
 /// # Errors
 /// Data when they differ.
@@ -67,14 +67,14 @@ pub(crate) fn check_size(uri: &str, size: u64, bytes: u64) -> Result<()> {
     Err(wrong(uri, size.min(bytes), format!("the shard has {size} bytes, and its index says {bytes}")))
 }
 
-/// Fills a place from an offset of a shard that was decompressed.
+/// Fills a slice from an offset of a decompressed shard.
 pub(crate) fn copy(shard: &[u8], at: u64, to: &mut [u8]) -> Result<()> {
     let from = usize::try_from(at).ok().and_then(|at| shard.get(at..)?.get(..to.len()));
     to.copy_from_slice(from.ok_or_else(|| Error::internal("more than a shard"))?);
     Ok(())
 }
 
-/// A shard that is not what it should be.
+/// Returns the error of a shard that does not match its format.
 pub(crate) fn wrong(uri: &str, offset: u64, what: String) -> Error {
     fail::corrupt(uri, offset, what)
         .with("fault", "file")

@@ -8,10 +8,10 @@ use super::wrong;
 use crate::limits;
 use crate::store::Object;
 
-/// How often its size a shard likely is when it is decompressed. More is made room for as it comes.
+/// The likely ratio of decompressed to stored size. Room for more is made as bytes arrive.
 const LIKELY: u64 = 8;
 
-/// Refuses what shards are compressed with and is not read here.
+/// Refuses an unsupported compression of shards.
 pub(super) fn check(compression: &str, basename: &str) -> Result<()> {
     let family = compression.split(':').next().unwrap_or_default();
     if matches!(family, "zstd" | "gz") && basename.ends_with(&format!(".{family}")) {
@@ -22,15 +22,15 @@ pub(super) fn check(compression: &str, basename: &str) -> Result<()> {
     ))
 }
 
-/// Says whether a shard has to be decompressed.
+/// Says whether a shard is compressed.
 pub(crate) fn is_packed(uri: &str) -> bool {
     uri.ends_with(".zstd") || uri.ends_with(".gz")
 }
 
-/// Decompresses a shard that its index says has `bytes` bytes then.
+/// Decompresses a shard that has `bytes` bytes according to its index.
 ///
 /// # Errors
-/// Data when it is not such a shard, or has another length; Exhausted when that is more than memory should be asked for.
+/// Data when it is not such a shard, or has another length; Exhausted when that is above the memory limit.
 pub(crate) fn unpacked(object: &Object, bytes: u64) -> Result<Vec<u8>> {
     let uri = object.uri();
     limits::record(uri, 0, "a compressed shard", object.size())?;
@@ -39,7 +39,7 @@ pub(crate) fn unpacked(object: &Object, bytes: u64) -> Result<Vec<u8>> {
     object.read_at(0, &mut packed)?;
     let failed = |e: std::io::Error| wrong(uri, 0, format!("the shard cannot be decompressed: {e}"));
     let mut raw = Vec::with_capacity(bytes.min(object.size().saturating_mul(LIKELY)) as usize);
-    // One byte more shows whether the file goes on.
+    // One byte more shows whether the file continues.
     let limit = bytes.saturating_add(1);
     if uri.ends_with(".gz") {
         flate2::read::MultiGzDecoder::new(&packed[..]).take(limit).read_to_end(&mut raw).map_err(failed)?;

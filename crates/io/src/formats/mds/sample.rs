@@ -9,9 +9,9 @@ use super::encoding::{Encoding, Open};
 use crate::columns::Column;
 use crate::formats::litdata;
 
-/// Returns where the value of each column is.
+/// Returns the bytes of each column's value.
 fn values<'s>(columns: &[MdsColumn], sample: &'s [u8]) -> Result<Vec<&'s [u8]>> {
-    // A document of LitData is a value alone.
+    // A document of LitData is one value without a table.
     if matches!(columns, [one] if one.encoding.starts_with(litdata::DOCUMENT)) {
         return Ok(vec![sample]);
     }
@@ -41,7 +41,7 @@ fn values<'s>(columns: &[MdsColumn], sample: &'s [u8]) -> Result<Vec<&'s [u8]>> 
     Ok(values)
 }
 
-/// Returns what a sample's column of arrays is, of which its encoding leaves something open.
+/// Returns the kind of a column of arrays whose encoding leaves something open, by a sample.
 pub(super) fn peek(columns: &[MdsColumn], sample: &[u8], place: usize) -> Result<Kind> {
     let value = *values(columns, sample)?.get(place).ok_or_else(|| Error::internal("no such column"))?;
     let encoding = Encoding::parse(&columns[place].encoding).ok_or_else(|| Error::internal("no such encoding"))?;
@@ -62,7 +62,7 @@ pub(crate) struct Parser<'c> {
 }
 
 impl<'c> Parser<'c> {
-    /// Prepares to read `fields` of samples of `stored`.
+    /// Prepares to read `fields` from samples with the columns `stored`.
     ///
     /// # Errors
     /// Invalid when a field is not a stored column, or its kind does not fit the column's encoding.
@@ -96,13 +96,13 @@ impl<'c> Parser<'c> {
         Ok(())
     }
 
-    /// Ends the columns.
+    /// Finishes the columns.
     pub(crate) fn finish(self) -> Result<Vec<ArrayRef>> {
         self.columns.into_iter().map(Column::finish).collect()
     }
 }
 
-/// Finds a stored column, and checks that it can be the field. A graph comes from elsewhere.
+/// Finds a stored column, and checks that it fits the field: a graph is untrusted input.
 fn find(stored: &[MdsColumn], field: &Field) -> Result<(usize, Encoding)> {
     let place = stored.iter().position(|column| column.name == field.name);
     let place = place.ok_or_else(|| Error::invalid(format!("shards have no column {:?}", field.name)))?;
@@ -119,7 +119,7 @@ fn find(stored: &[MdsColumn], field: &Field) -> Result<(usize, Encoding)> {
     }
 }
 
-/// Refuses a column of an encoding of the user's own.
+/// Refuses a column with a user-defined encoding.
 pub(super) fn unknown(column: &MdsColumn) -> Error {
     let encoding = column.encoding.strip_prefix(litdata::PREFIX).unwrap_or(&column.encoding);
     Error::invalid(format!("column {:?} is stored as {encoding:?}, which is not known", column.name))

@@ -1,8 +1,8 @@
-//! What columns of a row group decode to, before memory is taken for it.
+//! Bounds the decoded size of columns of a row group, before memory is allocated for it.
 //!
-//! A page may say "this value, a hundred million times" in a few bytes. Numbers are as many as the footer says; of byte
-//! strings with a dictionary the longest is looked up there, and where a value says how much of the one before it begins with,
-//! none is longer than its page. So no step of decoding makes more than is allowed.
+//! A page may encode "this value, a hundred million times" in a few bytes. The footer states the count of numbers. For
+//! byte strings with a dictionary, the longest is looked up there; with prefix (delta) encoding, no string is longer
+//! than its page. So no step of decoding makes more than is allowed.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use super::guarded;
 use super::object::Ranges;
 use crate::limits;
 
-/// A step of decoding makes at most this part of what a column may be.
+/// A step of decoding makes at most this part (1/n) of the limit of a column.
 const STEP_PART: u64 = 4;
 
 fn count(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Returns the bytes of one value, but of a byte string.
+/// Returns the bytes of one value, or `None` for byte strings.
 fn width(column: &ColumnChunkMetaData) -> Option<u64> {
     Some(match column.column_type() {
         Type::BOOLEAN => 1,
@@ -38,7 +38,7 @@ fn width(column: &ColumnChunkMetaData) -> Option<u64> {
     })
 }
 
-/// Refuses a column that says that it is more than memory should be asked for.
+/// Refuses a column that states a size above the memory limit.
 pub(super) fn check(column: &ColumnChunkMetaData) -> Result<()> {
     let uncompressed = count(column.uncompressed_size());
     let values = width(column).map_or(0, |width| count(column.num_values()).saturating_mul(width));
@@ -55,7 +55,7 @@ pub(super) fn refuse(column: String, bytes: u64, max: u64) -> Result<()> {
     limits::group(&format!("column {column:?} of a row group"), bytes, max)
 }
 
-/// Returns how many rows may be decoded in one step, so that no encoding makes of a step more than a part of what is allowed.
+/// Returns how many rows may be decoded in one step, so that no encoding makes a step exceed its part of the limit.
 ///
 /// # Errors
 /// Data when a page cannot be read.
@@ -74,11 +74,12 @@ pub(super) fn rows_max(uri: &str, bytes: &Ranges, group: &RowGroupMetaData, leav
     Ok(most)
 }
 
-/// Returns a bound of the lengths of a column's byte strings that are shorter in their pages than they are; 0 if none is.
+/// Returns a bound for the lengths of a column's byte strings that are longer than their encoding in the page; 0 if
+/// there are none.
 fn longest(bytes: &Ranges, column: &ColumnChunkMetaData, rows: usize) -> parquet::errors::Result<u64> {
     let mut pages = SerializedPageReader::new(Arc::new(bytes.clone()), column, rows, None)?;
     let mut longest = 0;
-    // Only this encoding makes it necessary to unpack each page twice.
+    // Only this encoding requires each page to be decompressed twice.
     let has_prefixes = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
     while let Some(page) = pages.get_next_page()? {
         longest = longest.max(match page {
@@ -104,7 +105,7 @@ fn longest_of(dictionary: &[u8]) -> u64 {
     longest
 }
 
-/// Adds up what was decoded of a row group.
+/// Adds up the decoded bytes of a row group.
 #[derive(Debug)]
 pub(super) struct Total {
     bytes: u64,
@@ -112,7 +113,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// Starts with nothing; as much as all these columns may be is allowed.
+    /// Starts at zero; the limit is the sum of the limits of these columns.
     pub(super) fn new(group: &RowGroupMetaData, leaves: &[usize]) -> Self {
         let columns = leaves.iter().filter_map(|&leaf| group.columns().get(leaf));
         Self { bytes: 0, max: columns.map(allowed).fold(0, u64::saturating_add) }
@@ -121,7 +122,7 @@ impl Total {
     /// Adds a batch.
     ///
     /// # Errors
-    /// Exhausted when it is too much.
+    /// Exhausted when the sum exceeds the limit.
     pub(super) fn add(&mut self, batch: &arrow_array::RecordBatch) -> Result<(), Error> {
         self.bytes = batch.columns().iter().map(unfolded_bytes).fold(self.bytes, u64::saturating_add);
         let names: Vec<_> = batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
@@ -129,7 +130,8 @@ impl Total {
     }
 }
 
-/// Returns the bytes of a column's values, each counted as often as it is there: batches share a dictionary, and views a buffer.
+/// Returns the bytes of a column's values, where repeated values count each time: batches share a dictionary, and views
+/// a buffer.
 fn unfolded_bytes(column: &ArrayRef) -> u64 {
     let taken = |array: &dyn Array| array.to_data().get_slice_memory_size().unwrap_or(0) as u64;
     let views = |views: &[u128]| views.iter().map(|view| u64::from(*view as u32)).sum::<u64>();

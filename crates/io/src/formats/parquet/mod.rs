@@ -1,4 +1,4 @@
-//! Parquet: footers, and row groups column by column.
+//! Parquet: reads footers, and row groups column by column.
 
 mod decoded;
 mod object;
@@ -24,10 +24,10 @@ use crate::store::Object;
 use object::Ranges;
 pub(crate) use statistics::Matching;
 
-/// What columns may be compressed with, as writers call it.
+/// The supported compression codecs, as writers call them.
 const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";
 
-/// A file's footer, read.
+/// The footer of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
     object: Arc<Object>,
@@ -51,7 +51,7 @@ impl File {
         arrow::fields(self.footer.schema())
     }
 
-    /// Returns the columns as they are read, and what else there is to know of them. One that the footer counts as whole is
+    /// Returns the columns as they are read, with their properties. A column without nulls in the footer's counts is
     /// never missing.
     pub(crate) fn columns(&self) -> Vec<arrow::Found> {
         let mut columns = arrow::found(self.footer.schema());
@@ -63,12 +63,13 @@ impl File {
         columns
     }
 
-    /// Returns whether the footer says of each of these columns that no row of it is missing; `None` where there is no row.
+    /// Returns, for each of these columns, whether the footer states that no row is missing; `None` when the file has
+    /// no row.
     pub(crate) fn is_whole(&self, fields: &[Field]) -> Option<Vec<bool>> {
         let groups: Vec<_> = self.footer.metadata().row_groups().iter().filter(|group| group.num_rows() > 0).collect();
         let of = |field: &Field| {
             let leaves = self.leaves(std::slice::from_ref(field));
-            // What is made of several leaves, or of lists, is missing where no leaf counts it.
+            // A column of several leaves, or of lists, may be missing where no leaf counts it.
             let &[leaf] = leaves.as_slice() else { return false };
             let column = self.footer.parquet_schema().column(leaf);
             let is_it = column.max_rep_level() == 0 && column.path().parts().join(".") == field.name;
@@ -83,7 +84,7 @@ impl File {
         self.footer.metadata().row_groups().iter().map(|g| u64::try_from(g.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// Opens a row group: reads the wanted columns' bytes, and decodes them as they are asked for.
+    /// Opens a row group: reads the bytes of the wanted columns, and decodes them on demand.
     fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<Batches> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
@@ -106,13 +107,13 @@ impl File {
         Ok(Batches { object: self.object.clone(), group, reader: Some(reader.map_err(blame)?), total })
     }
 
-    /// Refuses a row group that says it is more than memory should be asked for.
+    /// Refuses a row group that states a size above the memory limit.
     fn check_sizes(&self, group: usize, leaves: &[usize]) -> Result<()> {
         let columns = self.footer.metadata().row_groups().get(group).map_or(&[][..], |g| g.columns());
         leaves.iter().filter_map(|&leaf| columns.get(leaf)).try_for_each(decoded::check)
     }
 
-    /// Refuses a row group with a column that is compressed in a way that nothing here undoes.
+    /// Refuses a row group with a column whose compression is not supported.
     fn check_codecs(&self, group: usize, leaves: &[usize]) -> Result<()> {
         let columns = self.footer.metadata().row_groups().get(group).map_or(&[][..], |g| g.columns());
         let mut wanted = leaves.iter().filter_map(|&leaf| columns.get(leaf));
@@ -127,7 +128,7 @@ impl File {
         }
     }
 
-    /// Returns the places of the file's leaf columns that the wanted columns are made of.
+    /// Returns the indices of the file's leaf columns that make up the wanted columns.
     fn leaves(&self, wanted: &[Field]) -> Vec<usize> {
         let within =
             |path: &str, name: &str| path.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('.'));
@@ -183,7 +184,7 @@ pub(crate) fn group_rows(object: Arc<Object>) -> Result<Vec<u64>> {
     Ok(File::open(object)?.group_rows())
 }
 
-/// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
+/// Runs the decoder and names the file in its errors. The decoder reports some corrupt files by a panic.
 pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     let corrupt = |what: String| {

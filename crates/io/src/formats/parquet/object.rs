@@ -1,4 +1,4 @@
-//! Hands a file's bytes to the Parquet decoder, from ranges that were read beforehand in few, large reads.
+//! Serves a file's bytes to the Parquet decoder, from ranges that were read beforehand in few, large reads.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::store::Object;
 
-/// What is read of a remote file's end in the hope that it holds the footer.
+/// The bytes at the end of a remote file that are read first, because they likely hold the footer.
 const TAIL: u64 = 64 << 10;
 
-/// A file with some ranges at hand.
+/// A file with some ranges in memory.
 #[derive(Debug, Clone)]
 pub(super) struct Ranges {
     object: Arc<Object>,
@@ -25,7 +25,7 @@ fn external(e: forebay_core::Error) -> ParquetError {
 }
 
 impl Ranges {
-    /// Takes the end of the file, where the footer is.
+    /// Reads the end of the file, where the footer is.
     pub(super) fn tail(object: Arc<Object>) -> Result<Self> {
         let size = object.size();
         let start = size.saturating_sub(TAIL);
@@ -37,7 +37,7 @@ impl Ranges {
         Ok(Self { object, held })
     }
 
-    /// Takes the bytes of the columns of a row group that `mask` includes, all asked for at once.
+    /// Reads the bytes of the columns of a row group that `mask` includes, in one request batch.
     pub(super) fn of_group(
         object: Arc<Object>,
         footer: &ParquetMetaData,

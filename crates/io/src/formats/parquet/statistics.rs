@@ -1,4 +1,4 @@
-//! What a footer says of the values in a row group, and which row groups may have a row that a condition is true of.
+//! Reads the statistics of a footer, and finds the row groups that may have a row for which a condition is true.
 
 use arrow_schema::{DataType, TimeUnit};
 use forebay_data::{DType, Field, Kind};
@@ -12,17 +12,18 @@ use parquet::schema::types::ColumnDescriptor;
 use super::File;
 use crate::formats::arrow;
 
-/// The row groups of a file that a condition may be true in.
+/// The row groups of a file in which a condition may be true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Matching {
-    /// The rows of each row group: none where the condition is true of none.
+    /// The rows of each row group: 0 where the condition is true for no row.
     pub(crate) rows: Vec<u64>,
-    /// What the other row groups take in the file.
+    /// The bytes of the other row groups in the file.
     pub(crate) bytes: u64,
 }
 
 impl File {
-    /// Returns the row groups that may have a row of which `filter` is true. `known` says what is known already of a column, of `fields`.
+    /// Returns the row groups that may have a row for which `filter` is true. `known` has facts about columns of
+    /// `fields` from elsewhere.
     pub(crate) fn matching(
         &self,
         filter: &Expr,
@@ -41,7 +42,7 @@ impl File {
         matching
     }
 
-    /// Returns what is known of the values of a column in a row group.
+    /// Returns the statistics of a column in a row group.
     fn values(&self, group: &RowGroupMetaData, fields: &[Field], name: &str) -> ColumnValues {
         let Some(field) = fields.iter().find(|field| field.name == name) else { return ColumnValues::default() };
         let is_float = matches!(field.kind, Kind::Scalar { dtype } if dtype.is_float());
@@ -64,11 +65,12 @@ impl File {
     }
 }
 
-/// Returns from which value to which a column goes, if the footer says so in the numbers and in the order in which rows are compared.
+/// Returns the minimum and maximum of a column, if the footer has them in the type and order in which rows are
+/// compared.
 fn range(statistics: &Statistics, column: &ColumnDescriptor, stored: &DataType) -> Option<ValueRange> {
     use DataType as T;
     let is_unsigned = matches!(stored, T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64);
-    // Old writers gave the least and the greatest value by the order of signed numbers, and of bytes as signed ones.
+    // Old writers computed minimum and maximum in the order of signed numbers, and of bytes as signed ones.
     if statistics.is_min_max_deprecated() && (is_unsigned || matches!(statistics, Statistics::ByteArray(_))) {
         return None;
     }
@@ -122,7 +124,7 @@ fn is_time(column: &ColumnDescriptor, ty: &DataType) -> bool {
     matches!(ty, DataType::Timestamp(of, _) | DataType::Time32(of) | DataType::Time64(of) if *of == unit)
 }
 
-/// Says whether rows are compared as what is stored: numbers as numbers, texts and bytes as bytes.
+/// Says whether rows are compared as the stored type: numbers as numbers, texts and bytes as bytes.
 fn is_compared(stored: &DataType, kind: &Kind) -> bool {
     let is_bytes = match stored {
         DataType::Dictionary(_, values) => !values.is_numeric(),
@@ -136,7 +138,7 @@ fn is_compared(stored: &DataType, kind: &Kind) -> bool {
     }
 }
 
-/// NaN is no bound; writers that count it as one say nothing.
+/// Returns a range of floats. NaN is no bound; the statistics of a writer that counts NaN as a bound are ignored.
 fn floats(low: f64, high: f64) -> Option<ValueRange> {
     (!low.is_nan() && !high.is_nan()).then_some(ValueRange::Between(ValueBound::Float(low), ValueBound::Float(high)))
 }

@@ -5,17 +5,17 @@ use forebay_core::Result;
 use crate::store::Forward;
 
 pub(super) const BLOCK: u64 = 512;
-/// How much is looked at in one go for the next header, or behind the end of an archive.
+/// Bytes that are read ahead at once to find the next header, or to check the end of an archive.
 pub(super) const STEP: usize = 64 << 10;
 
-/// What PAX and GNU headers say of the next member.
+/// The properties of the next member from PAX and GNU headers.
 #[derive(Debug, Default)]
 pub(super) struct Override {
     pub(super) name: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
 }
 
-/// Returns where the first block from `from` on, and before `end`, is that has a header's checksum.
+/// Returns the offset of the first block between `from` and `end` that has a header's checksum.
 pub(super) fn find_header(forward: &mut Forward, from: u64, end: u64) -> Result<Option<u64>> {
     let mut at = from.next_multiple_of(BLOCK);
     while at < end {
@@ -32,8 +32,8 @@ pub(super) fn find_header(forward: &mut Forward, from: u64, end: u64) -> Result<
     Ok(None)
 }
 
-/// The sum of the bytes, taking the sum's own field as spaces; old writers summed signed bytes. An empty field is no sum: the padded end of
-/// a payload has one.
+/// Says whether the checksum of a header is right: the sum of the bytes, with the sum's own field as spaces; old
+/// writers summed signed bytes. An empty field is no sum: the padded end of a payload has one.
 pub(super) fn sum_is_right(header: &[u8; 512]) -> bool {
     if header[148..156].iter().all(|&b| b == 0 || b == b' ') {
         return false;
@@ -48,7 +48,7 @@ pub(super) fn sum_is_right(header: &[u8; 512]) -> bool {
 /// Reads an octal number, or a big-endian one when the first bit is set.
 pub(super) fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
-        // The first byte only says how the others are meant.
+        // The first byte is only a marker for this encoding.
         let high = field.len().saturating_sub(8).max(1);
         if field[0] != 0x80 || field[1..high].iter().any(|&b| b != 0) {
             return None;

@@ -1,8 +1,8 @@
 //! Tar archives (ustar, GNU, PAX) with WebDataset naming, walked header by header without reading payloads.
 //!
-//! A member's key is its path up to the first dot of the last component, its extension the rest, both as they are
-//! written; members of one key that follow each other are one sample. Folders, links, devices and names without a dot
-//! or beginning with one are passed over, as the webdataset library does.
+//! A member's key is its path up to the first dot of the last component; its extension is the rest. Consecutive members
+//! with one key are one sample. Folders, links, devices and names without a dot or beginning with one are skipped, as
+//! the webdataset library does.
 
 mod header;
 mod samples;
@@ -28,7 +28,7 @@ pub(crate) fn split_name(name: &str) -> Option<(&str, &str)> {
     Some((&name[..dot], &name[dot + 1..]))
 }
 
-/// Finds every sample of an archive, and gives back what it was read with.
+/// Returns the places of all samples of an archive, and the reader.
 pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) -> Result<(TarTable, Forward)> {
     let mut samples = Samples::new(forward, 0);
     let mut table = TarTable::default();
@@ -39,22 +39,22 @@ pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) 
     Ok((table, samples.walk.forward))
 }
 
-/// Samples that are looked at to find the extensions.
+/// Samples that are read to find the extensions.
 const SAMPLES: usize = 100;
-/// Bytes of an archive behind which no further sample is looked at.
+/// Bytes of an archive after which no further sample is read.
 const BYTES: u64 = 64 << 20;
 
-/// What samples have beside their key.
+/// An extension of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extension {
     pub(crate) name: String,
-    /// Whether one of the samples that were looked at has none.
+    /// Whether one of these samples lacks it.
     pub(crate) lacked: bool,
 }
 
 /// Returns the extensions of the first samples, sorted; none in an archive without samples.
 pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
-    // Many small requests would take longer than all that is looked at.
+    // Many small requests would take longer than reading everything.
     let forward = if object.is_remote() { compressed::reading } else { compressed::skipping };
     let mut walk = Walk::new(forward(object.clone())?, 0);
     let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
@@ -62,7 +62,7 @@ pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
         let member = match walk.next() {
             Ok(Some(member)) => member,
             Ok(None) => break,
-            // Whoever reads the broken sample is told.
+            // The reader of the broken sample gets the error.
             Err(_) if samples.len() > 1 => {
                 samples.pop();
                 break;
@@ -88,15 +88,15 @@ pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
     Ok(all.into_iter().map(|name| Extension { name: name.clone(), lacked: lacked(name) }).collect())
 }
 
-/// A sample lacks an extension that the source has.
+/// Returns the error of a sample without an extension that the source has.
 pub(crate) fn lacks(uri: &str, key: &str, extension: &str) -> Error {
     Error::data(format!("a sample has no {extension:?}"))
         .with("file", uri)
         .with("member", format!("{key}.{extension}"))
         .with("key", key)
         .hint(format!(
-            "say that a sample may lack it: from_tar(paths, extensions=[{:?}, ...]), where all that is to be read is named; \
-             or leave such samples out with on_error=\"skip\"",
+            "mark it as optional: from_tar(paths, extensions=[{:?}, ...]), with all extensions to read; \
+             or skip such samples with on_error=\"skip\"",
             format!("{extension}?")
         ))
 }

@@ -9,7 +9,7 @@ use crate::index::table::Span;
 use crate::store::Forward;
 use crate::{fail, limits};
 
-/// A sample: its key and the members that it has of the wanted extensions.
+/// A sample: its key and its members with the wanted extensions.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) key: String,
@@ -25,28 +25,29 @@ pub(crate) struct Samples {
     is_over: bool,
     /// The position of the next sample, unless the walk is in the middle of one.
     position: u64,
-    /// Where the first header is looked for, of a walk that began in the middle of a file.
+    /// Where a walk that began in the middle of a file looks for the first header.
     looks_from: Option<u64>,
 }
 
 /// # Reading from the middle
-/// A reader that begins at any byte of an archive finds the first header behind it by its checksum. Of the entry that has it, an extended header may
-/// be in front, so its name is not known; and the next entry's sample may have begun before it. So the reader's first sample is the
-/// one that begins behind that next member. The position of a sample says the same for a reader that comes from the front: it is
-/// the header of the entry before the last member of the sample before it. So each sample has one position, and positions ascend.
+/// A reader that begins at any byte of an archive finds the first header after it by its checksum. That entry may have
+/// an extended header in front, so its name is not known; and the next entry's sample may have begun before it. So the
+/// reader's first sample is the first that begins after that next member. A reader from the front uses an equal
+/// definition: the position of a sample is the header of the entry before the last member of the previous sample. So
+/// each sample has one position, and positions ascend.
 impl Samples {
-    /// Begins where a sample does, or the file.
+    /// Begins at a sample, or at the start of the file.
     pub(crate) fn new(forward: Forward, at: u64) -> Self {
         Self { walk: Walk::new(forward, at), next: None, is_over: false, position: 0, looks_from: None }
     }
 
-    /// Begins at the first sample whose position is `offset` or behind.
+    /// Begins at the first sample with a position of at least `offset`.
     pub(crate) fn from_middle(forward: Forward, offset: u64) -> Self {
         let looks_from = (offset > 0).then_some(offset);
         Self { position: offset, looks_from, ..Self::new(forward, 0) }
     }
 
-    /// Returns the position of the next sample, or what it is not before; `None` behind the last sample.
+    /// Returns the position of the next sample, or a lower bound of it; `None` after the last sample.
     pub(crate) fn position(&self) -> Option<u64> {
         (!self.is_over).then_some(self.position)
     }
@@ -75,13 +76,13 @@ impl Samples {
         Ok(true)
     }
 
-    /// Says whether there is a next sample whose position is before `end`. From there on, what is read is checked: a reader that begins at
-    /// `end`, or behind it, finds the same headers.
+    /// Says whether there is a next sample whose position is before `end`. From there on, payloads are checked: a
+    /// reader that begins at `end` or later must find the same headers.
     ///
     /// # Errors
-    /// Data where it does not, because a member holds an archive.
+    /// Data where it would not, because a member holds an archive.
     pub(crate) fn has_before(&mut self, end: u64) -> Result<bool> {
-        // Of what a compressed file holds, every reader begins at the start.
+        // A compressed file is always read from the start.
         self.walk.check_from = (!self.walk.forward.is_decoded()).then_some(end);
         Ok(self.find(end)? && self.peek_member()?.is_some() && self.position < end)
     }
@@ -96,8 +97,8 @@ impl Samples {
         Ok(self.next.as_ref())
     }
 
-    /// Returns the next sample with the members of `extensions`; `visit` sees each of these (extension and place) as it is passed, in file
-    /// order.
+    /// Returns the next sample with the members of `extensions`; `visit` is called with each of these (extension and
+    /// place), in file order.
     pub(crate) fn next(
         &mut self,
         extensions: &[String],

@@ -18,7 +18,7 @@ pub(crate) struct Member {
     pub(crate) span: Span,
     /// Where its headers begin.
     pub(crate) header: u64,
-    /// Where the header is of the entry before it; 0 for the first one.
+    /// Where the header of the previous entry is; 0 for the first one.
     pub(super) before: u64,
 }
 
@@ -27,24 +27,24 @@ pub(crate) struct Member {
 pub(crate) struct Walk {
     pub(crate) forward: Forward,
     pub(super) at: u64,
-    /// Where the header is of the entry that was passed last.
+    /// Where the header of the last passed entry is.
     before: u64,
-    /// Where the payload begins that was passed last.
+    /// Where the last passed payload begins.
     pub(super) payload: u64,
-    /// No payload behind this may hold what looks like a header.
+    /// From this offset on, no payload may hold bytes that look like a header.
     pub(super) check_from: Option<u64>,
 }
 
-/// What is next in an archive.
+/// The next entry of an archive.
 pub(super) enum Entry {
     File(Member),
-    /// A folder, a link, a device, or a file with a name that is not looked at.
+    /// A folder, a link, a device, or a file whose name is not read.
     Other,
     End,
 }
 
 impl Walk {
-    /// Begins at a member's headers, or where the file does.
+    /// Begins at a member's headers, or at the start of the file.
     pub(crate) fn new(forward: Forward, at: u64) -> Self {
         Self { forward, at, before: 0, payload: at, check_from: None }
     }
@@ -63,7 +63,8 @@ impl Walk {
         }
     }
 
-    /// Checks that a reader finds the same headers in the middle of the archive as the walk does, from `offset` on.
+    /// Checks that a reader that starts in the middle of the archive finds the same headers as the walk, from `offset`
+    /// on.
     fn check_payload(&mut self) -> Result<()> {
         let Some(from) = self.check_from.map(|from| from.max(self.payload)).filter(|from| *from < self.at) else {
             return Ok(());
@@ -78,7 +79,7 @@ impl Walk {
         }
     }
 
-    /// Passes one entry. Its name is not looked at unless it `is_named`: a part of it may be in a header that was not read.
+    /// Passes one entry. Its name is read only if it `is_named`: a part of it may be in a header that was not read.
     pub(super) fn entry(&mut self, is_named: bool) -> Result<Entry> {
         let mut ahead = Override::default();
         let first = self.at;
@@ -88,7 +89,7 @@ impl Walk {
             let object = self.forward.object();
             let uri = object.uri();
             let cut = |what: &str| fail::truncated(uri, what).with("offset", at);
-            // Of a compressed file the size is known once its end was read.
+            // The size of a compressed file is known only after its end was read.
             let is_over = self.forward.at(at, BLOCK as usize)?.is_empty();
             let size_max = self.forward.size().unwrap_or(i64::MAX as u64);
             if is_over && at > size_max {
@@ -120,7 +121,7 @@ impl Walk {
             let extended = matches!(kind, b'x' | b'g' | b'L' | b'K');
             if let Some(real) = ahead.size.filter(|_| !extended) {
                 if real != size && self.check_from.is_some_and(|from| from <= at) {
-                    // A reader that begins between the two headers does not know.
+                    // A reader that begins between the two headers does not know the size.
                     return Err(fail::ambiguous(uri, at, "the size of a member is in its extended header alone"));
                 }
                 size = real;
@@ -169,7 +170,8 @@ impl Walk {
         }
     }
 
-    /// Refuses an archive with anything but zeros behind its end: it may be a second archive, or what was written over.
+    /// Refuses an archive with other bytes than zeros after its end: they may be a second archive, or remains of an
+    /// overwritten one.
     fn check_rest(&mut self) -> Result<()> {
         let mut at = self.at;
         loop {
@@ -191,7 +193,7 @@ impl Walk {
     }
 }
 
-/// A member of a sample whose name is no text, so that it gives neither a key nor an extension.
+/// Returns the error of a member whose name is not UTF-8, so that it has neither key nor extension.
 fn not_utf8(uri: &str, offset: u64, name: &[u8]) -> Error {
     fail::corrupt(uri, offset, "an archive's member has a name that is not utf-8")
         .with("fault", "file")

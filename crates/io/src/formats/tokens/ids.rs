@@ -1,4 +1,4 @@
-//! Token ids as they are stored (little-endian), made the numbers that a model's embedding takes.
+//! Converts stored token ids (little-endian) to the integers that a model's embedding accepts.
 
 use forebay_core::{Error, Result};
 use forebay_data::DType;
@@ -30,10 +30,10 @@ macro_rules! by_dtype {
     }};
 }
 
-/// Writes ids to `to`, which has a place for each.
+/// Writes ids to `to`, which has the same length.
 ///
 /// # Errors
-/// Data when one is larger than int64 can be.
+/// Data when an id is larger than the maximum of int64.
 pub(crate) fn widen(dtype: DType, bytes: &[u8], to: &mut [i64]) -> Result<()> {
     let mut fits = true;
     let done: Result<()> = by_dtype!(
@@ -49,10 +49,10 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8], to: &mut [i64]) -> Result<()> {
     done.and_then(|()| if fits { Ok(()) } else { Err(too_large("int64")) })
 }
 
-/// Writes ids to `to`, which has a place for each.
+/// Writes ids to `to`, which has the same length.
 ///
 /// # Errors
-/// Data when one is larger than int32 can be.
+/// Data when an id is larger than the maximum of int32.
 pub(crate) fn narrow(dtype: DType, bytes: &[u8], to: &mut [i32]) -> Result<()> {
     let mut fits = true;
     let done: Result<()> = by_dtype!(

@@ -1,7 +1,7 @@
-//! Flat files of token ids: what nanoGPT writes (`ids.tofile`), llm.c's `.bin` with its header, and NumPy's `.npy`.
+//! Flat files of token ids: files of nanoGPT (`ids.tofile`), llm.c's `.bin` with its header, and NumPy's `.npy`.
 //!
-//! Of a file only its beginning and its size are looked at. The ids of an llm.c or NumPy file are counted by its header, too, and the two
-//! must agree.
+//! Only the beginning and the size of a file are read. The header of an llm.c or NumPy file also has a count of ids,
+//! and the two must agree.
 
 mod ids;
 mod npy;
@@ -18,9 +18,9 @@ use crate::formats::compressed;
 use crate::index::table::Even;
 use crate::store::Object;
 
-/// How much of a file's beginning is read at first.
+/// The bytes of a file's beginning that are read first.
 const HEAD: u64 = 4096;
-/// The endings of files that a program compressed.
+/// The endings of compressed files.
 const COMPRESSED: [&str; 6] = [".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4"];
 /// The length of an llm.c file's header.
 const LLMC_HEADER: u64 = 1024;
@@ -31,21 +31,21 @@ pub(crate) struct Rows {
     pub(crate) dtype: DType,
     /// The ids of a row.
     pub(crate) length: u64,
-    /// The ids from one row's beginning to the next one's.
+    /// The ids from one row's beginning to that of the next.
     pub(crate) stride: u64,
 }
 
-/// Where the ids of a file are.
+/// The place of the ids in a file.
 struct Ids {
     start: u64,
     count: u64,
 }
 
-/// Finds the rows of a file. Ids behind the last whole row are in none.
+/// Finds the rows of a file. Ids after the last whole row are dropped.
 ///
 /// # Errors
-/// Invalid when the file says that it holds another type; Data when its size is not one of whole ids, it is compressed, or its header is
-/// broken or does not agree with its size.
+/// Invalid when the file states another type; Data when its size is not one of whole ids, it is compressed, or its
+/// header is broken or does not agree with its size.
 pub(crate) fn rows(object: &Arc<Object>, of: Rows) -> Result<Even> {
     let Ids { start, count } = find(object, of.dtype)?;
     let rows = count.checked_sub(of.length).map_or(0, |rest| rest / of.stride.max(1) + 1);
@@ -78,7 +78,7 @@ fn find(object: &Object, dtype: DType) -> Result<Ids> {
     Ok(Ids { start: 0, count: size / dtype.size() as u64 })
 }
 
-/// Reads the header of llm.c: magic, version and count, of which each magic has its own type of ids.
+/// Reads the header of llm.c: magic, version and count; each magic has its own type of ids.
 fn llmc(uri: &str, head: &[u8]) -> Result<Option<(DType, u64)>> {
     let word = |i: usize| head.get(i * 4..).and_then(|b| b.first_chunk::<4>()).map(|b| i32::from_le_bytes(*b));
     let holds = match (word(0), word(1)) {
@@ -95,7 +95,7 @@ fn llmc(uri: &str, head: &[u8]) -> Result<Option<(DType, u64)>> {
     Ok(Some((holds, count.ok_or_else(|| fail::corrupt(uri, 8, "the header of llm.c counts no ids"))?)))
 }
 
-/// Refuses a file that says that it holds another type than the user does.
+/// Refuses a file that states another type than the user does.
 fn same(uri: &str, dtype: DType, holds: DType) -> Result<()> {
     if holds == dtype {
         return Ok(());

@@ -10,7 +10,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// The longest header that is read. NumPy itself reads 10 000 bytes of one.
 const HEADER_MAX: usize = 1 << 16;
 
-/// What a header says of an array of one dimension.
+/// The header of a one-dimensional array.
 pub(super) struct Header {
     pub(super) dtype: DType,
     pub(super) count: u64,
@@ -18,12 +18,12 @@ pub(super) struct Header {
     pub(super) start: u64,
 }
 
-/// Says whether a file is to be read as one: it begins as one, or is called one.
+/// Says whether a file is read as `.npy`: by its first bytes, or by its name.
 pub(super) fn is_one(uri: &str, head: &[u8]) -> bool {
     head.starts_with(MAGIC) || (uri.ends_with(".npy") && !head.is_empty())
 }
 
-/// Reads the header; `head` is how the file begins.
+/// Reads the header; `head` has the first bytes of the file.
 ///
 /// # Errors
 /// Data when the header is broken; Invalid when the array has several dimensions or does not hold whole numbers.
@@ -61,7 +61,7 @@ pub(super) fn header(object: &Object, head: &[u8]) -> Result<Header> {
     Ok(Header { dtype, count: length(uri, shape)?, start: (begin + len) as u64 })
 }
 
-/// Returns what follows a key of the dictionary.
+/// Returns the text after a key of the dictionary.
 fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let at = text.find(&format!("'{key}':"))? + key.len() + 3;
     Some(text.get(at..)?.trim_start())

@@ -1,4 +1,4 @@
-//! What a frame is.
+//! The formats of frames.
 
 use forebay_core::Result;
 use forebay_data::Field;
@@ -6,11 +6,11 @@ use forebay_data::Field;
 use crate::formats::{compressed, csv, lines, tfrecord};
 use crate::store::{CodecOf, Forward};
 
-/// What a frame is.
+/// The format of a frame.
 #[derive(Debug)]
 pub(crate) enum Format {
     Text,
-    /// With the fields as the source has them: of a list that may be missing the schema says only that it is one.
+    /// Has the source's fields, because the schema does not say whether a list may be missing.
     Jsonl {
         fields: Vec<Field>,
     },
@@ -18,30 +18,30 @@ pub(crate) enum Format {
     Record {
         verify: bool,
     },
-    /// With the features as the source has them, too.
+    /// Has the source's features, for the same reason.
     Example {
         verify: bool,
         features: Vec<Field>,
     },
 }
 
-/// How records of CSV are read.
+/// The parameters of CSV files.
 #[derive(Debug)]
 pub(crate) struct CsvFormat {
     pub(crate) dialect: csv::Dialect,
     /// The fields that mean a missing value.
     pub(crate) null: Vec<String>,
-    /// Whether files begin with the names.
+    /// Whether files begin with a header of the names.
     pub(crate) has_header: bool,
-    /// The names of all fields of a record, and the columns that are read.
+    /// The names of all fields of a record.
     pub(crate) names: Vec<String>,
     pub(crate) fields: Vec<Field>,
-    /// The column that each of all fields fills.
+    /// For each of these fields, the column that it fills.
     pub(crate) places: Vec<Option<usize>>,
 }
 
 impl Format {
-    /// Says whether a row is a line, or more lines.
+    /// Says whether a row is one or more lines.
     pub(super) fn has_lines(&self) -> bool {
         matches!(self, Format::Text | Format::Jsonl { .. } | Format::Csv(_))
     }
@@ -55,7 +55,7 @@ impl Format {
         }
     }
 
-    /// Returns what tells how a file of it is compressed.
+    /// Returns the function that detects the codec of a file.
     pub(super) fn codec_of(&self) -> CodecOf {
         match self {
             Format::Text | Format::Jsonl { .. } | Format::Csv(_) => compressed::codec,

@@ -1,7 +1,8 @@
-//! `Text`, `Jsonl`, `Csv` and `Tfrecord`: files of frames that follow each other.
+//! `Text`, `Jsonl`, `Csv` and `Tfrecord`: files of consecutive frames.
 //!
-//! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed. `format` says
-//! what a frame is, `run` holds frames in memory, `walk` finds them one after another, `window` reads those of a lane.
+//! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed. `format` has
+//! the formats of frames, `run` holds frames in memory, `walk` finds them one after another, `window` reads the frames
+//! of a lane.
 
 mod format;
 mod run;
@@ -42,7 +43,7 @@ impl Frames {
         Self { schema, pool, format, windows: Windows::default(), headers: Mutex::default() }
     }
 
-    /// Compares the header of a file that is read from its middle, once for each file.
+    /// Compares the header of a file that is read from its middle with the names, once per file.
     fn check_header(&self, forward: &Forward) -> Result<()> {
         if !matches!(&self.format, Format::Csv(csv) if csv.has_header) {
             return Ok(());
@@ -88,7 +89,7 @@ impl Frames {
         Ok(Run { bytes, bounds: layout.offsets, bare })
     }
 
-    /// Makes columns of a run; `offset` says where a row of it was. A run that cannot be decoded is left as it was.
+    /// Makes columns of a run; `offset` returns the offset of a row. A run that cannot be decoded stays unchanged.
     fn decode(&self, run: &mut Run, ids: Arc<[RowId]>, offset: &dyn Fn(usize) -> u64) -> Result<Chunk> {
         let columns = match &self.format {
             Format::Text => vec![self.text(run, &ids, offset)?],
@@ -124,7 +125,7 @@ impl Frames {
         Chunk::new(self.schema.clone(), columns, ids)
     }
 
-    /// Calls `one` with each frame, its file, offset and row in the file, and adds these to its error.
+    /// Calls `one` with each frame, and adds the frame's file, offset and row in the file to its error.
     fn each(
         &self,
         run: &Run,
@@ -144,7 +145,7 @@ impl Frames {
         self.pool.index.inner().uris.get(sample.block() as usize).map_or("", |u| u)
     }
 
-    /// Says where a row is that cannot be read: lines count from 1, as editors do, and records from 0.
+    /// Adds the place of an unreadable row to an error: lines count from 1, as in editors, and records from 0.
     fn blame(&self, error: Error, sample: SampleId, offset: u64) -> Error {
         let error = error.with("file", self.uri(sample)).with("offset", offset);
         let error = match self.format {
@@ -158,9 +159,9 @@ impl Frames {
         error.with("sample", self.pool.index.describe_sample(sample))
     }
 
-    /// Takes the line ends out of a run in place, which makes it the column's buffer.
+    /// Removes the line ends of a run in place, which makes it the column's buffer.
     fn text(&self, run: &mut Run, ids: &[RowId], offset: &dyn Fn(usize) -> u64) -> Result<ArrayRef> {
-        // Line ends are letters of their own, so lines are as good with them as without.
+        // Line ends are complete characters, so lines are valid UTF-8 with them exactly when without.
         let whole = std::str::from_utf8(&run.bytes);
         let good = |w: &str| run.bounds.iter().all(|&e| w.is_char_boundary(e as usize));
         if !whole.is_ok_and(good) {
@@ -173,16 +174,16 @@ impl Frames {
         binary(&Kind::Utf8, ends, std::mem::take(&mut run.bytes), None)
     }
 
-    /// Makes columns of a run, whose rows were found without their content: the chunk says which of them cannot be decoded.
+    /// Makes columns of a run whose rows were found without an index: the chunk lists the rows that cannot be decoded.
     fn decode_streamed(&self, run: &mut Run, ids: Arc<[RowId]>, starts: &[u64]) -> Result<Chunk> {
         match self.decode(run, ids.clone(), &|i| starts[i]) {
-            // The next row begins where it does whatever this one holds.
+            // The place of the next row does not depend on the content of this one.
             Err(error) if error.fault() == Fault::Sample => self.decode_good(run, &ids, starts),
             decoded => decoded,
         }
     }
 
-    /// Makes columns of those rows of a run that can be decoded; the chunk says which cannot.
+    /// Makes columns of the rows of a run that can be decoded; the chunk lists the others.
     fn decode_good(&self, run: &Run, ids: &[RowId], starts: &[u64]) -> Result<Chunk> {
         let mut good = Run { bytes: Vec::new(), bounds: vec![0], bare: run.bare };
         let (mut kept, mut offsets, mut losses) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
 //! Frames in memory.
 
-/// Frames one after another in memory.
+/// Consecutive frames in memory.
 pub(super) struct Run {
     pub(super) bytes: Vec<u8>,
-    /// Where each begins, and the end.
+    /// Where each frame begins, and the end.
     pub(super) bounds: Vec<i64>,
-    /// Whether they are payloads without their framing.
+    /// Whether the frames are payloads without their framing.
     pub(super) bare: bool,
 }
 
@@ -18,7 +18,7 @@ impl Run {
         self.bounds.len() - 1
     }
 
-    /// Keeps the given part of each frame, in place, and returns the new bounds.
+    /// Keeps the part of each frame that `part` returns, in place, and returns the new bounds.
     pub(super) fn shrink(&mut self, part: impl Fn(&[u8]) -> std::ops::Range<usize>) -> Vec<i64> {
         let mut ends = Vec::with_capacity(self.bounds.len());
         ends.push(0);

@@ -1,4 +1,4 @@
-//! Finding the frames of a file one after another, without an index.
+//! Finds the frames of a file one after another, without an index.
 
 use forebay_core::Result;
 
@@ -11,21 +11,22 @@ use crate::store::Forward;
 pub(crate) struct Walk {
     pub(super) forward: Forward,
     pub(super) at: u64,
-    /// Blank lines before this offset are rows, for there are others behind them.
+    /// Blank lines before this offset are rows, because other rows follow.
     pub(super) solid: u64,
     /// Whether no row is left.
     pub(super) is_over: bool,
-    /// Whether a frame is known to begin here: not where the walk began in the middle of a file and did not come to one.
+    /// Whether a frame is known to begin here. It is not when the walk began in the middle of a file and has found no
+    /// frame yet.
     pub(super) is_found: bool,
 }
 
 impl Walk {
-    /// Begins at a place where a frame does.
+    /// Begins at the start of a frame.
     pub(super) fn begin(forward: Forward, at: u64) -> Self {
         Self { forward, at, solid: at, is_over: false, is_found: true }
     }
 
-    /// Returns the frame that is next, and where it begins; `None` behind the last row. `row` is its number, if that is known.
+    /// Returns the next frame, and where it begins; `None` after the last row. `row` is its number, if that is known.
     pub(super) fn next(&mut self, format: &Format, row: Option<u64>) -> Result<Option<(u64, &[u8])>> {
         let len = match format {
             Format::Text => lines::next(&mut self.forward, self.at, row)?,
@@ -55,7 +56,7 @@ impl Walk {
         Ok(Some((at, bytes)))
     }
 
-    /// Returns the length of the row that is next, unless only blank lines are left.
+    /// Returns the length of the next row, unless only blank lines are left.
     fn unless_blank(&mut self, len: Option<u64>, row: Option<u64>, is_blank: fn(&[u8]) -> bool) -> Result<Option<u64>> {
         if let Some(len) = len
             && self.at >= self.solid

@@ -12,7 +12,7 @@ use crate::readers::pool::Pool;
 use crate::readers::windows::{Sequential, offset_of, position, sample_at};
 use crate::store::{CodecOf, Forward};
 
-/// The frames of a window, one after another.
+/// The frames of a window, concatenated.
 pub(crate) struct WindowFrames {
     bytes: Vec<u8>,
     /// Where each ends.
@@ -50,7 +50,7 @@ impl Sequential for Frames {
         }
         let at = match () {
             () if offset == 0 => self.format.first(&mut forward)?,
-            // A header is the first line: the first row behind an offset within it is the first row.
+            // A header is the first line, so for an offset within it the first row is the first row of the file.
             () if has_lines => lines::find(&mut forward, offset)?,
             () => offset,
         };
@@ -80,7 +80,7 @@ impl Sequential for Frames {
             }
         }
         match &self.format {
-            // A reader that begins at `end` has to come to the same record.
+            // A reader that begins at `end` must find the same record.
             Format::Record { verify } | Format::Example { verify, .. }
                 if begin < end && !cursor.forward.is_decoded() =>
             {

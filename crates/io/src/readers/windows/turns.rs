@@ -1,31 +1,32 @@
-//! Which thread reads the next window of a group of lanes.
+//! Orders the threads that read windows of a group of lanes.
 //!
-//! The threads of a process take windows in order, and may come to the reader in another: a window that is read before the one in front of it
-//! would move the cursors past that, and its bytes would be sent twice. So who takes a window announces it, and later ones wait for it.
+//! The threads of a process take windows in order, but may reach the reader in another order. A window that is read
+//! before its predecessor would move the cursors past it, and its bytes would be transferred twice. So a thread that
+//! takes a window announces it, and later windows wait for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Sequential;
 
-/// What is locked is consistent between statements.
+/// The locked state is consistent between statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that a lane is in.
+/// The file of a lane.
 pub(super) struct Open<F: Sequential> {
     pub(super) file: usize,
-    /// Where the piece ends that was read last: the cursor is at the first row whose position is that or behind.
+    /// The end of the last read piece: the cursor is at the first row with at least this position.
     pub(super) byte: u64,
     pub(super) cursor: F::Cursor,
 }
 
 /// The cursors of one group of lanes in one epoch.
 pub(super) struct Cursors<F: Sequential> {
-    /// The window that they are at; `None` if there are none.
+    /// The window at which they are; `None` without cursors.
     pub(super) next: Option<u64>,
-    /// How many windows were read one behind the other.
+    /// How many consecutive windows were read.
     pub(super) run: u32,
     pub(super) by_lane: HashMap<usize, Open<F>>,
 }
@@ -37,11 +38,12 @@ impl<F: Sequential> Default for Cursors<F> {
 }
 
 impl<F: Sequential> Cursors<F> {
-    /// Returns how many windows are read one behind the other when `index` is read next.
+    /// Returns how many consecutive windows are read when `index` is read next.
     pub(super) fn run_at(&self, index: u64) -> u32 {
         match self.next {
             Some(next) if next == index => self.run.saturating_add(1),
-            // A process that reads the first window of an epoch most likely reads the second one, too, unless it did so already.
+            // A process that reads the first window of an epoch most likely also reads the second one, unless it has
+            // already read it.
             None => u32::from(index == 0),
             Some(_) => 0,
         }
@@ -49,24 +51,24 @@ impl<F: Sequential> Cursors<F> {
 }
 
 struct GroupState<F: Sequential> {
-    /// The windows that a thread is about to read; each with a number of its own, for two threads may have announced one.
+    /// The announced windows; each with a number, because two threads may have announced one window.
     announced: BTreeSet<(u64, u64)>,
     /// The number of the next announcement.
     next: u64,
     /// How many threads wait for each window.
     waiting: BTreeMap<u64, usize>,
-    /// `None` while a thread has them.
+    /// `None` while a thread uses them.
     cursors: Option<Cursors<F>>,
 }
 
 impl<F: Sequential> GroupState<F> {
-    /// Says whether no thread waits for an earlier window or is about to read one.
+    /// Says whether no thread waits for an earlier window or has announced one.
     fn is_first(&self, window: u64) -> bool {
         self.announced.first().is_none_or(|(first, _)| *first >= window)
             && self.waiting.first_key_value().is_none_or(|(first, _)| *first >= window)
     }
 
-    /// A thread that waited for this window has the cursors: its announcement has no use any more.
+    /// A thread that waited for this window has the cursors: its announcement is over.
     fn begin(&mut self, window: u64) {
         if let Some(others) = self.waiting.remove(&window).filter(|threads| *threads > 1) {
             self.waiting.insert(window, others - 1);
@@ -76,10 +78,10 @@ impl<F: Sequential> GroupState<F> {
     }
 }
 
-/// One group of lanes in one epoch. Threads that want windows of it read one after another, the first window first.
+/// One group of lanes in one epoch. Threads that want its windows read one after another, the first window first.
 pub(super) struct Group<F: Sequential> {
     state: Mutex<GroupState<F>>,
-    /// Told when a thread gives the cursors back.
+    /// Signalled when a thread returns the cursors.
     free: Condvar,
 }
 
@@ -91,7 +93,8 @@ impl<F: Sequential> Default for Group<F> {
     }
 }
 
-/// The cursors of a group while one thread has them. After an error the thread gives back no cursors, for its own are in the middle of a window.
+/// The cursors of a group while one thread has them. After an error the thread returns no cursors, because its own are
+/// in the middle of a window.
 pub(super) struct Taken<'a, F: Sequential> {
     group: &'a Group<F>,
     pub(super) cursors: Cursors<F>,
@@ -104,7 +107,7 @@ impl<F: Sequential> Drop for Taken<'_, F> {
     }
 }
 
-/// Later windows of the group are not read before this one, until it is read, or this is dropped.
+/// Later windows of the group wait until this one is read, or this is dropped.
 struct Announced<F: Sequential> {
     group: Arc<Group<F>>,
     announcement: (u64, u64),
@@ -119,7 +122,7 @@ impl<F: Sequential> Drop for Announced<F> {
 }
 
 impl<F: Sequential> Group<F> {
-    /// Says that a thread is about to read a window.
+    /// Announces that a thread will read a window.
     pub(super) fn announce(self: Arc<Self>, window: u64) -> impl Send + use<F> {
         let mut state = lock(&self.state);
         let announcement = (window, state.next);
@@ -129,7 +132,7 @@ impl<F: Sequential> Group<F> {
         Announced { group: self, announcement }
     }
 
-    /// Waits for the cursors, and until no thread waits for an earlier window or is about to read one.
+    /// Waits for the cursors, and until no thread waits for an earlier window or has announced one.
     pub(super) fn take(&self, window: u64) -> Taken<'_, F> {
         let mut state = lock(&self.state);
         *state.waiting.entry(window).or_default() += 1;
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!((at(None, 0, 0), at(None, 0, 5)), (1, 0));
         assert_eq!((at(Some(1), 1, 1), at(Some(9), 4, 9)), (2, 5));
         assert_eq!((at(Some(9), 4, 10), at(Some(9), 4, 3)), (0, 0));
-        // The second window was read before the first one: its bytes are not asked for again.
+        // The second window was read before the first one: its bytes are not requested again.
         assert_eq!(at(Some(2), 0, 0), 0);
     }
 

@@ -1,4 +1,4 @@
-//! Single values of a chunk, as bytes: what formats of samples, not of columns, are made of.
+//! Single values of a chunk, as bytes, for formats that consist of samples, not of columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
@@ -16,7 +16,7 @@ pub(super) struct Cells {
 enum Values {
     Bytes(LargeBinaryArray),
     Text(LargeStringArray),
-    /// As many bytes in each row.
+    /// The same number of bytes in each row.
     Fixed {
         bytes: Buffer,
         each: usize,
@@ -32,7 +32,7 @@ enum Values {
 }
 
 impl Cells {
-    /// Takes a column.
+    /// Creates it from a column.
     ///
     /// # Errors
     /// Internal when it is not of its field's type.
@@ -66,12 +66,12 @@ impl Cells {
         Ok(Self { values, nulls: column.nulls().cloned() })
     }
 
-    /// Says whether a row lacks it.
+    /// Says whether a row lacks its value.
     pub(super) fn is_missing(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Returns the bytes of a row: of numbers those of each, the lowest first.
+    /// Returns the bytes of a row: for numbers the little-endian bytes of each.
     pub(super) fn bytes(&self, row: usize) -> &[u8] {
         match &self.values {
             Values::Bytes(column) => column.value(row),
@@ -83,7 +83,7 @@ impl Cells {
         }
     }
 
-    /// Returns the dimensions of a tensor of variable shape; of others nothing.
+    /// Returns the dimensions of a tensor of variable shape; empty for other columns.
     pub(super) fn shape(&self, row: usize) -> Vec<u64> {
         let Values::Lists { shapes, rank, .. } = &self.values else { return Vec::new() };
         let dims = shapes.as_slice()[row * rank * 4..(row + 1) * rank * 4].chunks_exact(4);
@@ -91,7 +91,7 @@ impl Cells {
     }
 }
 
-/// Returns the bytes of numbers, from one of them on.
+/// Returns the bytes of numbers, from the number `first` on.
 fn numbers(column: &dyn Array, first: usize, size: usize) -> Result<Buffer> {
     let data = column.to_data();
     let buffer = data.buffers().first().ok_or_else(|| Error::internal("numbers without a buffer"))?;
@@ -99,7 +99,7 @@ fn numbers(column: &dyn Array, first: usize, size: usize) -> Result<Buffer> {
     Ok(buffer.slice_with_length(from, (data.len() - first.min(data.len())) * size))
 }
 
-/// Returns the bytes that each row takes in memory, which depend on the row alone: files end where these say.
+/// Returns the bytes of each row in memory, which depend on the row alone: they decide where files end.
 ///
 /// # Errors
 /// Internal when a column is not of its field's type.
@@ -114,12 +114,12 @@ pub(in super::super) fn row_bytes(chunk: &Chunk) -> Result<Vec<usize>> {
         let rank = if let Values::Lists { rank, .. } = cells.values { rank } else { 0 };
         sizes.iter_mut().enumerate().for_each(|(row, size)| *size += cells.bytes(row).len() + rank * 4);
     }
-    // Rows of nothing count, too: they are kept somewhere.
+    // An empty row counts as one byte, because it takes space, too.
     sizes.iter_mut().for_each(|size| *size = (*size).max(1));
     Ok(sizes)
 }
 
-/// Writes a number as text that reads back as the same number; of a truth value 0 or 1.
+/// Writes a number as text that parses to the same number; a bool as 0 or 1.
 pub(super) fn text(dtype: DType, bytes: &[u8]) -> String {
     macro_rules! of {
         ($ty:ty) => {

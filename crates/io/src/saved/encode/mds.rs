@@ -1,7 +1,7 @@
-//! Shards of Mosaic's streaming (MDS, version 2): samples one behind the other, and where each begins in front of them.
+//! Shards of Mosaic's streaming (MDS, version 2): consecutive samples after a table of their offsets.
 //!
-//! A shard begins with what is known at its end, so it is held in memory until then. Bound: `file_bytes` and one run of rows, at
-//! most `SHARD_BYTES_MAX`.
+//! A shard begins with data that is known only at its end, so the whole shard is held in memory. Bound: `file_bytes`
+//! and one run of rows, at most `SHARD_BYTES_MAX`.
 
 use std::io::Write;
 
@@ -14,11 +14,11 @@ use super::super::sink::{Sink, of_sink};
 use super::cells::Cells;
 use super::{Encoder, Format, refused};
 
-/// The most `file_bytes`: places in a shard have 32 bits, and a shard is held in memory.
+/// The most `file_bytes`: offsets in a shard have 32 bits, and a shard is held in memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// The most bytes of a shard.
 const SHARD_BYTES_MAX: u64 = u32::MAX as u64;
-/// The version that shards and index say.
+/// The version in shards and index.
 const VERSION: u32 = 2;
 
 /// A shard.
@@ -27,7 +27,7 @@ pub(super) struct Mds {
     sink: Sink,
     columns: Vec<Column>,
     samples: Vec<u8>,
-    /// Where each sample ends in them.
+    /// Where each sample ends in these bytes.
     ends: Vec<u64>,
 }
 
@@ -39,7 +39,7 @@ struct Column {
     size: Option<usize>,
 }
 
-/// Refuses what shards have no form for.
+/// Refuses columns and sizes that shards cannot represent.
 pub(super) fn check(schema: &Schema, file_bytes: u64) -> Result<()> {
     if file_bytes > FILE_BYTES_MAX {
         return Err(Error::invalid(format!(
@@ -68,7 +68,7 @@ pub(super) fn check(schema: &Schema, file_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The columns of shards, by name, as their own writer orders them.
+/// Returns the columns of shards, sorted by name as the original writer sorts them.
 fn columns(schema: &Schema) -> Vec<Column> {
     let mut columns: Vec<_> = schema.fields().iter().map(column).collect();
     columns.sort_by(|a, b| a.name.cmp(&b.name));
@@ -92,7 +92,7 @@ fn column(field: &Field) -> Column {
     Column { name: field.name.clone(), encoding, size: field.kind.row_bytes() }
 }
 
-/// What a shard, and the index for each shard, says of all.
+/// Returns the description of the columns for a shard's header and for each entry of the index.
 fn described(columns: &[Column]) -> serde_json::Value {
     let names: Vec<_> = columns.iter().map(|column| &column.name).collect();
     let encodings: Vec<_> = columns.iter().map(|column| &column.encoding).collect();
@@ -103,10 +103,10 @@ fn described(columns: &[Column]) -> serde_json::Value {
     })
 }
 
-/// Makes the index of shards: of each its name, its size, and its first four bytes, which count its samples.
+/// Makes the index of shards from the name, size and first four bytes (the number of samples) of each.
 ///
 /// # Errors
-/// Data when a shard does not begin as one.
+/// Data when a shard does not begin like one.
 pub(in super::super) fn index(schema: &Schema, shards: &[(String, u64, Bytes)]) -> Result<Vec<u8>> {
     let described = described(&columns(schema));
     let shard = |(name, bytes, first): &(String, u64, Bytes)| {
@@ -129,7 +129,7 @@ impl Mds {
         Self { name: sink.name(), sink, columns: columns(schema), samples: Vec::new(), ends: Vec::new() }
     }
 
-    /// The bytes of a shard that are no samples.
+    /// Returns the bytes of a shard that are not samples.
     fn overhead(&self, config: &[u8]) -> u64 {
         4 + 4 * (self.ends.len() as u64 + 1) + config.len() as u64
     }
@@ -196,7 +196,7 @@ impl Mds {
     }
 }
 
-/// The shape of an array: how many dimensions, in how many bytes each, and they.
+/// Encodes the shape of an array: the number of dimensions, their width in bytes, and the dimensions.
 fn shape(dims: &[u64]) -> Vec<u8> {
     let largest = dims.iter().copied().max().unwrap_or(0);
     let power: u8 = [8, 16, 32].iter().position(|bits| largest >> bits == 0).unwrap_or(3) as u8;

@@ -1,4 +1,4 @@
-//! How rows become a file: one encoder for each format.
+//! Encodes rows into files: one encoder for each format.
 
 mod arrow;
 mod cells;
@@ -18,7 +18,7 @@ use super::sink::Sink;
 pub(super) use cells::row_bytes;
 pub(super) use mds::index;
 
-/// What files are.
+/// The formats of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -32,7 +32,7 @@ pub enum Format {
     Mds,
 }
 
-/// How the columns of Parquet files are compressed.
+/// The compression of columns in Parquet files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -44,13 +44,13 @@ pub enum Compression {
 
 /// Writes rows into one file.
 pub(super) trait Encoder: Send {
-    /// Writes rows behind those before.
+    /// Appends rows.
     ///
     /// # Errors
-    /// Data, naming the column, where a row has no form in this format; what the sink says.
+    /// Data, naming the column, where this format cannot represent a row; any error of the sink.
     fn add(&mut self, rows: &Chunk) -> Result<()>;
 
-    /// Writes what ends the file, and returns where all of it went.
+    /// Writes the end of the file, and returns its sink.
     ///
     /// # Errors
     /// As [`Encoder::add`].
@@ -58,10 +58,10 @@ pub(super) trait Encoder: Send {
 }
 
 impl Format {
-    /// All there are.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::Arrow, Self::Parquet, Self::Tar, Self::Mds];
 
-    /// Its name, which is also the extension of its files.
+    /// Returns its name, which is also the extension of its files.
     pub fn name(self) -> &'static str {
         match self {
             Format::Arrow => "arrow",
@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// Refuses columns that it has no form for, and files that are too large for it.
+    /// Refuses columns that it cannot represent, and files that are too large for it.
     ///
     /// # Errors
     /// Invalid, naming the column and what to do.
@@ -92,7 +92,7 @@ impl fmt::Display for Format {
 }
 
 impl Compression {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Compression::Zstd => "zstd",
@@ -117,7 +117,7 @@ pub(super) fn begin(
     })
 }
 
-/// A column that a format has no form for.
+/// Returns the error for a column that a format cannot represent.
 fn refused(field: &Field, format: Format, why: &str, hint: &str) -> Error {
     let missing = if field.nullable { ", may be missing" } else { "" };
     Error::invalid(format!("column {:?} ({}{missing}) cannot be saved as {format}: {why}", field.name, field.kind))

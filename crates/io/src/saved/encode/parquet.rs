@@ -1,7 +1,8 @@
-//! Parquet files that other libraries read as what they are: texts, truth values, lists.
+//! Parquet files that other libraries read with their logical types: texts, bools, lists.
 //!
-//! Tensors of one shape are lists of fixed size with Arrow's name for them, of one variable dimension plain lists, of more dimensions
-//! what Arrow files of ours have. Bound: `GROUP_BYTES` of rows and one run of them are held until their row group is written.
+//! Tensors of one shape are lists of fixed size with Arrow's extension type; tensors with one variable dimension are
+//! plain lists; tensors with several are stored as in Forebay's Arrow files. Bound: `GROUP_BYTES` of rows and one run
+//! of them are held until their row group is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use super::super::sink::{Sink, of_sink};
 use super::{Compression, Encoder, Format, refused, row_bytes};
 
-/// A row group is written once its rows take so many bytes in memory.
+/// A row group is written once its rows take this many bytes in memory.
 const GROUP_BYTES: usize = 16 << 20;
 
 /// A Parquet file.
@@ -28,11 +29,11 @@ pub(super) struct Parquet {
     name: String,
     schema: SchemaRef,
     writer: ArrowWriter<Sink>,
-    /// Bytes of rows in the row group that fills.
+    /// Bytes of rows in the current row group.
     bytes: usize,
 }
 
-/// Refuses what Parquet cannot hold.
+/// Refuses columns that Parquet cannot represent.
 pub(super) fn check(schema: &Schema) -> Result<()> {
     if schema.fields().is_empty() {
         return Err(Error::invalid("a Parquet file needs a column").hint("save as arrow, or keep a column"));
@@ -53,7 +54,7 @@ impl Parquet {
         };
         let properties = WriterProperties::builder()
             .set_compression(compression)
-            // What is missing is counted for each group: readers need no more.
+            // Missing values are counted per row group; readers need no finer counts.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_max_row_group_row_count(None)
             .set_created_by(format!("forebay {}", forebay_core::VERSION))
@@ -85,7 +86,7 @@ impl Encoder for Parquet {
     }
 }
 
-/// How a column is stored.
+/// Returns the stored type of a column.
 fn stored(field: &Field) -> ArrowField {
     let plain = |ty| ArrowField::new(&field.name, ty, field.nullable);
     match &field.kind {
@@ -107,7 +108,8 @@ fn stored(field: &Field) -> ArrowField {
     }
 }
 
-/// Lists of one length. Their numbers are never missing, but PyArrow takes them for tensors only where they may be.
+/// Returns the type of lists of one length. Their numbers are never missing, but PyArrow reads them as tensors only
+/// where they may be.
 fn fixed(field: &Field) -> DataType {
     match field.kind.arrow() {
         DataType::FixedSizeList(item, len) => {

@@ -1,7 +1,7 @@
-//! Tar archives as WebDataset reads them: of each sample one member for each column, named after both.
+//! Tar archives in WebDataset's layout: one member for each column of a sample, named after both.
 //!
-//! The column `__key__` names the samples, or else their numbers in the stream do. Headers are of POSIX (ustar), with an extended
-//! one where a name is too long for that, and say nothing of who wrote them and when.
+//! The column `__key__` names the samples; without it their numbers in the stream do. Headers are POSIX (ustar), with
+//! an extended header for a longer name, and contain no owner and no time.
 
 use std::io::Write;
 
@@ -16,11 +16,11 @@ use crate::formats::tar::split_name;
 const BLOCK: usize = 512;
 /// The column that names samples.
 const KEY: &str = "__key__";
-/// The longest name that a plain header has.
+/// The longest name in a plain header.
 const NAME_MAX: usize = 100;
-/// The most bytes of a member that a plain header can say.
+/// The largest member size in a plain header.
 const SIZE_MAX: u64 = 0o77_777_777_777;
-/// What the name of a column of arrays ends with: WebDataset reads such members with NumPy.
+/// The ending of the names of array columns: WebDataset reads such members with NumPy.
 const NPY: &str = "npy";
 
 /// A tar archive.
@@ -34,7 +34,7 @@ pub(super) struct Tar {
     last_key: Option<String>,
 }
 
-/// Refuses columns that are no members of a sample.
+/// Refuses columns that cannot be members of a sample.
 pub(super) fn check(schema: &Schema) -> Result<()> {
     let members: Vec<_> = schema.fields().iter().filter(|field| field.name != KEY).collect();
     if members.iter().all(|field| field.nullable) {
@@ -78,7 +78,7 @@ impl Tar {
         Self { name: sink.name(), sink, consumer, next: first, has_keys, last_key: None }
     }
 
-    /// Names a sample, so that its members are its own.
+    /// Returns the key of a sample, after checking that its members will not be joined with another sample's.
     fn key(&mut self, given: Option<&str>) -> Result<String> {
         let number = self.next;
         self.next += 1;
@@ -155,7 +155,7 @@ impl Encoder for Tar {
     }
 }
 
-/// A header, without a time or an owner.
+/// Returns a header without a time or an owner.
 fn header(name: &str, size: usize, kind: u8) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -177,7 +177,7 @@ fn header(name: &str, size: usize, kind: u8) -> [u8; BLOCK] {
     header
 }
 
-/// A record of an extended header, whose length counts itself.
+/// Returns a record of an extended header, whose length counts itself.
 fn extended(key: &str, value: &str) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut len = rest + 1;
@@ -187,7 +187,7 @@ fn extended(key: &str, value: &str) -> Vec<u8> {
     format!("{len} {key}={value}\n").into_bytes()
 }
 
-/// An array as NumPy saves it.
+/// Returns an array in NumPy's `.npy` format.
 fn npy(field: &Field, cells: &Cells, row: usize) -> Vec<u8> {
     let dtype = field.kind.dtype().map_or("", |dtype| match dtype {
         forebay_data::DType::Bool => "|b1",

@@ -1,6 +1,7 @@
-//! Parquet files of which row groups are left out that have no row of which a condition is true.
+//! Parquet files without the row groups in which a condition is true for no row.
 //!
-//! Invariant: what is left out follows from the files and the condition alone, so that each machine counts the same rows.
+//! Invariant: the left out row groups depend on the files and the condition alone, so that each machine counts the same
+//! rows.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::index::table::{Counted, Table};
 use crate::partitions;
 use crate::store::{Found, Object};
 
-/// A condition over the columns of files, and what their paths say of it.
+/// A condition over the columns of files, and the values of their paths.
 pub(crate) struct Filtered<'s> {
     filter: &'s Expr,
     fields: &'s [Field],
@@ -28,7 +29,7 @@ pub(crate) struct Filtered<'s> {
     stored: Vec<Field>,
     merged: Option<&'s Merged>,
     uris: Vec<String>,
-    /// The schema of the first file, by which times are counted.
+    /// The schema of the first file, which defines the unit of times.
     first: Option<Arc<Schema>>,
 }
 
@@ -63,7 +64,7 @@ impl<'s> Filtered<'s> {
         Ok(Some(Self { filter, fields, written, of_paths, stored, merged, uris, first }))
     }
 
-    /// Says whether the path of a file shows that the condition is true of none of its rows.
+    /// Says whether the path of a file shows that the condition is true for none of its rows.
     pub(crate) fn leaves_out(&self, file: usize) -> bool {
         !self.filter.may_be_true(&|name| self.of_path(file, name).unwrap_or_default())
     }
@@ -74,13 +75,13 @@ impl<'s> Filtered<'s> {
         Counted { table: Table::Matching(matching).into(), points: None }
     }
 
-    /// Names what the table of a file depends on besides its content.
+    /// Returns the inputs of a file's table besides its content.
     pub(crate) fn key(&self, file: usize) -> String {
         let said: Vec<_> = self.of_paths.iter().map(|(name, _)| (name, self.of_path(file, name))).collect();
         format!("{}:{said:?}", self.written)
     }
 
-    /// Finds the row groups of a file that may have such rows.
+    /// Finds the row groups of a file that may have rows for which the condition is true.
     pub(crate) fn scan(&self, file: usize, object: Arc<Object>) -> Result<Counted> {
         let known = |name: &str| self.of_path(file, name);
         let opened = parquet::File::open(object)?;
@@ -89,7 +90,7 @@ impl<'s> Filtered<'s> {
         Ok(Counted { table: Table::Matching(matching).into(), points: None })
     }
 
-    /// Refuses a file that a reader refuses: it may be left out as a whole, and no reader opens it then.
+    /// Refuses a file that a reader would refuse: a file that is left out as a whole is opened by no reader.
     fn check(&self, file: &parquet::File, uri: &str) -> Result<()> {
         arrow::check(file.schema(), &self.stored, self.merged.is_some(), uri)?;
         match (self.merged, &self.first) {
@@ -99,7 +100,7 @@ impl<'s> Filtered<'s> {
         }
     }
 
-    /// Returns what the path of a file says of a column.
+    /// Returns the value of a column from the path of a file.
     fn of_path(&self, file: usize, name: &str) -> Option<ColumnValues> {
         let (_, column) = self.of_paths.iter().find(|(column, _)| *column == name)?;
         let whole = || Some(ValueBound::Int(column.as_any().downcast_ref::<Int64Array>()?.value(file).into()));

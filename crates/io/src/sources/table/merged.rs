@@ -1,7 +1,7 @@
-//! The columns that files have together whose columns differ: tables grow.
+//! Merges the columns of files whose columns differ, as in tables that gained columns over time.
 //!
-//! The footers of all files are read once, when the source is written, by who asks for it alone. Invariant: what comes out follows
-//! from the list of files and from what is in each, not from the order in which they were read.
+//! The footers of all files are read once, when the user defines the source, and only if the user requests a merge.
+//! Invariant: the result depends on the list of files and on their content, not on the order in which they were read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
@@ -27,23 +27,24 @@ struct Together {
     last: usize,
     /// A file that does not have it.
     lacking: Option<usize>,
-    /// A file in which it is of a kind that fits none before, and that kind.
+    /// A file whose kind of this column fits none before, and that kind.
     misfit: Option<(usize, Kind)>,
-    /// A file in which it counts time otherwise, and how.
+    /// A file with another time unit for it, and that unit.
     other_clock: Option<(usize, Option<String>)>,
 }
 
 impl Merging {
-    /// Looks at all files.
+    /// Reads all files.
     ///
     /// # Errors
-    /// Whatever a file says; Data for one with two columns of one name; Exhausted for too many columns; what `progress` returns.
+    /// Any error of a file; Data for a file with two columns of one name; Exhausted for too many columns; any error
+    /// that `progress` returns.
     pub(crate) fn of(
         files: &[Found],
         look: &(dyn Fn(&Found) -> Result<Vec<Column>> + Sync),
         progress: Progress<'_>,
     ) -> Result<Self> {
-        // Most files are alike: what is the same is kept once.
+        // Most files are alike: equal columns are kept once.
         let seen: Mutex<HashMap<String, Arc<Vec<Column>>>> = Mutex::default();
         let one = |file: &Found, _: &AtomicBool| {
             let blame = |e: Error| if e.get("file").is_some() { e } else { e.with("file", &file.uri) };
@@ -74,7 +75,7 @@ impl Merging {
         }
     }
 
-    /// Returns the columns, in the order in which they are met. One that a file does not have may be missing.
+    /// Returns the columns, in the order of their first occurrence. A column that a file lacks may be missing.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let field = |together: &Together| Field {
             nullable: together.column.field.nullable || together.lacking.is_some(),
@@ -83,7 +84,7 @@ impl Merging {
         self.0.iter().map(field).collect()
     }
 
-    /// Checks that every file can give the columns that are wanted.
+    /// Checks that every file can provide the wanted columns.
     ///
     /// # Errors
     /// Data, naming a file that cannot.
@@ -103,7 +104,7 @@ impl Merging {
 }
 
 impl Together {
-    /// Adds what a file has.
+    /// Adds a column of a file.
     fn add(&mut self, column: &Column, file: usize) {
         self.come_to(file);
         self.last = file;
@@ -128,7 +129,7 @@ impl Together {
         }
     }
 
-    /// Notes whether a file before this one does not have it.
+    /// Records whether an earlier file does not have it.
     fn come_to(&mut self, file: usize) {
         if self.last + 1 < file {
             self.lacking.get_or_insert(self.last + 1);
@@ -155,7 +156,7 @@ impl Together {
     }
 }
 
-/// Refuses columns of which two have one name.
+/// Refuses columns with duplicate names.
 fn each_once(columns: Vec<Column>) -> Result<Vec<Column>> {
     let mut names = HashSet::new();
     match columns.iter().find(|column| !names.insert(column.field.name.as_str())) {

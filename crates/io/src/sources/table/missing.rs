@@ -1,9 +1,10 @@
-//! Which columns of Parquet and Arrow files may be missing: what the user says, or what the footers of some files say.
+//! Decides which columns of Parquet and Arrow files may be missing, from the user's list or the footers of some files.
 //!
-//! Writers call nearly every column nullable, and an array of numbers that may be missing is a masked one, which few can
-//! use. Footers of Parquet count what is missing. Reading all of them would take as long as there are files, so some are read,
-//! spread over all: what these have throughout is taken to be there in every file. A row that lacks it after all is an error
-//! of that row. Decided once, when the source is written, as the rest of the schema: a job's processes find it there.
+//! Writers declare nearly every column nullable, and an array of numbers that may be missing becomes a masked one,
+//! which few users can use. Parquet footers count missing values. Reading all footers takes time proportional to the
+//! number of files, so a sample of them is read: a column without missing values there is assumed complete in every
+//! file. A row that lacks it after all is an error of that row. The decision is made once, when the user defines the
+//! source, and is part of the schema that all processes of a job use.
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Schema};
@@ -12,23 +13,24 @@ use crate::formats::parquet::File;
 use crate::open_found::open_found as open;
 use crate::store::{Found, ReadThrough};
 
-/// The most files whose footers are read: what takes long in a store is asked for at once.
+/// The most files whose footers are read, in parallel when they are in a store.
 const FILES: usize = 16;
 
-/// Returns the columns, of which those may be missing that have these names.
+/// Returns the columns; the named ones may be missing.
 ///
 /// # Errors
-/// NotFound for a name that is no column's.
+/// NotFound for a name without a column.
 pub(crate) fn say(fields: Vec<Field>, names: &[String]) -> Result<Vec<Field>> {
     let schema = Schema::new(fields)?;
     names.iter().try_for_each(|name| schema.field(name).map(drop))?;
     Ok(schema.fields().iter().map(|f| Field { nullable: names.contains(&f.name), ..f.clone() }).collect())
 }
 
-/// Returns the columns, of which those may be missing whose writers say so and which the footers do not count as whole.
+/// Returns the columns; a column may be missing if its writer declared it nullable and the footers do not count it as
+/// complete.
 ///
 /// # Errors
-/// Whatever a store says. A file that cannot be read as Parquet says nothing: it is refused when its turn comes.
+/// Any error of a store. A file that cannot be read as Parquet is ignored here: its reader refuses it.
 pub(crate) fn find(
     fields: Vec<Field>,
     first: &File,
@@ -46,7 +48,7 @@ pub(crate) fn find(
     Ok(fields.iter().enumerate().map(narrow).collect())
 }
 
-/// Returns what the footers of the files behind the first say, of as many as are read.
+/// Returns the result of `File::is_whole` for a sample of the files after the first.
 fn others(fields: &[Field], files: &[Found], near: Option<&dyn ReadThrough>) -> Result<Vec<Vec<bool>>> {
     let look = |found: &Found| match open(found, near).and_then(File::open) {
         Ok(file) => Ok(file.is_whole(fields)),
@@ -64,7 +66,7 @@ fn others(fields: &[Field], files: &[Found], near: Option<&dyn ReadThrough>) -> 
     answers.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Returns `most` of so many places, or all: the first, the last, and between them as far apart as can be.
+/// Returns `most` of `count` places, or all: the first, the last, and evenly spaced ones between.
 fn spread(count: usize, most: usize) -> Vec<usize> {
     let taken = count.min(most);
     (0..taken).map(|i| i * (count - 1) / (taken - 1).max(1)).collect()

@@ -1,4 +1,4 @@
-//! Files that have columns of their own (Parquet, Arrow): which of these, and of those of their paths, are read as one table.
+//! Files with columns (Parquet, Arrow): picks the columns of the files and of their paths that make one table.
 
 pub(crate) mod filtered;
 mod merged;
@@ -23,21 +23,21 @@ use crate::readers::{Groups, Reader, partitioned};
 use crate::store::{self, Found, Object, ReadThrough};
 use merged::Merging;
 
-/// The files of a table, and what their paths say.
+/// The files of a table, and the columns of their paths.
 pub(crate) struct TableFiles {
     pub(crate) paths: Vec<String>,
     pub(crate) found: Vec<Found>,
-    /// Where in each uri the folders begin that may have columns.
+    /// For each uri, the offset where the folders begin that may have columns.
     begins: Vec<u64>,
-    /// The columns that these have.
+    /// The columns of these folders.
     said: Vec<Field>,
 }
 
 impl TableFiles {
-    /// Lists the files, and looks at their paths.
+    /// Lists the files, and reads the columns of their paths.
     ///
     /// # Errors
-    /// As [`partitions::list`] and [`partitions::find`]; NotFound where the first file is not there.
+    /// As [`partitions::list`] and [`partitions::find`]; NotFound where the first file does not exist.
     pub(crate) fn list(paths: Vec<String>, together: Together) -> Result<Self> {
         let paths = paths.iter().map(|p| store::absolute(p).map(store::files_of)).collect::<Result<Vec<_>>>()?;
         let (found, begins) = partitions::list(&paths)?;
@@ -46,11 +46,12 @@ impl TableFiles {
         Ok(Self { paths, found, begins, said })
     }
 
-    /// Picks columns of the files and of their paths, and says which columns may be missing: `find` finds that out for the columns of the
-    /// files. Also returns the names of the columns that paths have.
+    /// Picks columns of the files and of their paths, and decides which may be missing: `find` decides for the columns
+    /// of the files. Also returns the names of the path columns.
     ///
     /// # Errors
-    /// NotFound for a name that is no column's; Data for a column that files and paths have otherwise, or that a path lacks.
+    /// NotFound for a name without a column; Data for a column that has different types in files and paths, or that a
+    /// path lacks.
     pub(crate) fn columns(
         &self,
         stored: Vec<Field>,
@@ -83,7 +84,7 @@ impl TableFiles {
         Ok((fields, names, None))
     }
 
-    /// As [`TableFiles::columns`], of what all files have together.
+    /// As [`TableFiles::columns`], for the merged columns of all files.
     ///
     /// # Errors
     /// As [`TableFiles::columns`] and [`Merging::check`].
@@ -102,8 +103,8 @@ impl TableFiles {
     }
 }
 
-/// Lists the files of a source and, if it reads columns of their paths, where in each path the folders begin that may
-/// have columns.
+/// Lists the files of a source and, if it reads columns of their paths, the offset in each path where the folders begin
+/// that may have columns.
 pub(super) fn partitioned_files(source: &Source) -> Result<(Vec<Found>, Vec<u64>)> {
     let (found, begins) = partitions::list(source.paths())?;
     let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
@@ -112,7 +113,7 @@ pub(super) fn partitioned_files(source: &Source) -> Result<(Vec<Found>, Vec<u64>
     Ok((found, labels))
 }
 
-/// Says whether an index has groups, and the labels of the columns that paths have.
+/// Says whether an index has groups, and the labels that path columns need.
 pub(super) fn are_named(source: &Source, index: &Inner) -> bool {
     let are_named = source.partitions().next().is_none() || index.labels.len() == index.uris.len();
     index.layout == Layout::Groups && are_named
@@ -127,7 +128,7 @@ pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Openin
     })
 }
 
-/// The columns to read, which of them paths have, and what files have in common that were merged.
+/// The columns to read, the names of the path columns, and the merged types if files were merged.
 pub(crate) type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
 
 /// Picks the columns that the user named, or all.

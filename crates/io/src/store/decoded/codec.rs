@@ -1,4 +1,4 @@
-//! What a file is compressed with, told by its first bytes, and what undoes that.
+//! The codecs of compressed files, detected by the first bytes, and their decoders.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use super::inflate::Inflate;
 use super::libraries::{Bunzip2, Unxz, Unzstd};
 use super::points::Point;
 
-/// The first bytes that tell the codec of a file, of a member, of a frame or of a stream.
+/// The first bytes that identify the codec of a file, of a member, of a frame or of a stream.
 pub(crate) const HEAD: usize = 12;
 
-/// How a file is compressed as a whole.
+/// The compression of a file as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// Members one behind another; BGZF files are such.
+    /// Consecutive members; BGZF files are such.
     Gzip,
     /// One stream: TensorFlow's `ZLIB`.
     Zlib,
-    /// Frames one behind another, skippable ones among them.
+    /// Consecutive frames, skippable ones among them.
     Zstd,
-    /// Streams one behind another.
+    /// Consecutive streams.
     Bzip2,
-    /// Streams one behind another.
+    /// Consecutive streams.
     Xz,
 }
 
@@ -30,16 +30,16 @@ pub(crate) enum Codec {
 const ALL: [Codec; 5] = [Codec::Gzip, Codec::Zlib, Codec::Zstd, Codec::Bzip2, Codec::Xz];
 
 impl Codec {
-    /// Tells the codec of a file by its beginning. A zlib stream begins as a text may, so it is never told here.
+    /// Returns the codec of a file by its first bytes. A zlib stream may begin like text, so it is never detected here.
     pub(crate) fn of(head: &[u8]) -> Option<Self> {
         ALL.into_iter().find(|codec| *codec != Codec::Zlib && codec.begins(head))
     }
 
-    /// Says whether a member, a frame or a stream of this codec begins so.
+    /// Says whether a member, a frame or a stream of this codec begins with these bytes.
     pub(crate) fn begins(self, head: &[u8]) -> bool {
         match self {
             Codec::Gzip => head.starts_with(b"\x1f\x8b\x08"),
-            // Deflate with the window of 32 KiB that every writer asks for, without a preset dictionary.
+            // Deflate with the window of 32 KiB that every writer uses, without a preset dictionary.
             Codec::Zlib => {
                 matches!(head, [0x78, flags, ..] if flags & 0x20 == 0 && (0x7800 + u16::from(*flags)) % 31 == 0)
             }
@@ -52,7 +52,7 @@ impl Codec {
         }
     }
 
-    /// The name that people know it by.
+    /// Returns its common name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Codec::Gzip => "gzip",
@@ -72,7 +72,7 @@ impl Codec {
         known.copied().ok_or_else(|| Error::data(format!("an index holds an unknown codec {number}")))
     }
 
-    /// Of how many zeros there may be multiples between members and behind the last.
+    /// Returns the unit of zero padding between members and after the last; `None` if none is allowed.
     pub(super) fn padding(self) -> Option<u64> {
         match self {
             Codec::Gzip => Some(1),
@@ -91,7 +91,7 @@ impl Codec {
         })
     }
 
-    /// Begins at an access point; `before` is the byte in front of it.
+    /// Begins at an access point; `before` is the byte before it.
     pub(super) fn resume(self, point: &Point, before: u8) -> Result<Option<Box<dyn Decode>>> {
         let Some(state) = &point.state else { return Ok(None) };
         let trailer = if self == Codec::Gzip { 8 } else { 4 };
@@ -99,24 +99,26 @@ impl Codec {
     }
 }
 
-/// What one step of a decoder did.
+/// The result of one step of a decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Bytes of the input that it is done with.
+    /// Bytes of the input that it consumed.
     pub(super) taken: usize,
-    /// Bytes that it put out.
+    /// Bytes that it wrote.
     pub(super) put: usize,
     /// Whether a member, a frame or a stream has ended, its checksum compared.
     pub(super) ended: bool,
-    /// Where it stopped because decoding can be begun here: how many bits of the last byte taken are still to be read.
+    /// Set where it stopped at a place from which decoding can begin: the number of unread bits of the last consumed
+    /// byte.
     pub(super) bits: Option<u8>,
 }
 
-/// Undoes the compression of one member, one frame or one stream, a piece at a time.
+/// Decompresses one member, one frame or one stream, piece by piece.
 pub(super) trait Decode: fmt::Debug + Send {
-    /// Takes some of `input` and puts out some. With `pause`, it stops where decoding can be begun, if the codec has such places.
+    /// Consumes some of `input` and writes some output. With `pause`, it stops where decoding can begin, if the codec
+    /// has such places.
     ///
     /// # Errors
-    /// Data for bytes that are not of the codec, Exhausted for those that take more memory than is given to one file.
+    /// Data for bytes that are not of the codec; Exhausted for a file that needs more memory than the limit.
     fn step(&mut self, input: &[u8], output: &mut [u8], pause: bool) -> Result<Step>;
 }

@@ -1,7 +1,8 @@
-//! gzip and zlib by zlib-rs, through the functions of zlib: only these stop between two deflate blocks, and begin there again.
+//! gzip and zlib by zlib-rs, through the functions of zlib: only these can stop between two deflate blocks, and resume
+//! there.
 //!
-//! What a point between two blocks needs is the 32 KiB before it and the bits of its first byte that the block before has not read;
-//! zlib's own `examples/zran.c` does the same.
+//! A point between two blocks needs the 32 KiB before it, and the bits of its first byte that the previous block has
+//! not read; zlib's own `examples/zran.c` does the same.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -12,24 +13,24 @@ use libz_rs_sys as z;
 use super::codec::{Decode, Step};
 use super::points::State;
 
-/// How far back a deflate stream may point.
+/// The farthest back reference of a deflate stream.
 pub(super) const WINDOW: usize = 32 << 10;
-/// The largest window, with a header of gzip or zlib, whichever there is.
+/// The largest window, with a gzip or zlib header.
 const WITH_HEADER: i32 = 15 + 32;
 /// The largest window, without a header.
 const BARE: i32 = -15;
 
 /// One member or stream. It takes some 50 KiB.
 pub(super) struct Inflate {
-    /// It stays where it is: zlib keeps its address.
+    /// Boxed so that it does not move: zlib keeps its address.
     stream: Box<z::z_stream>,
-    /// What is left of the checksum and the length behind a stream that was not begun at its header.
+    /// The remaining bytes of checksum and length after a stream that was resumed in the middle.
     trailer: usize,
     /// Whether the deflate stream has ended.
     is_done: bool,
 }
 
-// SAFETY: the stream owns all that its pointers lead to while no call is under way, and it is used by one thread at a time.
+// SAFETY: the stream owns all memory that its pointers refer to outside of calls, and one thread at a time uses it.
 unsafe impl Send for Inflate {}
 
 impl fmt::Debug for Inflate {
@@ -59,12 +60,13 @@ impl Inflate {
         Self::new(WITH_HEADER, 0)
     }
 
-    /// Begins between two blocks. `before` is the byte in front of the point, `trailer` what lies behind the stream.
+    /// Resumes between two blocks. `before` is the byte before the point, `trailer` the number of bytes after the
+    /// stream.
     pub(super) fn resume(state: &State, before: u8, trailer: usize) -> Result<Self> {
         let mut inflate = Self::new(BARE, trailer)?;
         let bits = i32::from(state.bits);
         let window = state.window()?;
-        // SAFETY: the stream is initialized, and the window is as long as is said.
+        // SAFETY: the stream is initialized, and the window has the stated length.
         unsafe {
             if bits > 0 {
                 check(z::inflatePrime(&mut *inflate.stream, bits, i32::from(before) >> (8 - bits)))?;
@@ -74,7 +76,7 @@ impl Inflate {
         Ok(inflate)
     }
 
-    /// Says what zlib found wrong.
+    /// Returns zlib's error message.
     fn message(&self) -> String {
         if self.stream.msg.is_null() {
             return "not a deflate stream".to_owned();
@@ -103,12 +105,13 @@ impl Decode for Inflate {
         (self.stream.next_in, self.stream.avail_in) = (input.as_ptr(), given as u32);
         (self.stream.next_out, self.stream.avail_out) = (output.as_mut_ptr(), room as u32);
         let flush = if pause { z::Z_BLOCK } else { z::Z_NO_FLUSH };
-        // SAFETY: the stream is initialized, and both buffers are as long as is said.
+        // SAFETY: the stream is initialized, and both buffers have the stated lengths.
         let code = unsafe { z::inflate(&mut *self.stream, flush) };
         let (taken, put) = (given - self.stream.avail_in as usize, room - self.stream.avail_out as usize);
         match code {
             z::Z_OK | z::Z_BUF_ERROR => {
-                // Of `data_type`, 128 says that a block has ended, 64 that it was the last, the rest how many bits are left.
+                // In `data_type`, bit 128 means that a block has ended, bit 64 that it was the last; the rest is the
+                // number of unread bits.
                 let kind = self.stream.data_type;
                 let is_between = pause && kind & (128 | 64) == 128;
                 Ok(Step { taken, put, ended: false, bits: is_between.then_some((kind & 7) as u8) })

@@ -1,4 +1,4 @@
-//! zstd, bzip2 and xz by the libraries of their authors or ports of these.
+//! zstd, bzip2 and xz, by their original libraries or ports of them.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use zstd::stream::raw::{DParameter, Operation};
 
 use super::codec::{Decode, Step};
 
-/// The largest window of a zstd frame, as a power of two in bytes: 128 MiB, which is what `zstd -d` takes without being told.
+/// The largest window of a zstd frame, as a power of two in bytes: 128 MiB, the default limit of `zstd -d`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// The memory that an xz stream may ask for: `xz -9` takes 65 MiB.
+/// The most memory of an xz stream: `xz -9` needs 65 MiB.
 const XZ_MEMORY_MAX: u64 = 256 << 20;
 
 fn too_much(what: String, hint: &str) -> Error {
@@ -21,7 +21,7 @@ fn no_memory(what: &str) -> Error {
     too_much(format!("there is no memory for {what}"), "give this process more memory")
 }
 
-/// One zstd frame. It takes the frame's window and some 200 KiB.
+/// One zstd frame. It needs the frame's window and some 200 KiB.
 pub(super) struct Unzstd(zstd::stream::raw::Decoder<'static>);
 
 impl fmt::Debug for Unzstd {
@@ -54,7 +54,7 @@ impl Decode for Unzstd {
     }
 }
 
-/// One bzip2 stream. It takes 4 MiB at most.
+/// One bzip2 stream. It needs 4 MiB at most.
 pub(super) struct Bunzip2(bzip2::Decompress);
 
 impl fmt::Debug for Bunzip2 {
@@ -78,7 +78,7 @@ impl Decode for Bunzip2 {
     }
 }
 
-/// One xz stream. It takes the dictionary that the stream asks for, within [`XZ_MEMORY_MAX`].
+/// One xz stream. It needs the stream's dictionary, within [`XZ_MEMORY_MAX`].
 pub(super) struct Unxz(Stream);
 
 impl fmt::Debug for Unxz {

@@ -1,7 +1,9 @@
-//! Reads a file that is compressed as a whole, from front to back, as the bytes that it holds: offsets count those.
+//! Reads a file that is compressed as a whole, from front to back, as its decompressed content: offsets count content
+//! bytes.
 //!
-//! Memory: [`BEHIND_MAX`], buffers of [`INPUT`] and [`OUTPUT`], what the caller asks for at once, and what the codec takes
-//! (`libraries.rs`, `inflate.rs`). What a file says of its size is never believed, so a small file that holds much costs time alone.
+//! Memory: [`BEHIND_MAX`], buffers of [`INPUT`] and [`OUTPUT`], the bytes of one request, and the codec
+//! (`libraries.rs`, `inflate.rs`). A size that a file states is never trusted, so a small file with large content costs
+//! only time.
 
 mod codec;
 mod inflate;
@@ -19,33 +21,34 @@ use self::codec::Decode;
 use self::points::{Point, SPACING, State};
 use super::{Forward, Object};
 
-/// Compressed bytes that a decoder is given at once.
+/// Compressed bytes of one decoder step.
 const INPUT: usize = 64 << 10;
-/// Room for what a decoder puts out at once.
+/// The most output of one decoder step.
 const OUTPUT: usize = 128 << 10;
-/// What is kept of what lies behind, so that short steps back cost nothing. It is more than inflate's window.
+/// The bytes before the reader's place that are kept, so that short steps back cost nothing. It is more than inflate's
+/// window.
 const BEHIND_MIN: usize = 64 << 10;
-/// Beyond this, all but [`BEHIND_MIN`] goes.
+/// Beyond this size, all but [`BEHIND_MIN`] is dropped.
 const BEHIND_MAX: usize = 256 << 10;
 
 /// A compressed file that is read forward.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    /// The file as it is stored, and how far it is read.
+    /// The stored file, and how far it is read.
     raw: Box<Forward>,
     taken: u64,
-    /// Undoes the member that is being read; none between two.
+    /// The decoder of the current member; `None` between two.
     decoder: Option<Box<dyn Decode>>,
     /// The first `filled` bytes of it are output.
     buffer: Vec<u8>,
     filled: usize,
-    /// What lies before the buffer, in bytes of output.
+    /// The content offset of the buffer.
     start: u64,
     is_over: bool,
-    /// What was wrong with the file: a decoder is not asked again after that.
+    /// The first error: after it the decoder is not called again.
     failed: Option<Error>,
     points: Arc<Points>,
-    /// How far points are to be from each other, if they are looked for.
+    /// The distance of recorded access points, if they are recorded.
     spacing: Option<u64>,
 }
 
@@ -54,7 +57,7 @@ impl Decoded {
         Self::over(raw, Arc::new(Points::new(codec)))
     }
 
-    /// Reads a file that was counted: a jump begins at the point before.
+    /// Reads a file that was counted: a jump begins at the last access point before its target.
     pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
         Self::over(Forward::reading(object), points)
     }
@@ -78,7 +81,7 @@ impl Decoded {
         self.raw.object().uri().into()
     }
 
-    /// Looks for access points from here on.
+    /// Records access points from here on.
     pub(crate) fn record(&mut self) {
         self.spacing = Some(SPACING);
     }
@@ -90,17 +93,17 @@ impl Decoded {
         Ok(self.points.clone())
     }
 
-    /// The bytes of the content, once its end was read.
+    /// Returns the size of the content, once its end was read.
     pub(crate) fn size(&self) -> Option<u64> {
         self.is_over.then(|| self.end())
     }
 
-    /// Where the output ends that was read so far.
+    /// Returns the content offset after the decoded bytes.
     fn end(&self) -> u64 {
         self.start + self.filled as u64
     }
 
-    /// Says whether reading goes on to `offset` from where it is, and does not begin elsewhere.
+    /// Says whether a read at `offset` continues from the current place, without a jump to another point.
     pub(crate) fn goes_on_to(&self, offset: u64) -> bool {
         offset >= self.start && self.points.before(offset).0.output <= self.end()
     }
@@ -108,8 +111,8 @@ impl Decoded {
     /// Returns `len` bytes of the content from `offset`, or fewer where it ends.
     ///
     /// # Errors
-    /// Data for a file that is cut off, corrupt, or has more behind its end, naming the place in the file as it is stored;
-    /// Exhausted for one that asks for more memory than is given.
+    /// Data for a file that is cut off, corrupt, or has other bytes after its end, naming the offset in the stored
+    /// file; Exhausted for one that needs more memory than the limit.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         if !self.goes_on_to(offset) {
             self.jump(offset)?;
@@ -138,7 +141,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Lets go of what lies far before `offset`.
+    /// Drops the bytes far before `offset`.
     fn trim(&mut self, offset: u64) {
         let passed = (offset.min(self.end()) - self.start) as usize;
         if passed > BEHIND_MAX {
@@ -149,7 +152,7 @@ impl Decoded {
         }
     }
 
-    /// Decodes a little more.
+    /// Decodes one more step.
     fn more(&mut self) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -183,13 +186,13 @@ impl Decoded {
         Ok(())
     }
 
-    /// Notes that decoding can begin here.
+    /// Records that decoding can begin here.
     fn note(&mut self, state: Option<State>) {
         let point = Point { input: self.taken, output: self.end(), state };
         self.spacing = self.spacing.map(|spacing| Arc::make_mut(&mut self.points).push(point, spacing));
     }
 
-    /// Begins the next member, and says whether there is one.
+    /// Begins the next member; returns false if there is none.
     fn begin(&mut self) -> Result<bool> {
         let codec = self.points.codec;
         self.skip_padding()?;
@@ -208,7 +211,7 @@ impl Decoded {
         Ok(true)
     }
 
-    /// Passes over the zeros that some writers put behind a member.
+    /// Skips the zeros that some writers put after a member.
     fn skip_padding(&mut self) -> Result<()> {
         let Some(multiple) = self.points.codec.padding() else { return Ok(()) };
         let mut at = self.taken;
@@ -226,7 +229,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Says what was found wrong and where, for good: in the input that follows, at most [`INPUT`].
+    /// Stores and returns an error with its place: within the next [`INPUT`] bytes of the input.
     fn fail(&mut self, error: Error) -> Error {
         let what =
             format!("a file compressed with {} cannot be read on: {}", self.points.codec.name(), error.message());

@@ -1,4 +1,4 @@
-//! The places of a compressed file at which decoding can begin, found while its rows are counted.
+//! The access points of a compressed file, at which decoding can begin, found while its rows are counted.
 
 use forebay_core::{Error, Result};
 
@@ -6,30 +6,31 @@ use super::codec::Codec;
 use super::inflate::WINDOW;
 use crate::index::codec::{Decoder, Encoder};
 
-/// What lies between two points, at least, in bytes of output. A random row costs half of it on average.
+/// The least distance of two points, in bytes of output. A random row costs half of it on average.
 pub(super) const SPACING: u64 = 2 << 20;
-/// The most points of a file. Of a file with more, every other one goes, and the spacing doubles. Each of gzip takes some 10 KiB.
+/// The most points of a file. When there are more, every other one is dropped, and the spacing doubles. Each point of
+/// gzip takes some 10 KiB.
 const POINTS_MAX: usize = 1024;
-/// How hard windows are compressed.
+/// The compression level of windows.
 const LEVEL: i32 = 3;
 
 /// A place at which decoding can begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub(super) input: u64,
-    /// What lies before it when that is decompressed, in bytes.
+    /// The decompressed bytes before it.
     pub(crate) output: u64,
-    /// What the decoder needs to know; none where a member, a frame or a stream begins.
+    /// The state that the decoder needs; `None` where a member, a frame or a stream begins.
     pub(super) state: Option<State>,
 }
 
-/// What inflate needs between two blocks.
+/// The state that inflate needs between two blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
-    /// How many bits of the byte before are still to be read.
+    /// The number of unread bits of the byte before.
     pub(super) bits: u8,
-    /// The output before, at most [`WINDOW`] bytes of it, compressed.
+    /// The output before it, at most [`WINDOW`] bytes, compressed.
     window: Box<[u8]>,
 }
 
@@ -46,11 +47,11 @@ impl State {
     }
 }
 
-/// What an index knows of a compressed file.
+/// The points and the size of a compressed file in an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Points {
     pub(crate) codec: Codec,
-    /// The bytes of the file when it is decompressed.
+    /// The decompressed size of the file.
     pub(crate) size: u64,
     /// From front to back. The first is the file's start.
     points: Vec<Point>,
@@ -62,18 +63,18 @@ impl Points {
         Self { codec, size: 0, points: vec![start] }
     }
 
-    /// Returns the last point at or before an offset of the output, and where the next one is.
+    /// Returns the last point at or before an offset of the output, and the offset of the next one.
     pub(crate) fn before(&self, offset: u64) -> (&Point, Option<u64>) {
         let after = self.points.partition_point(|point| point.output <= offset).max(1);
         (&self.points[after - 1], self.points.get(after).map(|point| point.output))
     }
 
-    /// Says whether a point is wanted at an offset of the output.
+    /// Says whether a point is due at an offset of the output.
     pub(super) fn is_due(&self, output: u64, spacing: u64) -> bool {
         self.points.last().is_some_and(|last| output >= last.output + spacing)
     }
 
-    /// Adds a point, and returns how far the next is to be from it.
+    /// Adds a point, and returns the distance to the next.
     pub(super) fn push(&mut self, point: Point, spacing: u64) -> u64 {
         self.points.push(point);
         if self.points.len() <= POINTS_MAX {
@@ -105,7 +106,7 @@ impl Points {
         }
     }
 
-    /// Reads what [`Points::encode`] wrote of a file of `stored` bytes.
+    /// Decodes the result of [`Points::encode`] for a file of `stored` bytes.
     pub(crate) fn decode(from: &mut Decoder<'_>, stored: u64) -> Result<Option<Self>> {
         let Some(number) = from.int()?.checked_sub(1) else { return Ok(None) };
         let mut points = Self::new(Codec::from_number(number)?);

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: temporary files, opening a source in one step, rows as JSON.
+//! Shared helpers of this crate's tests: temporary files, opening a source in one step, rows as JSON.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -39,7 +39,7 @@ pub(crate) fn opened(draft: Draft, counted: bool) -> Result<Arc<dyn Reader>> {
     open(&source, &index(&source, counted)?)
 }
 
-/// Opens by an index that has crossed a wire.
+/// Opens by an index that was encoded and decoded.
 pub(crate) fn open(source: &Source, index: &SourceIndex) -> Result<Arc<dyn Reader>> {
     let crossed = SourceIndex::from_bytes(&index.to_bytes())?;
     assert_eq!(&crossed, index);
@@ -50,7 +50,7 @@ pub(crate) fn places(rows: impl IntoIterator<Item = u64>) -> Vec<Place> {
     rows.into_iter().map(|row| Place { row, epoch: Epoch(3) }).collect()
 }
 
-/// Reads every block from its start, and joins what came.
+/// Reads every block from its start, and returns all chunks.
 pub(crate) fn stream_all(reader: &dyn Reader, blocks: u64, rows: usize) -> Result<Vec<Chunk>> {
     let mut chunks = Vec::new();
     for block in 0..blocks {
@@ -139,7 +139,7 @@ fn nest(numbers: &[Value], shape: &[usize]) -> Value {
     }
 }
 
-/// Compares rows; an integer is the same as the real of its value.
+/// Compares rows; an integer equals the real of the same value.
 pub(crate) fn assert_rows(got: &[Value], want: &[Value]) {
     assert_eq!(got.len(), want.len());
     for (i, (got, want)) in got.iter().zip(want).enumerate() {

@@ -1,4 +1,4 @@
-//! Other colours, at random: `color_jitter`.
+//! Random changes of colours: `color_jitter`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -14,7 +14,7 @@ use crate::ops::images::{AboutImage, Effect, ImageSpec};
 pub struct ColorJitter {
     /// The column.
     pub column: String,
-    /// Least and greatest factor; `None` leaves it alone.
+    /// Least and greatest factor; `None` does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brightness: Option<(f64, f64)>,
     /// Least and greatest factor.
@@ -26,7 +26,7 @@ pub struct ColorJitter {
     /// Least and greatest part of a circle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hue: Option<(f64, f64)>,
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
 }
 
@@ -59,7 +59,7 @@ impl ImageSpec for ColorJitter {
         used * self.probability * from
     }
 
-    /// Contrast looks at the mean grey of the whole image.
+    /// Contrast depends on the mean grey of the whole image.
     fn effect(&self) -> Effect {
         Effect::Recolours { by_pixel: self.contrast.is_none(), keeps_means: true }
     }

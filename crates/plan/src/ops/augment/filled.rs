@@ -1,4 +1,4 @@
-//! Arguments of ops that move pixels: how one between pixels is made, and which fills the part that is left free.
+//! Arguments of ops that move pixels: the interpolation, and the pixel that fills uncovered parts.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::images::checks::{changed, per_channel};
 
-/// How a pixel between pixels is made.
+/// The interpolation between pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
-    /// The nearest.
+    /// The nearest pixel.
     Nearest,
-    /// Four, by their nearness.
+    /// Four pixels, weighted by distance.
     Bilinear,
 }
 
-/// Returns the kind after an op that moves 8-bit pixels and fills what it leaves free.
+/// Returns the kind after an op that moves 8-bit pixels and fills uncovered parts.
 pub(super) fn kind(op: &str, field: &Field, fill: Option<&[u8]>) -> Result<Kind> {
     let kind = changed(op, field)?;
     per_channel(op, "fill", fill.map_or(1, <[u8]>::len), &kind, 2)?;

@@ -21,7 +21,7 @@ pub struct GaussianBlur {
     pub kernel_size: usize,
     /// Least and greatest standard deviation, in pixels.
     pub sigma: (f64, f64),
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
 }
 

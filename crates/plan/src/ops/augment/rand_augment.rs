@@ -1,4 +1,4 @@
-//! Operations out of torchvision's RandAugment, at random: `rand_augment`.
+//! Random operations of torchvision's RandAugment: `rand_augment`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -11,19 +11,19 @@ use crate::ops::images::{AboutImage, ImageSpec};
 /// The most operations.
 const OPS_MAX: usize = 100;
 
-/// Operations out of torchvision's RandAugment, at random.
+/// Random operations of torchvision's RandAugment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandAugment {
     /// The column.
     pub column: String,
-    /// How many.
+    /// The number of operations.
     pub num_ops: usize,
-    /// How strong.
+    /// Their strength.
     pub magnitude: usize,
     /// The number of magnitudes.
     pub num_magnitude_bins: usize,
-    /// How a pixel between pixels is made.
+    /// The interpolation between pixels.
     pub interpolation: Interpolation,
     /// The pixel outside, one level or one for each channel; zeros without it.
     pub fill: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! A rectangle overwritten, at random: `random_erasing`.
+//! Overwrites a rectangle, at random: `random_erasing`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
@@ -8,19 +8,19 @@ use crate::ops::checks::{between, coin, range};
 use crate::ops::images::checks::{changed, image, per_channel};
 use crate::ops::images::{AboutImage, ImageSpec, Layout, image_layout};
 
-/// A rectangle overwritten, at random; before or after `Normalize`.
+/// Overwrites a rectangle, at random; before or after `Normalize`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomErasing {
     /// The column.
     pub column: String,
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
     /// Least and greatest share of the area.
     pub scale: (f64, f64),
     /// Least and greatest height / width.
     pub ratio: (f64, f64),
-    /// One number or one for each channel; normal draws without it.
+    /// One number or one for each channel; without it, normal draws.
     pub value: Option<Vec<f64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Grey, at random: `random_grayscale`.
+//! Makes an image grey, at random: `random_grayscale`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -8,13 +8,13 @@ use crate::ops::checks::coin;
 use crate::ops::images::checks::changed;
 use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
-/// Grey in as many channels as before, at random.
+/// Makes an image grey, in as many channels as before, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomGrayscale {
     /// The column.
     pub column: String,
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
 }
 

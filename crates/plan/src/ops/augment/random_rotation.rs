@@ -1,4 +1,4 @@
-//! A turn about the centre, at random: `random_rotation`.
+//! A rotation about the centre, at random: `random_rotation`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -8,7 +8,7 @@ use super::filled::{self, Interpolation};
 use crate::ops::checks::between;
 use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
-/// A turn about the centre, at random.
+/// A rotation about the centre, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomRotation {
@@ -16,7 +16,7 @@ pub struct RandomRotation {
     pub column: String,
     /// Least and greatest angle to the left, in degrees.
     pub degrees: (f64, f64),
-    /// How a pixel between pixels is made.
+    /// The interpolation between pixels.
     pub interpolation: Interpolation,
     /// The pixel outside, one level or one for each channel.
     pub fill: Option<Vec<u8>>,

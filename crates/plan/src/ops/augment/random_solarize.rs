@@ -1,4 +1,4 @@
-//! Bright levels inverted, at random: `random_solarize`.
+//! Inverts bright levels, at random: `random_solarize`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -8,7 +8,7 @@ use crate::ops::checks::{coin, range};
 use crate::ops::images::checks::changed;
 use crate::ops::images::{AboutImage, Effect, ImageSpec};
 
-/// Levels from a threshold on inverted, at random (torchvision's rule).
+/// Inverts levels from a threshold on, at random (torchvision's rule).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomSolarize {
@@ -16,7 +16,7 @@ pub struct RandomSolarize {
     pub column: String,
     /// The least level that is inverted, 0 to 255.
     pub threshold: f64,
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
 }
 
@@ -41,7 +41,7 @@ impl ImageSpec for RandomSolarize {
         0.5 * self.probability * from
     }
 
-    /// A mean of inverted and other levels is not the mean's result, so no resize passes it.
+    /// Inverting a mean of levels differs from the mean of inverted levels, so no resize may move past it.
     fn effect(&self) -> Effect {
         Effect::Recolours { by_pixel: self.threshold as f32 > 0.0, keeps_means: false }
     }

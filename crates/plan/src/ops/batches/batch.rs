@@ -1,4 +1,4 @@
-//! Rows together: `batch`.
+//! Groups rows to batches: `batch`.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
-/// Rows together.
+/// Groups rows to batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
-    /// How many.
+    /// Rows of a batch.
     pub size: usize,
-    /// Whether a short last batch is left out.
+    /// Whether a short last batch is dropped.
     pub drop_remainder: bool,
 }
 

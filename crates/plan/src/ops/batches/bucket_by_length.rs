@@ -1,8 +1,8 @@
-//! Rows of about the same length together: `bucket_by_length`.
+//! Batches rows of about the same length together: `bucket_by_length`.
 //!
-//! It means what tf.data's `bucket_by_sequence_length` means: a row belongs to the first bucket whose boundary its
-//! length is below, and a batch is full when its bucket has the number of rows of its batches. At the end of an epoch
-//! the rest comes out bucket by bucket, the shortest first.
+//! It has the semantics of tf.data's `bucket_by_sequence_length`: a row belongs to the first bucket whose boundary is
+//! above its length, and a batch is full when its bucket has as many rows as its batches. At the end of an epoch the
+//! remaining rows come out bucket by bucket, the shortest first.
 
 use forebay_core::{Error, Result};
 use forebay_data::{Field, Kind, Ragged, Schema};
@@ -12,37 +12,37 @@ use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 /// The most buckets.
 const BUCKETS_MAX: usize = 1024;
-/// The most rows of a batch, and the longest that rows are padded to.
+/// The most rows of a batch, and the largest padded length.
 const ROWS_MAX: usize = 1 << 24;
 
-/// How long padded rows are.
+/// The padded length of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PadTo {
-    /// As long as the longest of the batch; each column by itself.
+    /// The longest row of the batch; each column by itself.
     Longest,
-    /// As long as the longest that the bucket may hold: its boundary less one. Nothing fits the last bucket, then.
+    /// The longest row that the bucket may hold: its boundary less one. Then no row may be in the last bucket.
     Boundary,
-    /// So long, all of them.
+    /// This length for all.
     Length(usize),
 }
 
-/// Rows of about the same length together, padded to one.
+/// Batches rows of about the same length together, padded to one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
-    /// The column whose length counts.
+    /// The column whose length is used.
     pub column: String,
-    /// The first length that a bucket does not hold, rising; there is one bucket more, for all that is longer.
+    /// The first length that a bucket does not hold, rising; one more bucket holds all longer rows.
     pub boundaries: Vec<usize>,
     /// Rows of a batch, for each bucket.
     pub batch_sizes: Vec<usize>,
-    /// How long rows are then.
+    /// The padded length of rows.
     pub pad_to: PadTo,
-    /// What columns are filled with, where that is not 0.
+    /// The padding of columns, if it is not 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub padding: Vec<(String, f64)>,
-    /// Whether batches that are not full are left out.
+    /// Whether batches that are not full are dropped.
     pub drop_remainder: bool,
 }
 
@@ -107,10 +107,10 @@ impl Bucket {
         self.boundaries.partition_point(|boundary| *boundary <= length)
     }
 
-    /// Returns how long the rows of a bucket are made; `None` is as long as the longest of the batch.
+    /// Returns the padded length of the rows of a bucket; `None` is the longest of the batch.
     ///
     /// # Errors
-    /// Data when the bucket has no longest.
+    /// Data when the bucket has no longest length.
     pub fn padded_length(&self, bucket: usize) -> Result<Option<usize>> {
         match (self.pad_to, self.boundaries.get(bucket)) {
             (PadTo::Longest, _) => Ok(None),
@@ -122,10 +122,10 @@ impl Bucket {
         }
     }
 
-    /// Returns what a column is filled with, as the bytes of one number.
+    /// Returns the padding of a column, as the bytes of one number.
     ///
     /// # Errors
-    /// Invalid when its dtype has no such number.
+    /// Invalid when its dtype cannot hold the number.
     pub fn pad_of(&self, field: &Field) -> Result<Vec<u8>> {
         let value = self.padding.iter().find(|(column, _)| *column == field.name).map_or(0.0, |(_, value)| *value);
         let number = field.kind.dtype().and_then(|dtype| Ragged::number(dtype, value));
@@ -159,7 +159,7 @@ impl Bucket {
     }
 }
 
-/// Says whether a column is padded: its rows differ in their first dimension alone.
+/// Returns whether a column is padded: its rows differ in their first dimension alone.
 fn is_padded(field: &Field) -> bool {
     Ragged::inner(&field.kind).is_some()
 }

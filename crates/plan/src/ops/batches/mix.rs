@@ -1,4 +1,4 @@
-//! The samples of each batch mixed in pairs: `mixup` and `cutmix`.
+//! Mixes the samples of each batch in pairs: `mixup` and `cutmix`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
@@ -11,31 +11,31 @@ use crate::ops::spec::{About, Class, Names, OpSpec};
 /// The most classes: labels of a batch are this many floats for each sample.
 const CLASSES_MAX: usize = 1 << 20;
 
-/// How two samples become one.
+/// How two samples are mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mixing {
     /// Blended.
     Mixup,
-    /// A box of one in the other.
+    /// A box of one pasted into the other.
     Cutmix,
 }
 
-/// The samples of each batch mixed in pairs; labels become shares of classes.
+/// Mixes the samples of each batch in pairs; labels become shares of classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// How.
+    /// How two samples are mixed.
     pub how: Mixing,
-    /// The images.
+    /// The column of images.
     pub column: String,
-    /// The labels: numbers of classes, or shares of them.
+    /// The column of labels: numbers of classes, or shares of them.
     pub label: String,
     /// The number of classes.
     pub classes: usize,
-    /// Of the beta distribution of the share that a sample keeps.
+    /// The parameter of the beta distribution from which the share of a sample is drawn.
     pub alpha: f64,
-    /// How likely a batch is mixed at all.
+    /// The probability with which a batch is mixed at all.
     pub probability: f64,
 }
 
@@ -69,7 +69,7 @@ impl OpSpec for Mix {
         format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
     }
 
-    /// It changes each column by itself.
+    /// Each column depends only on itself.
     fn changed_after(&self, _input: &Schema, changed: Names) -> Names {
         changed
     }

@@ -1,4 +1,4 @@
-//! Batches, and what happens inside them.
+//! Batches, and ops inside them.
 
 mod batch;
 mod bucket_by_length;

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
-/// How many batches (or rows) may wait for the consumer. Default without it: decided by the engine.
+/// How many batches (or rows) may wait for the consumer. By default the engine decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prefetch {
-    /// How many.
+    /// The number.
     pub count: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Other types of columns: `cast`.
+//! Changes the types of columns: `cast`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Schema};
@@ -8,11 +8,11 @@ use crate::ops::access::Access;
 use crate::ops::expr::{CastType, Expr, cast_may_fail};
 use crate::ops::spec::{About, BYTE_NS, Class, NUMBER_NS, Names, OpSpec};
 
-/// Another type, as NumPy's `astype`.
+/// Changes types, as NumPy's `astype`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cast {
-    /// Column, type.
+    /// Column and type.
     pub columns: Vec<(String, CastType)>,
 }
 
@@ -37,7 +37,7 @@ impl OpSpec for Cast {
         Some(Access { may_fail: cast_may_fail(&self.columns, input), ..Access::in_place(columns) })
     }
 
-    /// It changes each column by itself.
+    /// Each column depends only on itself.
     fn changed_after(&self, _input: &Schema, changed: Names) -> Names {
         changed
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
-/// The same rows; a number in these columns that is not finite is an error.
+/// Returns the same rows; a number in these columns that is not finite is an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckFinite {
@@ -14,7 +14,7 @@ pub struct CheckFinite {
     pub columns: Vec<String>,
 }
 
-// It has no access, so it stays where the user wrote it and checks the values that are there.
+// It has no access, so it stays where the user wrote it and checks the values at that place.
 impl OpSpec for CheckFinite {
     fn about(&self) -> About {
         About { name: "check_finite", class: Class::RowWise, is_random: false }
@@ -40,7 +40,7 @@ impl OpSpec for CheckFinite {
     }
 }
 
-/// Refuses a column all of whose values are finite by their type, or that has no numbers.
+/// Refuses a column whose type has only finite values, or no numbers.
 fn floating(input: &Schema, column: &str) -> Result<()> {
     let kind = &input.field(column)?.kind;
     match kind.dtype() {

@@ -1,4 +1,4 @@
-//! All columns but some: `drop`.
+//! Removes columns: `drop`.
 
 use forebay_core::Result;
 use forebay_data::Schema;
@@ -8,7 +8,7 @@ use crate::ops::access::Access;
 use crate::ops::checks::known;
 use crate::ops::spec::{About, Class, OpSpec};
 
-/// Leaves these columns out.
+/// Removes these columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drop {

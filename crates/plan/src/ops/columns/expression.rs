@@ -15,13 +15,13 @@ pub(super) fn access(value: &Expr, input: &Schema) -> Access {
     Access { reads, may_fail, ..Access::default() }
 }
 
-/// Returns the cost of an expression over so many bytes.
+/// Returns the cost of an expression in nanoseconds for a row, with so many bytes read and made.
 pub(super) fn ns(value: &Expr, read: f64, made: f64) -> f64 {
     operations(value) * (NUMBER_NS + read.max(made) * BYTE_NS)
 }
 
-/// Says whether a value of a row can make an expression fail: a text that is no number, a negative power of an integer,
-/// a missing part of a tensor.
+/// Returns whether a value of a row can make an expression fail: a text that is no number, a negative power of an
+/// integer, a missing part of a tensor.
 fn may_be_refused(expr: &Expr) -> bool {
     match expr {
         Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,

@@ -1,4 +1,4 @@
-//! Rows kept by a Python function or an expression: `filter`.
+//! Keeps rows by a Python function or an expression: `filter`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};

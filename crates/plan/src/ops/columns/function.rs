@@ -1,4 +1,4 @@
-//! A user's Python function: what ops that call one have in common.
+//! A user's Python function: the arguments that all ops with one share.
 
 use forebay_core::Result;
 use forebay_data::Schema;
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 use crate::ops::checks::known;
 use crate::source::BlobId;
 
-/// The cost of a call.
+/// The cost of a call, in nanoseconds.
 const CALL_NS: f64 = 10e3;
-/// The cost of a byte that the function is given or gives.
+/// The cost of a byte of arguments or results, in nanoseconds.
 const BYTE_NS: f64 = 0.3;
 
-/// A user's Python function, pickled, and how it wants to be called.
+/// A user's Python function, pickled, and how it is called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// The pickle. The same function may have another in another process.
+    /// The pickle. The same function may have another pickle in another process.
     pub blob: BlobId,
-    /// The name of what it computes, the same in every process; empty where the pickle is the name.
+    /// The name of its code, the same in every process; empty if the pickle is the name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub code: String,
     /// Its name, for people.
     pub name: String,
-    /// Called with columns instead of one row.
+    /// Whether it is called with columns instead of one row.
     pub batched: bool,
-    /// Called with a NumPy generator of the row (or of the first row of a batch) as second argument.
+    /// Whether its second argument is a NumPy generator of the row (or of the first row of a batch).
     pub with_rng: bool,
-    /// The columns it is given; `None` for all.
+    /// The columns passed to it; `None` for all.
     pub reads: Option<Vec<String>>,
-    /// Seconds one call may take. A function that takes longer is stopped.
+    /// The most seconds of one call. A function that takes longer is stopped.
     pub timeout_s: f64,
 }
 
 impl Function {
-    /// Checks that the columns are there that it is given.
+    /// Checks that `input` has the columns that it reads.
     pub(super) fn check(&self, input: &Schema) -> Result<()> {
         known(input, self.reads.iter().flatten())
     }
@@ -42,7 +42,7 @@ impl Function {
         format!("{}{}", self.name, if self.batched { ", batched=True" } else { "" })
     }
 
-    /// Its cost for a row, where it is given and gives so many bytes.
+    /// Returns its cost for a row in nanoseconds, with so many bytes of arguments and results.
     pub(super) fn ns(read: f64, made: f64) -> f64 {
         CALL_NS + (read + made) * BYTE_NS
     }

@@ -1,4 +1,4 @@
-//! A Python function of a row, or of columns: `map`.
+//! Calls a Python function on a row, or on columns: `map`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Schema};
@@ -8,15 +8,15 @@ use super::Function;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, Names, OpSpec, names, with_read};
 
-/// A Python function of a row, or of columns.
+/// Calls a Python function on a row, or on columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Map {
     /// The function.
     pub function: Function,
-    /// The columns that it writes, over the others when `writes` was given, else instead of them.
+    /// The columns that it writes, beside the others if `writes` was set, otherwise instead of them.
     pub output: Vec<Field>,
-    /// Whether columns that it does not write stay.
+    /// Whether other columns stay.
     pub keep_others: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Ops on columns: by Python functions and expressions; columns chosen, renamed and cast.
+//! Ops on columns: Python functions, expressions, and choosing, renaming and casting columns.
 
 mod cast;
 mod check_finite;

@@ -1,4 +1,4 @@
-//! Other names for columns: `rename`.
+//! Renames columns: `rename`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Schema};
@@ -12,17 +12,17 @@ use crate::ops::spec::{About, Class, Names, OpSpec};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
-    /// From, to.
+    /// Old and new name.
     pub columns: Vec<(String, String)>,
 }
 
 impl Rename {
-    /// Returns the name after it of a column before it.
+    /// Returns the new name of a column.
     fn to(&self, name: &String) -> String {
         self.columns.iter().find(|(from, _)| from == name).map_or(name, |(_, to)| to).clone()
     }
 
-    /// Returns the name before it of a column after it.
+    /// Returns the old name of a column.
     fn from(&self, name: &String) -> String {
         self.columns.iter().find(|(_, to)| to == name).map_or(name, |(from, _)| from).clone()
     }

@@ -1,4 +1,4 @@
-//! Some columns, in an order: `select`.
+//! Keeps some columns, in an order: `select`.
 
 use forebay_core::Result;
 use forebay_data::Schema;
@@ -28,7 +28,7 @@ impl OpSpec for Select {
         self.columns.join(", ")
     }
 
-    /// That the columns which stay are there is checked with the schema of every order.
+    /// It reads nothing: the schema check of every order finds a missing column.
     fn access(&self, input: &Schema) -> Option<Access> {
         let gone = input.fields().iter().map(|field| &field.name).filter(|name| !self.columns.contains(name));
         Some(Access { writes: gone.cloned().collect(), ..Access::default() })

@@ -1,4 +1,4 @@
-//! A column computed from others: `with_column`.
+//! Computes a column from others: `with_column`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Schema};
@@ -9,7 +9,7 @@ use crate::ops::access::Access;
 use crate::ops::expr::Expr;
 use crate::ops::spec::{About, Class, OpSpec};
 
-/// A column computed from others.
+/// Computes a column from others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WithColumn {
@@ -26,7 +26,7 @@ impl OpSpec for WithColumn {
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = Field::new(&self.column, self.value.kind(input)?.column());
-        // A tensor made of a number that is missing is an error of its row.
+        // A missing number in a new tensor is an error of its row.
         let nullable = self.value.is_nullable(input) && field.kind.can_be_missing();
         Ok(input.with(Field { nullable, ..field }))
     }

@@ -1,4 +1,4 @@
-//! What a cast makes of a column.
+//! The result types of casts.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-/// What a cast makes: numbers of a dtype, strings or bytes. Written as NumPy's name, `"string"` or `"bytes"`.
+/// The result of a cast: numbers of a dtype, strings or bytes. Written as NumPy's name, `"string"` or `"bytes"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum CastType {
@@ -28,10 +28,10 @@ impl CastType {
         }
     }
 
-    /// Returns what a row of `from` becomes. A tensor keeps its shape.
+    /// Returns the kind after a cast of `from`. A tensor keeps its shape.
     ///
     /// # Errors
-    /// Invalid for a tensor that should become one string.
+    /// Invalid for a cast of a tensor to one string.
     pub(super) fn kind(self, from: &Kind) -> Result<Kind> {
         match (self, from) {
             (CastType::Number(dtype), Kind::Tensor { shape, .. }) => Ok(Kind::Tensor { dtype, shape: shape.clone() }),
@@ -45,13 +45,13 @@ impl CastType {
         }
     }
 
-    /// Says whether casting a row of `from` may fail: texts may be no number, bytes no UTF-8.
+    /// Returns whether a cast of a row of `from` may fail: a text may be no number, bytes may be no UTF-8.
     fn may_fail(self, from: &Kind) -> bool {
         matches!((self, from), (CastType::Number(_), Kind::Utf8 | Kind::Bytes) | (CastType::String, Kind::Bytes))
     }
 }
 
-/// Says whether a cast of these columns of `input` may fail on a row.
+/// Returns whether a cast of these columns of `input` may fail on a row.
 pub(crate) fn cast_may_fail(columns: &[(String, CastType)], input: &Schema) -> bool {
     columns.iter().any(|(column, to)| input.field(column).map_or(true, |field| to.may_fail(&field.kind)))
 }

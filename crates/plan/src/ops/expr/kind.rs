@@ -1,8 +1,8 @@
-//! What an expression gives over a schema: the dtype and shape of its column, found before anything runs.
+//! The type of an expression over a schema: the dtype and shape of its column, found before anything runs.
 //!
-//! Types follow NumPy's arrays ([`promote`]), except that a Python number never widens the column it meets (NumPy 2's
-//! rule): a literal has no dtype until it meets a column, or is one itself ([`ExprKind`]).
-//! Invariant: what [`Expr::kind`] accepts, `exec` computes, and gives exactly that kind.
+//! Types follow NumPy's arrays ([`promote`]), except that a Python number never widens the column beside it (NumPy 2's
+//! rule): a literal has no dtype until it is combined with a column, or is a column itself ([`ExprKind`]).
+//! Invariant: `exec` computes every expression that [`Expr::kind`] accepts, with exactly that kind.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, Schema};
@@ -21,7 +21,7 @@ impl Unary {
     }
 }
 
-/// What an expression gives, before it is a column: a literal takes the dtype of what it meets.
+/// The type of an expression before it is a column: a literal gets the dtype of the column beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
     /// A column of this kind.
@@ -33,7 +33,7 @@ pub enum ExprKind {
 }
 
 impl ExprKind {
-    /// Returns the kind that a column of it has: int64 and float64 for literals.
+    /// Returns the kind of its column: int64 and float64 for literals.
     pub fn column(self) -> Kind {
         match self {
             ExprKind::Column(kind) => kind,
@@ -86,7 +86,7 @@ pub fn promote(a: DType, b: DType) -> DType {
     }
 }
 
-/// Returns the dtype of two numbers that meet in arithmetic; Python literals bend to the other side.
+/// Returns the dtype of arithmetic on two numbers; Python literals adapt to the other side.
 pub fn meet(a: &ExprKind, b: &ExprKind) -> Result<DType> {
     let number = |k: &ExprKind| match k {
         ExprKind::Column(kind) => kind.dtype().ok_or_else(|| Error::invalid(format!("{kind} has no arithmetic"))),
@@ -107,10 +107,10 @@ pub fn meet(a: &ExprKind, b: &ExprKind) -> Result<DType> {
 }
 
 impl Expr {
-    /// Returns what the expression gives over rows of `schema`.
+    /// Returns the type of the expression over rows of `schema`.
     ///
     /// # Errors
-    /// NotFound for a column that is not there; Invalid for operands that do not go together.
+    /// NotFound for a column that is not there; Invalid for operands whose types do not match.
     pub fn kind(&self, schema: &Schema) -> Result<ExprKind> {
         let scalar = |dtype| Ok(ExprKind::Column(Kind::scalar(dtype)));
         match self {
@@ -153,7 +153,7 @@ impl Expr {
     /// Checks that a Python integer keeps its value in a column of `dtype`; NumPy refuses it too.
     ///
     /// # Errors
-    /// Invalid, naming the number and the dtype, when it does not. Floats take any integer.
+    /// Invalid, with the number and the dtype, when it does not. Floats accept any integer.
     pub fn literal_fits(value: i64, dtype: DType) -> Result<()> {
         let (low, high): (i64, i64) = match dtype {
             DType::Bool => (0, 1),
@@ -174,7 +174,7 @@ impl Expr {
     }
 }
 
-/// Returns the dtype that the parts of a stack have together; literals bend to the columns among them.
+/// Returns the common dtype of the parts of a stack; literals adapt to the columns among them.
 ///
 /// # Errors
 /// Invalid when there is no part, or one is not a number for each row.
@@ -184,7 +184,7 @@ pub fn stack_dtype(args: &[Expr], kinds: &[ExprKind]) -> Result<DType> {
         return Err(Error::invalid(format!("stack: {arg} is {kind}, not one number for each row"))
             .hint("stack takes columns of numbers"));
     }
-    // As NumPy's `result_type` of many: floats first, so that two integers do not widen what a float holds; literals
+    // As NumPy's `result_type` of many: floats first, so that two integers widen no float that can hold both; literals
     // last.
     let order = |kind: &&ExprKind| match kind {
         ExprKind::Column(column) if column.dtype().is_some_and(DType::is_float) => 0,
@@ -223,7 +223,7 @@ fn truth(kind: &ExprKind) -> Result<()> {
     Err(Error::invalid(format!("{kind} is not a truth value")).hint("compare it with something, for example > 0"))
 }
 
-/// A column of `dtype` with the shape that the two sides have together: equal shapes, or one side a scalar.
+/// Returns a column of `dtype` with the common shape of the two sides: equal shapes, or one side a scalar.
 fn with_shape(dtype: DType, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
     let shape = |k: &ExprKind| match k {
         ExprKind::Column(Kind::Tensor { shape, .. }) => Some(shape.clone()),
@@ -240,7 +240,7 @@ fn with_shape(dtype: DType, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
     }))
 }
 
-/// The checks that need a literal's value: does it fit the column that it meets, is it a power that integers have.
+/// Checks the values of literals: they must fit the column beside them, and integers have no negative powers.
 fn check_literals(op: Binary, left: (&Expr, &ExprKind), right: (&Expr, &ExprKind)) -> Result<()> {
     let whole = |kind: &ExprKind| !kind.clone().column().dtype().is_none_or(DType::is_float);
     if let (Binary::Pow, Expr::Int { value: ..0 }, true) = (op, right.0, whole(left.1)) {
@@ -273,7 +273,7 @@ fn clip_kind(kind: ExprKind, bounds: [Option<f64>; 2]) -> Result<ExprKind> {
     Ok(kind)
 }
 
-/// A row-wise condition chooses whole rows of any kind; one with a shape chooses numbers.
+/// Returns the kind of `where`: a row-wise condition chooses whole rows of any kind; one with a shape chooses numbers.
 fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind> {
     truth(cond)?;
     let by_row = matches!(cond, ExprKind::Column(Kind::Scalar { .. }));
@@ -284,7 +284,7 @@ fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind
     with_shape(dtype, &with_shape(dtype, yes, no)?, cond)
 }
 
-/// What is filled keeps its dtype, so the value must be one that this holds.
+/// Returns the kind of a filled column, which keeps its dtype: the value must fit it.
 fn fill_kind((arg, kind): (&Expr, ExprKind), (value, filling): (&Expr, ExprKind)) -> Result<ExprKind> {
     let (of, with) = (kind.clone().column(), filling.clone().column());
     let refused = |why: &str| {

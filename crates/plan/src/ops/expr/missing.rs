@@ -1,4 +1,4 @@
-//! Which columns may be missing in an expression, and which a condition proves to be present.
+//! Which columns of an expression may be missing, and which a condition proves to be present.
 //!
 //! The result of an op on a missing value is missing, except for `is_null`, `fill_null`, `stack` (not-a-number), `&`
 //! and `|` (Kleene's), and the side that `where` does not take. So a row that passes a filter has every column without
@@ -12,25 +12,25 @@ use forebay_data::Schema;
 
 use super::{Binary, Expr, Unary};
 
-/// Names of columns that are there.
+/// Names of columns that are present.
 type Known<'e> = BTreeSet<&'e str>;
 
-/// What is known of a condition in a row.
+/// The knowledge about a condition in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Truth {
-    /// It is there, and this.
+    /// It is present, with this value.
     Is(bool),
-    /// It is missing, or not this.
+    /// It is missing, or does not have this value.
     IsNot(bool),
 }
 
 impl Expr {
-    /// Says whether a row of it may be missing.
+    /// Returns whether its value may be missing in a row.
     pub fn is_nullable(&self, schema: &Schema) -> bool {
         self.may_be_missing(schema, &Known::new())
     }
 
-    /// Returns the columns that are there in every row for which this condition is true.
+    /// Returns the columns that are present in every row for which this condition is true.
     pub fn proven(&self) -> BTreeSet<&str> {
         self.proves(Truth::Is(true))
     }
@@ -55,16 +55,16 @@ impl Expr {
         }
     }
 
-    /// Returns the columns that are there where this condition is as `truth` says.
+    /// Returns the columns that are present if this condition is as `truth` states.
     fn proves(&self, truth: Truth) -> Known<'_> {
         match (self, truth) {
             (Expr::Unary { op: Unary::Not, arg }, Truth::Is(value)) => arg.proves(Truth::Is(!value)),
             (Expr::Unary { op: Unary::Not, arg }, Truth::IsNot(value)) => arg.proves(Truth::IsNot(!value)),
-            // It is never missing itself.
+            // `is_null` itself is never missing.
             (Expr::Unary { op: Unary::IsNull, arg }, Truth::Is(false) | Truth::IsNot(true)) => arg.needs(),
             (Expr::Unary { op: Unary::IsNull, .. }, _) => Known::new(),
             (Expr::Binary { op: op @ (Binary::And | Binary::Or), left, right }, truth) => {
-                // `a & b` is true where both are, and not false where neither is; `|` the other way round.
+                // `a & b` is true if both are, and not false if neither is; `|` the other way round.
                 let both = match truth {
                     Truth::Is(value) => value == (*op == Binary::And),
                     Truth::IsNot(value) => value != (*op == Binary::And),
@@ -77,7 +77,7 @@ impl Expr {
         }
     }
 
-    /// Returns the columns without which it is missing.
+    /// Returns the columns without which its value is missing.
     fn needs(&self) -> Known<'_> {
         match self {
             Expr::Col { name } => Known::from([name.as_str()]),

@@ -1,8 +1,8 @@
 //! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data.
 //!
-//! Here is only the tree, which is what crosses processes and what a dataset's id is made of: adding to it is fine,
-//! renaming changes ids. How it is written is in [`written`], its types are in [`kind`], and what may be missing in
-//! [`missing`]; evaluation is in `exec`.
+//! This module has only the tree, which processes exchange and the dataset id hashes: additions are fine, renaming
+//! changes ids. [`written`] has its serialized form, [`kind`] its types, and [`missing`] the columns that may be
+//! missing; `exec` evaluates it.
 
 mod cast;
 mod kind;
@@ -47,9 +47,9 @@ pub enum Expr {
         /// Its value.
         value: String,
     },
-    /// Two expressions and what joins them.
+    /// Two expressions and an operator.
     Binary {
-        /// What joins them.
+        /// The operator.
         op: Binary,
         /// The left one.
         left: Box<Expr>,
@@ -63,36 +63,36 @@ pub enum Expr {
         /// Its argument.
         arg: Box<Expr>,
     },
-    /// `low` where smaller, `high` where larger.
+    /// `low` if smaller, `high` if larger.
     Clip {
-        /// What is clipped.
+        /// The clipped value.
         arg: Box<Expr>,
         /// The least value, if any.
         low: Option<f64>,
         /// The greatest value, if any.
         high: Option<f64>,
     },
-    /// `yes` where `cond`, else `no`.
+    /// `yes` if `cond` is true, else `no`.
     Where {
         /// A truth value.
         cond: Box<Expr>,
-        /// Taken where it is true.
+        /// The value if it is true.
         yes: Box<Expr>,
-        /// Taken where it is false.
+        /// The value if it is false.
         no: Box<Expr>,
     },
-    /// `arg` where it is there, else `value`. The column keeps its dtype.
+    /// `arg` if it is present, else `value`. The column keeps its dtype.
     FillNull {
-        /// What may be missing.
+        /// The value that may be missing.
         arg: Box<Expr>,
-        /// Taken where it is.
+        /// The value instead of a missing one.
         value: Box<Expr>,
     },
     /// A well-mixed hash of the value, modulo `buckets`: int64 in `0..buckets`. Stable for ever.
     HashMod {
         /// A number, a string or bytes.
         arg: Box<Expr>,
-        /// How many buckets; at least 1.
+        /// The number of buckets; at least 1.
         buckets: u64,
     },
     /// Several numbers of a row as one tensor, side by side.
@@ -102,14 +102,14 @@ pub enum Expr {
     },
     /// Another type, as NumPy's `astype`.
     Cast {
-        /// What is cast.
+        /// The value to cast.
         arg: Box<Expr>,
-        /// To what.
+        /// The result type.
         dtype: CastType,
     },
 }
 
-/// What joins two expressions.
+/// An operator of two expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "Python's operators, by their names")]

@@ -1,12 +1,13 @@
-//! Whether a condition may be true of some row, by what a file's footer says of the values of its columns.
+//! Whether a condition may be true for some row, judged by the value ranges in a file's footer.
 //!
-//! Invariant: where a condition is true of a row, it is said here that it may be. What is not understood may be true.
+//! Invariant: if a condition is true for a row, the answer is that it may be true. A condition that this module does
+//! not understand may be true.
 
 use std::cmp::Ordering;
 
 use super::{Binary, Expr, Unary};
 
-/// A value that others are compared with.
+/// A bound of a range of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueBound {
     /// A whole number, or a truth value as 0 or 1.
@@ -17,22 +18,22 @@ pub enum ValueBound {
     Bytes(Vec<u8>),
 }
 
-/// Which values some rows of a column have, but for missing ones and NaN.
+/// The values of some rows of a column, without missing ones and NaN.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum ValueRange {
     /// None.
     Empty,
     /// From the first to the second one.
     Between(ValueBound, ValueBound),
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Any,
 }
 
-/// What is known of some rows of a column.
+/// The knowledge about some rows of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnValues {
-    /// The values that are there.
+    /// The values that are present.
     pub range: ValueRange,
     /// Whether a row may lack a value.
     pub may_be_missing: bool,
@@ -41,13 +42,13 @@ pub struct ColumnValues {
 }
 
 impl Default for ColumnValues {
-    /// Nothing is known.
+    /// Makes the values of a column without any knowledge.
     fn default() -> Self {
         Self { range: ValueRange::Any, may_be_missing: true, may_be_nan: true }
     }
 }
 
-/// What a condition may be in some row.
+/// The possible results of a condition in some row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Truth {
     may_be_true: bool,
@@ -55,7 +56,7 @@ struct Truth {
 }
 
 impl Expr {
-    /// Says whether this condition may be true of a row, where `values` tells what is known of a column.
+    /// Returns whether this condition may be true for a row; `values` returns the knowledge about a column.
     pub fn may_be_true(&self, values: &dyn Fn(&str) -> ColumnValues) -> bool {
         self.truth(values).may_be_true
     }
@@ -81,7 +82,7 @@ impl Expr {
                 }
                 _ => Truth::UNKNOWN,
             },
-            // Kleene's: both are true, or one is false; one is true, or both are false.
+            // Kleene's logic: both are true, or one is false; one is true, or both are false.
             Expr::Binary { op: Binary::And, left, right } => {
                 let (a, b) = (left.truth(values), right.truth(values));
                 Truth { may_be_true: a.may_be_true && b.may_be_true, may_be_false: a.may_be_false || b.may_be_false }
@@ -98,7 +99,7 @@ impl Expr {
         }
     }
 
-    /// Returns the values of what is compared, if it is a column or a literal.
+    /// Returns the values of an operand, if it is a column or a literal.
     fn operand(&self, values: &dyn Fn(&str) -> ColumnValues) -> Option<ColumnValues> {
         let there = |range| Some(ColumnValues { range, may_be_missing: false, may_be_nan: false });
         let one = |bound: ValueBound| there(ValueRange::Between(bound.clone(), bound));
@@ -139,7 +140,7 @@ fn compare(op: Binary, a: &ColumnValues, b: &ColumnValues) -> Option<Truth> {
     Some(Truth { may_be_true: may_be_true || (nan && op == Binary::Ne), may_be_false: may_be_false || nan })
 }
 
-/// Says whether a value of the first may be less than one of the second, equal to it, and greater.
+/// Returns whether a value of the first may be less than one of the second, equal to it, and greater.
 fn orders(a: &ValueRange, b: &ValueRange) -> Option<(bool, bool, bool)> {
     let (a, b) = match (a, b) {
         (ValueRange::Empty, _) | (_, ValueRange::Empty) => return Some((false, false, false)),
@@ -152,12 +153,12 @@ fn orders(a: &ValueRange, b: &ValueRange) -> Option<(bool, bool, bool)> {
     Some((less, equal, greater))
 }
 
-/// Numbers may be compared as float32, as float64 or as whole numbers: which of the answers counts.
+/// How to round before comparing: numbers may be compared as float32, as float64 or as whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rounding {
-    /// That they differ.
+    /// So that different values stay different.
     Apart,
-    /// That they are equal.
+    /// So that values that one of these comparisons calls equal are equal.
     Together,
 }
 

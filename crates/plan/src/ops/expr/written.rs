@@ -1,7 +1,7 @@
 //! The serialized form of an expression: a list of its parts in postfix order, operands before operators.
 //!
 //! A nested form would be as deep as the expression, and JSON parsers bound the depth; a list does not nest. Invariant:
-//! an expression that was read is at most [`DEPTH_MAX`] deep, as functions over expressions recurse.
+//! an expression that was read is at most [`DEPTH_MAX`] deep, because functions over expressions recurse.
 
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,7 @@ impl TryFrom<Vec<Part>> for Expr {
     }
 }
 
-/// The expressions that were read and are not joined yet, each with its depth.
+/// The expressions that were read and are not yet operands of another, each with its depth.
 #[derive(Default)]
 struct Reader {
     made: Vec<(Expr, usize)>,

@@ -1,4 +1,4 @@
-//! The middle of an image: `center_crop`.
+//! Keeps the middle of an image: `center_crop`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::checks::{resized, sides};
 use super::spec::{AboutImage, Effect, ImageSpec};
 
-/// The middle, padded with zeros where the image is smaller.
+/// Keeps the middle, padded with zeros if the image is smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {

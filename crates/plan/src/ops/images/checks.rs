@@ -5,10 +5,10 @@ use forebay_data::{DType, Field, Kind};
 
 use crate::ops::checks::range;
 
-/// The longest side that an op may make, in pixels.
+/// The longest side that an op may output, in pixels.
 pub(super) const SIDE_MAX: usize = 65_500;
 
-/// Checks a size that an op makes.
+/// Checks the output size of an op.
 pub(super) fn sides(op: &str, height: usize, width: usize) -> Result<()> {
     if (1..=SIDE_MAX).contains(&height) && (1..=SIDE_MAX).contains(&width) {
         return Ok(());
@@ -27,7 +27,7 @@ pub(in crate::ops) fn image(op: &str, field: &Field) -> Result<(DType, Vec<Optio
     }
 }
 
-/// Returns the kind after an op that makes another size of 8-bit pixels; `None` is a side of any length.
+/// Returns the kind after an op that changes the size of an 8-bit image; `None` is a side of any length.
 pub(super) fn resized(op: &str, field: &Field, height: Option<usize>, width: Option<usize>) -> Result<Kind> {
     let (dtype, shape) = image(op, field)?;
     if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
@@ -37,7 +37,7 @@ pub(super) fn resized(op: &str, field: &Field, height: Option<usize>, width: Opt
     Ok(Kind::Tensor { dtype, shape: vec![height, width, shape[2]] })
 }
 
-/// Returns the kind after an op that changes 8-bit pixels in their places.
+/// Returns the kind after an op that changes the values of 8-bit pixels.
 pub(in crate::ops) fn changed(op: &str, field: &Field) -> Result<Kind> {
     let (dtype, shape) = image(op, field)?;
     if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
@@ -47,7 +47,7 @@ pub(in crate::ops) fn changed(op: &str, field: &Field) -> Result<Kind> {
     Ok(field.kind.clone())
 }
 
-/// Checks that there is one value, or one for each channel, which are dimension `axis`.
+/// Checks that there is one value, or one for each channel (dimension `axis`).
 pub(in crate::ops) fn per_channel(op: &str, argument: &str, values: usize, kind: &Kind, axis: usize) -> Result<()> {
     let channels = match kind {
         Kind::Tensor { shape, .. } => shape[axis].unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Encoded bytes to an image: `decode_image`.
+//! Decodes encoded bytes to an image: `decode_image`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::{AboutImage, ImageSpec};
 
-/// Which colours an image is decoded to.
+/// The colours of a decoded image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageMode {
     /// One channel: ITU-R 601 luma, as Pillow's `convert("L")`.
@@ -15,7 +15,7 @@ pub enum ImageMode {
     /// Three channels.
     #[serde(rename = "RGB")]
     Rgb,
-    /// One channel: the numbers of a PNG's palette, as they are.
+    /// One channel: the palette indexes of a PNG, unchanged.
     #[serde(rename = "P")]
     Palette,
 }
@@ -39,13 +39,13 @@ impl ImageMode {
     }
 }
 
-/// Encoded bytes to an uint8 image of height, width, channels.
+/// Decodes encoded bytes to a uint8 image of height, width, channels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecodeImage {
     /// The column, decoded in place.
     pub column: String,
-    /// To which colours.
+    /// The colours.
     pub mode: ImageMode,
 }
 

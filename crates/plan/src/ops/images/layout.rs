@@ -31,8 +31,8 @@ impl Layout {
     }
 }
 
-/// Says in which order the dimensions of an image are: channels are the dimension of 1 or 3 at either end. `None` when
-/// that is neither or both.
+/// Returns the order of an image's dimensions: channels are the dimension of 1 or 3 at either end. `None` if neither
+/// end has that length, or both have.
 pub fn image_layout(kind: &Kind) -> Option<Layout> {
     let Kind::Tensor { shape, .. } = kind else { return None };
     let [first, _, last] = shape.as_slice() else { return None };

@@ -1,4 +1,5 @@
-//! Ops on one image column: decode, resize, crop, mirror, normalise. `augment/` has those that change pixels at random.
+//! Ops on one image column: decode, resize, crop, mirror, normalise. `augment/` has the ops that change pixels at
+//! random.
 
 mod center_crop;
 pub(super) mod checks;

@@ -1,4 +1,4 @@
-//! To float32: `normalize`.
+//! Converts to float32: `normalize`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::spec::{AboutImage, ImageSpec};
 use crate::ops::checks::range;
 
-/// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
+/// Converts to float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {

@@ -1,4 +1,4 @@
-//! Mirrored, at random: `random_flip`.
+//! Mirrors an image, at random: `random_flip`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
@@ -8,7 +8,7 @@ use super::checks::image;
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::coin;
 
-/// Which way a flip mirrors.
+/// The direction of a flip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -25,15 +25,15 @@ impl Direction {
     }
 }
 
-/// Mirrored, at random.
+/// Mirrors an image, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomFlip {
     /// The column.
     pub column: String,
-    /// How likely.
+    /// The probability, 0 to 1.
     pub probability: f64,
-    /// Which way; not written down when left to right, so that such a pipeline keeps its dataset id.
+    /// The direction; left to right is not serialized, so that such a pipeline keeps its dataset id.
     #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
     pub direction: Direction,
 }
@@ -58,7 +58,7 @@ impl ImageSpec for RandomFlip {
         format!("{}, p={}{vertical}", self.column, self.probability)
     }
 
-    /// Mostly noted, and done by whatever writes the pixels next.
+    /// A flip is mostly only recorded, and the next op that writes the pixels does it.
     fn ns(&self, from: f64, _to: f64) -> f64 {
         0.02 * self.probability * from
     }

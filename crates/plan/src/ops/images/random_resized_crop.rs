@@ -1,4 +1,4 @@
-//! A random part, resized: `random_resized_crop`.
+//! Crops a random part and resizes it: `random_resized_crop`.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -8,7 +8,7 @@ use super::checks::{resized, sides};
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::range;
 
-/// A random part, resized (torchvision's rule).
+/// Crops a random part and resizes it (torchvision's rule).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
@@ -44,7 +44,7 @@ impl ImageSpec for RandomResizedCrop {
         format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
     }
 
-    /// Only the part is looked at.
+    /// Only the cropped part is read.
     fn ns(&self, from: f64, to: f64) -> f64 {
         (self.scale.0 + self.scale.1) / 2.0 * from + 2.0 * to
     }

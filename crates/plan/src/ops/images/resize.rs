@@ -1,4 +1,4 @@
-//! Another size: `resize`, to an exact size or by the shorter side.
+//! Resizes an image: `resize`, to an exact size or by the shorter side.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind};
@@ -8,7 +8,7 @@ use super::checks::{SIDE_MAX, resized, sides};
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::{count, range};
 
-/// To exactly this height and width, bilinear.
+/// Resizes to exactly this height and width, bilinear.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
@@ -22,7 +22,7 @@ pub struct Resize {
     pub antialias: bool,
 }
 
-/// The shorter side to this many pixels, the shape kept (torchvision's rule), bilinear.
+/// Resizes the shorter side to this many pixels and keeps the aspect ratio (torchvision's rule), bilinear.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeShorter {

@@ -1,8 +1,8 @@
-//! What an op on one image column says of itself. Such an op changes the column in place, and is fused with the ops
-//! beside it.
+//! The properties that an op on one image column declares. Such an op changes the column in place, and is fused with
+//! the ops beside it.
 //!
-//! As for `OpSpec`, a method has a default only where the default is safe: an op that declares nothing more may fail,
-//! passes no other op of its column, and runs on the worker.
+//! As for `OpSpec`, a method has a default only if the default is safe: an op that declares nothing more may fail,
+//! moves past no other op of its column, and runs on the worker.
 
 use forebay_core::Result;
 use forebay_data::{Field, Kind, Schema};
@@ -11,14 +11,14 @@ use super::random_flip::Direction;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, OpSpec};
 
-/// What an op does to pixels, as far as that decides which other ops of the column it may pass.
+/// The effect of an op on pixels, as far as it decides which other ops of the column it may move past.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Effect {
-    /// Changes colours, at no place in particular; a mirrored image gives the mirrored result.
+    /// Changes colours, independent of position; a mirrored image has the mirrored result.
     Recolours {
         /// Whether a pixel's result depends on this pixel alone, and black stays black.
         by_pixel: bool,
-        /// Whether a mean of pixels becomes, about, the mean of their results.
+        /// Whether the mean of some pixels becomes approximately the mean of their results.
         keeps_means: bool,
     },
     /// Mirrors.
@@ -35,30 +35,30 @@ pub(crate) enum Effect {
         /// Whether both sides shrink alike.
         keeps_shape: bool,
     },
-    /// Turns by any angle.
+    /// Rotates by any angle.
     Turns,
     /// Computes each pixel from its neighbours.
     Blurs,
-    /// Anything else: it passes no other op.
+    /// Any other effect: the op moves past no other op.
     Other,
 }
 
 impl Effect {
-    /// Says whether fewer pixels may come out.
+    /// Returns whether the output may have fewer pixels.
     pub(crate) fn is_smaller(self) -> bool {
         matches!(self, Self::Scales { .. } | Self::CropsMiddle { .. })
     }
 
-    /// Says whether its kernel reads pixels around each one, so that a mirrored image has to be written out before.
+    /// Returns whether its kernel reads pixels around each one, so that a mirrored image has to be written out before.
     pub(crate) fn reads_around(self) -> bool {
         matches!(self, Self::Scales { .. } | Self::Turns | Self::Blurs)
     }
 }
 
-/// What is known of an image op without a schema.
+/// The properties of an image op that need no schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AboutImage<'a> {
-    /// The name of the Python method that makes it.
+    /// The name of its Python method.
     pub(crate) name: &'static str,
     /// The column that it changes.
     pub(crate) column: &'a str,
@@ -68,10 +68,10 @@ pub(crate) struct AboutImage<'a> {
 
 /// See the module's documentation.
 pub(crate) trait ImageSpec {
-    /// Returns what is known of it without a schema.
+    /// Returns its properties that need no schema.
     fn about(&self) -> AboutImage<'_>;
 
-    /// Returns the name of the Python method that makes it.
+    /// Returns the name of its Python method.
     fn name(&self) -> &'static str {
         self.about().name
     }
@@ -87,21 +87,20 @@ pub(crate) trait ImageSpec {
     /// Returns its arguments as the user would write them.
     fn arguments(&self) -> String;
 
-    /// Returns its approximate cost: nanoseconds of one core for an image that has so many pixels before and after it.
+    /// Returns its approximate cost: nanoseconds of one core for an image with so many pixels before and after it.
     fn ns(&self, from: f64, to: f64) -> f64;
 
-    /// Returns rows and columns of an image after it, about, from those before it. Default: the same, which only
-    /// concerns costs.
+    /// Returns the approximate rows and columns of an image after it. Default: unchanged; only costs depend on it.
     fn sides(&self, before: (f64, f64)) -> (f64, f64) {
         before
     }
 
-    /// Says what it does to pixels.
+    /// Returns its effect on pixels.
     fn effect(&self) -> Effect {
         Effect::Other
     }
 
-    /// Says whether an image that has the right kind can make it fail, as where a size passes a limit.
+    /// Returns whether an image of the right kind can make it fail, for example because a size exceeds a limit.
     fn may_fail(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
-//! Ops that decide which rows come in which order. The epoch plan does them while the number of rows is known.
+//! Ops that decide which rows come in which order. The epoch plan applies them while the number of rows is known.
 //!
-//! They read no column: the columns before them are those after them.
+//! They read no column, and keep the columns unchanged.
 
 mod parts;
 mod repeat;

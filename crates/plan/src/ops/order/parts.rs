@@ -1,4 +1,4 @@
-//! Parts of the rows, by their places: `take`, `skip` and `shard`.
+//! Keeps parts of the rows, by their places: `take`, `skip` and `shard`.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
-/// The first rows only.
+/// Keeps the first rows only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Take {
-    /// How many.
+    /// The number of rows.
     pub count: u64,
 }
 
-/// All but the first rows.
+/// Leaves out the first rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skip {
-    /// How many.
+    /// The number of rows.
     pub count: u64,
 }
 
-/// Every `count`-th row, from `index`.
+/// Keeps every `count`-th row, from `index`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// Of how many shards.
+    /// The number of shards.
     pub count: u64,
-    /// Which one.
+    /// The shard, from 0.
     pub index: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The epoch's samples over again: `repeat`.
+//! Repeats the epoch's samples: `repeat`.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
-/// The epoch's samples over again.
+/// Repeats the epoch's samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// How often; `None` for ever.
+    /// The number of repetitions; `None` is endless.
     pub count: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A permutation of rows: `shuffle`, and how many rows it permutes together.
+//! Permutes rows: `shuffle`, and how many rows it permutes together.
 
 use forebay_core::Result;
 use forebay_data::Schema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
-/// A permutation, another one each epoch.
+/// Permutes rows, differently in each epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shuffle {
@@ -19,15 +19,15 @@ pub struct Shuffle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleWindow {
-    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records
-    /// in a store.
+    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or consists of record
+    /// files in a store.
     #[default]
     Auto,
     /// All rows.
     Global,
     /// At most so many rows.
     Rows(u64),
-    /// The rows that take so many bytes in memory.
+    /// As many rows as take so many bytes in memory.
     Bytes(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Token lists to rows of one length: `pack`.
+//! Packs token lists into rows of one length: `pack`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
@@ -11,44 +11,44 @@ use crate::ops::spec::{About, Class, Names, OpSpec};
 /// The most documents that are packed together.
 const WINDOW_MAX: usize = 1 << 20;
 
-/// How documents go into rows.
+/// How documents are placed in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Packing {
     /// End to end: a row is the next `length` tokens of all documents, and no row but the last of an epoch is padded.
     Concat {
-        /// Whether the columns of positions and segments are made.
+        /// Whether to make the columns of positions and segments.
         segments: bool,
-        /// Whether the last row is left out when it would be padded.
+        /// Whether to drop the last row if it would be padded.
         drop_remainder: bool,
     },
-    /// Each document, whole, into the first row of its window with room for it.
+    /// Puts each document, whole, into the first row of its window with room for it.
     FirstFit {
         /// Documents that are packed together.
         window: usize,
     },
-    /// The longest document of a window first, each whole into the row that it leaves the least room in
-    /// (Ding et al. 2024, "Fewer Truncations Improve Language Modeling").
+    /// Puts each document, whole and the longest of a window first, into the row where it leaves the least room (Ding
+    /// et al. 2024, "Fewer Truncations Improve Language Modeling").
     BestFit {
         /// Documents that are packed together.
         window: usize,
     },
 }
 
-/// Token lists of all lengths to rows of one length.
+/// Packs token lists of all lengths into rows of one length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pack {
-    /// The column of ids, which stays the name of the packed ones: `int32[length]`.
+    /// The column of ids; the packed rows keep this name: `int32[length]`.
     pub column: String,
     /// Tokens of a row.
     pub length: usize,
-    /// How.
+    /// The strategy.
     #[serde(flatten)]
     pub packing: Packing,
-    /// What ends each document, if anything.
+    /// The id that ends each document, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eos_id: Option<i32>,
-    /// What fills a row that is not full.
+    /// The id that fills the rest of a row.
     pub pad_id: i32,
 }
 
@@ -58,7 +58,7 @@ impl Pack {
     /// The column of a token's document, numbered from 1 in each row; 0 is padding.
     pub const SEGMENTS: &'static str = "segment_ids";
 
-    /// Says whether the columns of positions and segments are made.
+    /// Returns whether the columns of positions and segments are made.
     pub fn segments(&self) -> bool {
         !matches!(self.packing, Packing::Concat { segments: false, .. })
     }

@@ -1,4 +1,4 @@
-//! Text to token ids: `tokenize`.
+//! Converts text to token ids: `tokenize`.
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
@@ -10,10 +10,10 @@ use crate::ops::checks::count;
 use crate::ops::spec::{About, Class, OpSpec};
 use crate::source::BlobId;
 
-/// The cost of a byte of text.
+/// Nanoseconds for a byte of text.
 const BYTE_NS: f64 = 150.0;
 
-/// Text to token ids.
+/// Converts text to token ids.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tokenize {
@@ -25,7 +25,7 @@ pub struct Tokenize {
     pub tokenizer: BlobId,
     /// Whether the tokenizer frames each text as it was trained to (`[CLS]`, `</s>`).
     pub add_special_tokens: bool,
-    /// The most ids of a text, special ones included; what is past them is cut off. `None` keeps all.
+    /// The most ids of a text, special ones included; the rest is cut off. `None` keeps all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_length: Option<usize>,
 }
@@ -35,7 +35,7 @@ impl OpSpec for Tokenize {
         About { name: "tokenize", class: Class::RowWise, is_random: false }
     }
 
-    /// The tokenizer is not looked at.
+    /// This check does not read the tokenizer.
     fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(&self.column)?;
         let column = &self.column;

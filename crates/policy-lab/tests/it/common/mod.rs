@@ -1,10 +1,11 @@
-//! Jobs that are imagined, and run in the simulator under Forebay's policy.
+//! Random jobs in the simulator under Forebay's policy.
 
 use forebay_policy::placement::{Manners, Model};
 use forebay_policy::scaling::Policy;
 use forebay_policy_lab::simulate::{Job, JobOutcome, Pool, Scenario, simulate};
 
-/// The same jobs in each run: one in tens of thousands is not decided on well, which is known (README) and no news of a change.
+/// The same jobs in each run: the policy decides one in tens of thousands badly, which is known (README), so other jobs
+/// could fail without a change of the code.
 pub(crate) const SEED: u64 = 7;
 
 /// A job on workers with so many threads.
@@ -15,12 +16,12 @@ pub(crate) struct Imagined {
 }
 
 impl Imagined {
-    /// What it is solved by.
+    /// Returns the model that the policy solves.
     pub(crate) fn model(&self) -> Model {
         self.job.model(self.threads.into(), Manners::SpareOnly)
     }
 
-    /// Runs so many batches of it, on at most so many workers.
+    /// Runs so many batches of the job, on at most so many workers.
     pub(crate) fn run(&self, batches: u64, workers_max: u32, seed: u64) -> JobOutcome {
         let pool = Pool { max: workers_max, threads: self.threads, ..Pool::default() };
         let scenario = Scenario::new(vec![Job { batches, ..self.job.clone() }], pool, seed);

@@ -1,4 +1,4 @@
-//! The windows that are remembered, and what they say together: medians, so that one odd window says nothing.
+//! The last windows, and their medians, so that one odd window changes nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ struct Window {
     host: Option<Host>,
 }
 
-/// The newest windows with one placement, no more than a given number; the newest last.
+/// The newest windows with one placement, up to a given number; the newest last.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Memory {
     windows: VecDeque<Window>,
@@ -30,7 +30,7 @@ impl Memory {
         self.windows.clear();
     }
 
-    /// Adds a window; the oldest beyond `most` is forgotten.
+    /// Adds a window; beyond `most`, drops the oldest.
     pub(super) fn push(&mut self, seen: &Observation, figures: Figures, most: usize) {
         if self.windows.len() == most {
             self.windows.pop_front();
@@ -38,12 +38,12 @@ impl Memory {
         self.windows.push_back(Window { figures, steady: seen.steady, host: seen.host.clone() });
     }
 
-    /// Returns where the newest window's batches were computed.
+    /// Returns the placement of the newest window.
     pub(super) fn placement(&self) -> Placement {
         self.windows.back().map_or(Placement { workers: 0, local: 0, cut: 1 }, Window::placement)
     }
 
-    /// Whether the newest windows were all with a placement.
+    /// Returns whether the newest windows all had this placement.
     pub(super) fn are_with(&self, at: Placement, count: usize) -> bool {
         let newest = || self.windows.iter().rev().take(count);
         newest().count() == count && newest().all(|w| w.steady && w.placement() == at)
@@ -54,7 +54,7 @@ impl Memory {
         self.windows.back()?.host.as_ref()
     }
 
-    /// Returns what is to be made small.
+    /// Returns the objective to minimise.
     pub(super) fn objective(&self) -> Objective {
         self.host().map(|host| host.objective).unwrap_or_default()
     }
@@ -79,8 +79,8 @@ impl Memory {
         }
     }
 
-    /// Returns the cores that were spare, with those that the reader's process took for what workers sent: it would give them back,
-    /// as threads would those that they had.
+    /// Returns the spare cores, with those that the reader's process used for batches from workers: both could be given
+    /// back.
     pub(super) fn room(&self, count: usize) -> f64 {
         self.median(count, |w| w.figures.spare + w.host.as_ref().map_or(0.0, |host| host.finishes))
     }
@@ -90,28 +90,30 @@ impl Memory {
         self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
     }
 
-    /// Returns the batches a second that workers bring: those that came from them or, where that is far more, those that they made.
-    /// A split is made by one worker, so a reader may wait for the first one while others make what comes after it.
+    /// Returns the batches a second of workers: those that came from them or, if that is far more, those that they
+    /// made. One worker makes each split, so a reader may wait for one while others make the splits behind it.
     pub(super) fn brought(&self, count: usize) -> f64 {
         let (made, remote) = (self.made(count), self.remote(count));
         if made > AHEAD * remote { made } else { remote }
     }
 
-    /// Returns the batches a second that workers made in the newest windows, where the trainer waits although that is all it takes,
-    /// or more. What is ahead of a reader is bounded, so that ends: it comes through, or no more of it is made than the trainer takes.
+    /// Returns the batches a second that workers made in the newest windows, if the trainer waits although they make at
+    /// least its demand. The splits ahead of a reader are bounded, so that state ends: the split comes through, or
+    /// workers make no more than the trainer takes.
     pub(super) fn ahead(&self, count: usize) -> Option<f64> {
         let (figures, made, remote) = (self.medians(count), self.made(count), self.remote(count));
         let wanted = figures.demand - (figures.delivered - remote);
         (made > AHEAD * remote && made >= wanted).then_some(made)
     }
 
-    /// On average: workers say so whenever they have made some, which may be more than once in a window, or less.
+    /// Returns the mean, because workers report finished batches more than once in a window, or less.
     fn made(&self, count: usize) -> f64 {
         let newest = || self.windows.iter().rev().take(count);
         newest().map(|w| w.figures.made).sum::<f64>() / newest().count().max(1) as f64
     }
 
-    /// Returns how many workers would compute all the time, were nothing computed elsewhere: by the medians.
+    /// Returns the number of workers that would compute all the time, if nothing were computed elsewhere, by the
+    /// medians.
     pub(super) fn load(&self, count: usize) -> f64 {
         let figures = self.medians(count);
         match self.host() {
@@ -120,17 +122,18 @@ impl Memory {
         }
     }
 
-    /// The same, of the newest window.
+    /// Returns the load of the newest window.
     pub(super) fn newest_load(&self) -> f64 {
         self.windows.back().map_or(0.0, Window::load)
     }
 
-    /// The same, on average over all windows.
+    /// Returns the mean load of all windows.
     pub(super) fn mean_load(&self) -> f64 {
         self.windows.iter().map(Window::load).sum::<f64>() / self.windows.len().max(1) as f64
     }
 
-    /// Returns what the newest windows say of the job. Without a machine of the reader's, it has one op, and workers alone.
+    /// Returns the model of the job from the newest windows. Without a reader's machine, it has one op and workers
+    /// alone.
     pub(super) fn model(&self, count: usize, efficiency: f64) -> Model {
         let figures = self.medians(count);
         let (step, threads) = (1.0 / figures.demand, figures.supply * figures.compute);
@@ -169,7 +172,7 @@ impl Window {
         Placement { workers: self.figures.workers, local: self.figures.local, cut }
     }
 
-    /// Seconds of one thread for all ops of a batch.
+    /// Returns the seconds of one thread for all ops of a batch.
     fn whole(&self) -> f64 {
         self.host.as_ref().and_then(|host| host.cuts.last()).map_or(self.figures.compute, |cut| cut.before + cut.after)
     }

@@ -1,10 +1,12 @@
-//! Forebay's own policy: measure what is asked for and what one worker gives, solve for the placement, confirm it by a probe or
-//! two, and keep watching.
+//! Forebay's own policy: measure the demand and the rate of one worker, solve for the placement, confirm it with a
+//! probe or two, and keep watching.
 //!
-//! Where the reader's machine is not told of, or nothing may compute there, the placement is a number of workers: one policy, not two.
-//! Invariants: at most [`PROBES_MAX`] changes follow the first one at the same load; a placement that was too little is not gone
-//! back to before the load has fallen; cores that the trainer misses are given back in the window that says so, by threads and by
-//! the cut, and not taken again before there are more of them; without figures nothing changes; the result is within the limits.
+//! Without figures of the reader's machine, or if nothing may compute there, the placement is a number of workers: one
+//! policy, not two.
+//! Invariants: at most [`PROBES_MAX`] changes follow the first one at the same load; the policy does not go back to a
+//! placement that was too little before the load has fallen; it gives back cores that the trainer lacks in the window
+//! that shows it, from threads and from the cut, and takes them again only when there are more; without figures nothing
+//! changes; the result is within the limits.
 
 mod memory;
 mod phases;
@@ -20,110 +22,109 @@ use memory::Memory;
 use serde::{Deserialize, Serialize};
 pub use steady_state::SteadyState;
 
-/// What is added to the demand before it is solved for.
+/// The share added to the demand before solving.
 pub const MARGIN: f64 = 0.01;
-/// The share of its time that a trainer may wait where the placement is right.
+/// The share of its time for which a trainer may wait with a right placement.
 pub const WAIT_MAX: f64 = 0.02;
-/// Once the placement was found right, the share from which it is not any more.
+/// The share of waits from which a confirmed placement is no longer right.
 pub const WAIT_AGAIN: f64 = 0.05;
-/// From this share on the workers cannot keep up, so what is delivered is what they make.
+/// The share of waits from which workers cannot keep up, so that the delivered rate is theirs.
 pub const SATURATED: f64 = 0.10;
-/// Changes that may follow the first one at the same load.
+/// The most changes after the first one at the same load.
 pub const PROBES_MAX: u32 = 3;
-/// A load that is so many times what it was, or less than what it was divided by this, is another load. Spare cores that are
-/// so many times what they were are worth another look.
+/// The factor, up or down, from which a load is another load, and from which more spare cores are worth another look.
 pub const CHANGE: f64 = 1.6;
-/// The share of its time that a trainer may lack a core before threads on its machine give theirs back.
+/// The share of its time in which a trainer may lack a core before threads on its machine give theirs back.
 pub const PRESSURE_MAX: f64 = 0.10;
-/// What threads had of the cores that they asked for, as a share of these, below which they give some back. Figures that are off
-/// by a fifth, once too high and once too low, do not come to this.
+/// The share of their requested cores below which threads give some back. Figures that are off by a fifth, once too
+/// high and once too low, stay above it.
 pub const YIELD: f64 = 0.6;
-/// The part of what wire and threads let through from which they may be what is full, and not the workers what is slow.
+/// The share of the limits of wire and threads from which these may be full, so that the workers need not be slow.
 const FULL: f64 = 0.95;
-/// So many times what came from workers is what they make ahead of a reader that waits for what is next in its order. Figures that are
-/// off by a fifth, over a few windows, do not come to this.
+/// The ratio of made to received batches from which workers are ahead of a reader that waits for the next split in its
+/// order. Figures that are off by a fifth, over a few windows, stay below it.
 const AHEAD: f64 = 1.25;
-/// Less than this of a core is none.
+/// Less of a core than this counts as none.
 const NO_CORE: f64 = 0.1;
-/// What is left of the trainer's own speed when threads on its machine are held to hurt it.
+/// The share of the trainer's own speed below which threads on its machine are considered to slow it down.
 const SUFFERS: f64 = 0.75;
-/// What another cut may leave the reader's process of its work, at most, to be held to be lighter: figures that are off by some
-/// percent move it once.
+/// The share of the reader's work at another cut below which that cut counts as lighter: figures that are off by some
+/// percent move the cut once at most.
 const LIGHTER: f64 = 0.8;
-/// What another placement must save, as a share of the price, to be tried.
+/// The share of the price that another placement must save to be tried.
 const CHEAPER: f64 = 0.02;
-/// The same as [`CHANGE`], while what it was is known of few windows.
+/// The same as [`CHANGE`], while the earlier load is known from few windows.
 const CHANGE_EARLY: f64 = 2.2;
-/// What a load may be below what the placement was found for, over many windows, before less will do: as a factor of it.
+/// The factor by which the load, over many windows, must be below that of the placement before less is enough.
 const SLACK: f64 = 1.2;
-/// The part of a unit's threads that may be of other kinds before it is another unit.
+/// The share of a unit's threads that may be of other types before it is another unit.
 const OTHER_UNIT: f64 = 0.1;
-/// The share of the gain that was to be expected below which more workers do not help.
+/// The share of the expected gain below which more workers do not help.
 const USEFUL: f64 = 0.5;
-/// What of a worker's computing time reaches the trainer, at least and at most.
+/// The bounds of the share of a worker's computing time that reaches the trainer.
 const EFFICIENCY: (f64, f64) = (0.2, 1.25);
-/// Windows that a placement is found or confirmed on, that a change is noticed on, and that are remembered.
+/// Windows from which a placement is found or confirmed, from which a change is noticed, and that are stored.
 const FEW: usize = 3;
 const SOME: usize = 5;
 const MANY: usize = 15;
 
-/// Where a job is.
+/// The phase of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// Nothing is known.
+    /// There are no results yet.
     Learning,
-    /// A placement was found; whether it is right is not known yet. So many probes were made.
+    /// A placement was found, and is being confirmed, after so many probes.
     Confirming(u32),
-    /// The placement is right, or as right as can be; the trainer waited this share of its time then.
+    /// The placement is right, or as right as possible; the share of the trainer's waits then.
     Settled(f64),
 }
 
-/// A placement, and what was found with it.
+/// A placement, and its measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Mark {
     at: Placement,
-    /// Workers' worth of work.
+    /// The load, in workers.
     load: f64,
     /// Batches a second that the trainer would have taken, and that workers brought.
     demand: f64,
     remote: f64,
 }
 
-/// What is solved for: within the limits, and the workers that it would take without them.
+/// The solution within the limits, and the workers that it would need without them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Target {
     at: Placement,
     needed: u32,
 }
 
-/// What is remembered from window to window.
+/// The state between windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Previous {
-    /// `None` is what there is.
+    /// `None` keeps the present placement.
     wanted: Option<Placement>,
     phase: Phase,
-    /// Since the placement was changed last.
+    /// The windows since the last change of the placement.
     windows: Memory,
-    /// What of a worker's computing time reaches the trainer.
+    /// The share of a worker's computing time that reaches the trainer.
     efficiency: f64,
-    /// Workers' worth of work that the placement was found for, and the windows that it is the mean of.
+    /// The load for which the placement was found, in workers, and the windows that it is the mean of.
     based: (f64, u32),
-    /// Spare cores that it was found for.
+    /// The spare cores for which it was found.
     based_spare: f64,
     /// The most threads on the reader's machine, once they had to give some back.
     local_max: Option<u32>,
-    /// The only cut, once the trainer missed cores, or suffered, and the reader's process had work that workers can do; and the cores that
-    /// were spare then, with those that this took.
+    /// The only allowed cut, once the trainer lacked cores, or became slower, while its process ran ops that workers
+    /// can run; and the spare cores then, with those that these ops took.
     cut_only: Option<(u32, f64)>,
-    /// What one worker was, in threads of each kind, when marks began to be compared.
+    /// The threads of one worker by type, when marks began to be compared.
     unit: Vec<f64>,
-    /// What the last change came from.
+    /// The placement before the last change.
     tried: Option<Mark>,
-    /// What was too little.
+    /// The placement that was too little.
     too_few: Option<Mark>,
-    /// Whether more workers do not help.
+    /// Whether more workers bring nothing more.
     is_shared: bool,
-    /// Whether the last waits were for what is next, with the rest ahead.
+    /// Whether the last waits were for the next split, with later ones ready.
     is_ahead: bool,
 }
 
@@ -147,7 +148,7 @@ impl Default for Previous {
     }
 }
 
-/// How a user chooses it.
+/// The name by which a user chooses it.
 pub(super) const CHOICE: Choice =
     Choice { usage: "forebay", parse: |text| (text == "forebay").then(|| Previous::default().boxed()) };
 
@@ -182,11 +183,11 @@ impl ScalingPolicy for Previous {
     }
 }
 
-/// Decides on one more window.
+/// Decides after one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
     let (reason, figures) = next.step(seen);
-    // Somebody has to begin.
+    // A job needs one worker at least to begin.
     let workers = if seen.local == 0 { seen.workers.max(1) } else { seen.workers };
     let there = Placement { workers, local: seen.local, cut: seen.host.as_ref().map_or(1, |host| host.cut) };
     let Placement { workers, local, cut } = possible(next.wanted.unwrap_or(there), seen);
@@ -194,10 +195,11 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     (Decision { workers, local, cut, reason, figures }, next)
 }
 
-/// Returns how many of so many threads may stay on the reader's machine, of which `spare` cores are wanted by nobody else, and
-/// whose trainer has had no core for a share of its time. Whoever runs them asks this more often than there are windows.
+/// Returns how many of the `threads` on the reader's machine may stay, with `spare` idle cores and a trainer that
+/// lacked a core for the share `pressure` of its time. The machine that runs them calls this more often than once a
+/// window.
 pub fn left(threads: u32, spare: f64, pressure: f64) -> u32 {
-    // The last thread may have been given but a part of a core.
+    // The last thread may get only a part of a core.
     let is_short = spare < (YIELD * f64::from(threads.saturating_sub(1))).max(NO_CORE);
     let is_pressed = pressure > PRESSURE_MAX;
     match (is_short, is_pressed) {
@@ -207,14 +209,15 @@ pub fn left(threads: u32, spare: f64, pressure: f64) -> u32 {
     }
 }
 
-/// Returns as much of a placement as there may be: what another job found, or this one before a reader left, may be too much.
+/// Returns the allowed part of a placement: one found by another job, or by this one before a reader left, may be too
+/// much.
 fn possible(at: Placement, seen: &Observation) -> Placement {
     let (local_max, cuts) = seen.host.as_ref().map_or((0, 1), |host| (host.local_max, host.cuts.len() as u32));
     Placement { workers: seen.limits.clamp(at.workers), local: at.local.min(local_max), cut: at.cut.min(cuts) }
 }
 
-/// Returns what a job begins with of which nothing was measured yet, but for what jobs on the same samples showed: as `model` says, with
-/// the `figures` in it. To be confirmed.
+/// Returns the first decision of a job without measurements, from a `model` of what jobs on the same samples showed,
+/// with its `figures`. The policy confirms it.
 pub fn begin(model: &Model, figures: Figures, limits: Limits, objective: &Objective) -> (Decision, Previous) {
     let bounds = Bounds::new((limits.min.min(limits.max), limits.max), 0);
     let at = solve(model, objective, bounds, solving::margin(objective));
@@ -254,7 +257,8 @@ impl Previous {
         }
     }
 
-    /// Forgets the measurements with workers of other kinds: the rate of five fast workers says nothing of five slow ones.
+    /// Forgets the measurements with workers of other types: the rate of five fast workers predicts nothing for five
+    /// slow ones.
     fn note_unit(&mut self, unit: &[f64]) {
         if unit.iter().sum::<f64>() <= 0.0 {
             return;
@@ -272,7 +276,7 @@ impl Previous {
         }
     }
 
-    /// The trainer misses cores, or takes them: what the newest window says is done at once, unlike all else.
+    /// Gives cores back if the trainer lacks some. This rule acts on the newest window at once, unlike all others.
     fn give_back(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
         let host = self.windows.host()?;
         let (spare, pressure) = (host.spare, host.pressure);
@@ -283,7 +287,7 @@ impl Previous {
             return None;
         }
         self.cut_only = lightest.map(|cut| (cut, self.windows.room(1))).or(self.cut_only);
-        // Threads that it did not have are none that it gave back.
+        // Without a thread to give back, the limit on threads stays.
         let local = Some(local).filter(|local| *local < wanted.local);
         Some(self.yield_to(limits, local, spare, Reason::Yields { spare, pressure }))
     }
@@ -300,7 +304,7 @@ impl Previous {
         self.change(limits, target, 0, &figures, reason)
     }
 
-    /// Asks for another placement; where the limits leave none, says so.
+    /// Requests another placement; if the limits leave none, the reason says so.
     fn change(&mut self, limits: Limits, to: Target, probes: u32, figures: &Figures, reason: Reason) -> Found {
         let wanted = Placement { workers: limits.clamp(to.at.workers), ..to.at };
         if self.wanted != Some(wanted) {
@@ -314,7 +318,7 @@ impl Previous {
 
     fn settle(&mut self, figures: &Figures, reason: Reason) -> Found {
         self.phase = Phase::Settled(figures.waited);
-        // What was measured with another placement is gone, if there is one now.
+        // After a change, the windows with the old placement are gone.
         let load = if self.windows.len() > 0 { self.windows.load(FEW) } else { figures.load() };
         self.based = (load, 1);
         (reason, Some(*figures))

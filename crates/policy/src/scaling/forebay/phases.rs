@@ -1,4 +1,4 @@
-//! What is done in each phase: a first placement, whether it is right, and watching it.
+//! The steps of each phase: the first placement, its confirmation, and watching it.
 
 use super::solving::is_less;
 use super::{
@@ -10,7 +10,7 @@ use crate::scaling::Limits;
 use crate::scaling::decision::{Figures, Reason};
 
 impl Previous {
-    /// The first placement.
+    /// Finds the first placement.
     pub(super) fn learn(&mut self, limits: Limits, wanted: Placement) -> Found {
         let figures = self.windows.medians(FEW);
         self.learn_efficiency(&figures);
@@ -23,12 +23,12 @@ impl Previous {
         self.change(limits, target, 0, &figures, self.solved())
     }
 
-    /// Why a first placement is wanted.
+    /// Returns the reason of a first placement.
     fn solved(&self) -> Reason {
         if self.windows.objective() == Objective::Time { Reason::Demand { margin: MARGIN } } else { Reason::Cheapest }
     }
 
-    /// A load that is another one, or cores that have become free.
+    /// Solves anew if the load is another one, or cores have become free.
     pub(super) fn follow(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
         if self.windows.len() < SOME {
             return None;
@@ -38,17 +38,17 @@ impl Previous {
         let (now, spare) = (self.windows.load(SOME), self.windows.medians(SOME).spare);
         let is_other = now > before * change || now * change < before;
         let room = self.windows.room(SOME);
-        // What the reader's process gave back itself is no reason to have it take that again.
+        // Cores that the reader's process gave back itself are no reason to give it that work again.
         let has_room = self.cut_only.is_some_and(|(_, then)| room >= CHANGE * then.max(1.0));
         let is_free = spare >= CHANGE * self.based_spare.max(1.0) || has_room;
         if !is_other && !is_free {
             return None;
         }
-        // The window in which it changed has some of both, and may be the median of all; of the newest it is none.
+        // The window of the change has some of both loads, and may be the median of five; it is not among the newest.
         let (figures, now) = (self.windows.medians(FEW), self.windows.load(FEW));
         let kept = (self.local_max.take_if(|_| is_free), self.cut_only.take_if(|_| has_room));
         let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
-        // Cores that nothing would use more of are no reason.
+        // Free cores are no reason if no other placement uses more of them.
         let is_used = (target.at.local, target.at.cut) != (wanted.local, wanted.cut);
         let is_of_use = is_used && target.at.workers < wanted.workers;
         if target.at == wanted || !(is_other || is_of_use) {
@@ -61,7 +61,7 @@ impl Previous {
         Some(self.change(limits, target, 0, &figures, reason))
     }
 
-    /// Whether the placement is right, once all of it is there.
+    /// Confirms the placement, once all of it is there.
     pub(super) fn confirm(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
         let figures = self.windows.medians(FEW);
         if !self.windows.are_with(wanted, FEW) {
@@ -88,7 +88,7 @@ impl Previous {
         }
         let model = self.windows.model(FEW, self.efficiency);
         let target = self.target(limits, &model);
-        // With fewer workers, one at a time: what is solved for may be wrong by more than one.
+        // Go down by one worker at a time: the solution may be wrong by more than one.
         let at = match target.at.workers < wanted.workers {
             true => self.with_workers(&model, wanted.workers - 1),
             false => target.at,
@@ -101,7 +101,8 @@ impl Previous {
         self.settle(&figures, Reason::Enough { at_most: WAIT_MAX })
     }
 
-    /// Workers make all that the trainer takes, which waits for what is next: there are enough of them, or too many.
+    /// Settles if workers make all that the trainer takes, and it waits only for the next split: there are enough
+    /// workers, or too many.
     fn suffice(&mut self, limits: Limits, wanted: Placement, probes: u32, made: f64, figures: &Figures) -> Found {
         self.learn_efficiency(figures);
         let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
@@ -110,12 +111,12 @@ impl Previous {
             return self.change(limits, target, probes + 1, figures, reason);
         }
         let found = self.settle(figures, Reason::Ahead { made });
-        // It will not have to wait like that.
+        // Later waits will not be of this kind.
         (self.phase, self.is_ahead) = (Phase::Settled(0.0), true);
         found
     }
 
-    /// The same, where waiting may be cheaper than what would end it.
+    /// Confirms the placement by its price: waiting may be cheaper than more workers.
     fn confirm_price(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
         let figures = self.windows.medians(FEW);
         if let Some(useful) = self.useful(&figures) {
@@ -138,7 +139,7 @@ impl Previous {
         self.settle(&figures, Reason::Cheapest)
     }
 
-    /// The trainer waits.
+    /// Finds more workers or threads for a trainer that waits.
     fn more(&mut self, limits: Limits, wanted: Placement, probes: u32, figures: Figures) -> Found {
         if let Some(useful) = self.useful(&figures) {
             return self.share(limits, wanted, useful, &figures);
@@ -149,9 +150,10 @@ impl Previous {
         let model = self.windows.model(FEW, self.efficiency);
         let mut target = self.target(limits, &model);
         if model.capacity(target.at) <= model.capacity(wanted) || target.at == wanted {
-            // It should be enough and is not: whatever it is that is not modelled, a little more of what is free, or one worker.
+            // The solution should be enough and is not, for a reason outside the model: add a little of what is free,
+            // or one worker.
             let Some(more) = self.a_little_more(&model, wanted, &figures) else {
-                // Nothing brings more: as little as brings the same.
+                // Nothing brings more: use the least that brings the same.
                 let to = if is_less(target.at, wanted) { target.at } else { wanted };
                 return self.share(limits, to, to.workers, &figures);
             };
@@ -170,7 +172,7 @@ impl Previous {
         self.change(limits, target, probes + 1, &figures, Reason::Waits { at_most: WAIT_MAX })
     }
 
-    /// More workers do not help: as many as do.
+    /// Settles with `useful` workers, because more of them bring nothing more.
     fn share(&mut self, limits: Limits, to: Placement, useful: u32, figures: &Figures) -> Found {
         self.is_shared = true;
         let to = Placement { workers: limits.clamp(useful), ..to };
@@ -181,7 +183,7 @@ impl Previous {
         self.settle(figures, Reason::Shared { useful })
     }
 
-    /// The placement was right: is it still?
+    /// Checks whether the placement is still right.
     pub(super) fn watch(&mut self, limits: Limits, wanted: Placement, waited_then: f64) -> Found {
         let figures = self.windows.medians(SOME.min(self.windows.len()));
         let (mean, count) = self.based;
@@ -202,7 +204,7 @@ impl Previous {
             return (Reason::Ahead { made }, Some(figures));
         }
         if waits && std::mem::take(&mut self.is_ahead) {
-            // Some of these windows are of before it came through.
+            // Some of these windows are from before the split came through.
             self.windows.clear();
             return (still, Some(figures));
         }
@@ -218,7 +220,7 @@ impl Previous {
             let mut model = self.windows.model(MANY, self.efficiency);
             model.step = model.whole() / (load * model.threads);
             let target = self.target(limits, &model);
-            // Where it was tried, the load must be less than it was then.
+            // The load must be below the load at which this was too little.
             let too_few =
                 |mark: Mark| model.capacity(target.at) <= model.capacity(mark.at) && load * SLACK >= mark.load;
             if is_less(target.at, wanted) && !self.too_few.is_some_and(too_few) {

@@ -1,12 +1,13 @@
-//! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
+//! Computes from the figures of the windows: the efficiency of workers, the best placement, and the gain of the last
+//! change.
 
 use super::{AHEAD, EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
 use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
 impl Previous {
-    /// While the workers cannot keep up, what they bring says what of their time reaches the trainer; so it does at any time
-    /// where it is far more than was thought.
+    /// Learns the efficiency while the workers cannot keep up, because their rate then shows the share of their time
+    /// that reaches the trainer; at any other time only if that share is far above the assumed one.
     pub(super) fn learn_efficiency(&mut self, figures: &Figures) {
         let at = self.windows.placement();
         let most = self.windows.model(FEW, self.efficiency).remote_bound(at);
@@ -29,7 +30,7 @@ impl Previous {
         Target { at, needed: free.workers }
     }
 
-    /// Returns the best placement with so many workers.
+    /// Returns the best placement with this number of workers.
     pub(super) fn with_workers(&self, model: &Model, workers: u32) -> Placement {
         let objective = self.windows.objective();
         solve(model, &objective, self.bounds((workers, workers)), margin(&objective))
@@ -40,8 +41,8 @@ impl Previous {
         Bounds { cuts: self.cut_only.map_or(bounds.cuts, |(only, _)| (only, only)), ..bounds }
     }
 
-    /// Returns the cut that leaves the reader's process the least work, if that is another one with noticeably less than now: what is
-    /// sent costs other than before where it is another size.
+    /// Returns the cut with the least work for the reader's process, if that is another one with noticeably less work
+    /// than now. Two cuts receive rows of different sizes, so receiving is part of the work.
     pub(super) fn lightest_cut(&self, now: u32) -> Option<u32> {
         let model = self.windows.model(FEW.min(self.windows.len()), self.efficiency);
         let work = |cut| model.at_reader(model.cut(Placement { workers: 1, local: 0, cut }));
@@ -60,7 +61,7 @@ impl Previous {
         Mark { at, load: self.windows.load(FEW), demand, remote: self.windows.brought(FEW) }
     }
 
-    /// Returns how many workers bring what all do, where the last change brought far less than it should have.
+    /// Returns the number of workers that bring as much as all, if the last change brought far less than expected.
     pub(super) fn useful(&self, now: &Figures) -> Option<u32> {
         let is_like = |then: &Mark| then.at.cut == self.windows.placement().cut && then.remote > 0.0;
         let then = self.tried.filter(|then| is_like(then) && (1..now.workers).contains(&then.at.workers))?;
@@ -73,7 +74,7 @@ impl Previous {
         (gained < USEFUL * expected).then_some(workers.max(then.at.workers))
     }
 
-    /// Returns the least that should bring more than a placement does.
+    /// Returns the smallest step that should bring more than a placement does.
     pub(super) fn a_little_more(&self, model: &Model, wanted: Placement, figures: &Figures) -> Option<Placement> {
         let local = wanted.local + ((f64::from(wanted.local) * figures.waited).ceil() as u32).max(1);
         let bound = self.local_bound().min(figures.spare.ceil() as u32);
@@ -82,12 +83,12 @@ impl Previous {
     }
 }
 
-/// What is added to the demand: where a little waiting may be cheaper, nothing.
+/// Returns the margin on the demand: none if a little waiting may be cheaper.
 pub(super) fn margin(objective: &Objective) -> f64 {
     if *objective == Objective::Time { MARGIN } else { 0.0 }
 }
 
-/// Says whether a placement is worth being tried because it is less: fewer workers, or noticeably fewer threads.
+/// Returns whether a placement is worth a try because it is smaller: fewer workers, or noticeably fewer threads.
 pub(super) fn is_less(at: Placement, than: Placement) -> bool {
     at.workers < than.workers || (at.workers == than.workers && f64::from(at.local) * 1.1 + 1.0 < f64::from(than.local))
 }

@@ -1,7 +1,7 @@
-//! Where a job came to rest: what the next one on the same samples begins with. Plain figures, for whoever keeps them for longer than
+//! Where a job came to rest: the start of the next job on the same samples. Plain figures, to be stored for longer than
 //! a job lasts.
 //!
-//! Invariant: every figure is finite, so that what is written down is what is read.
+//! Invariant: every figure is finite, so that stored figures are read back unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ use super::{Mark, Phase, Previous};
 use crate::placement::Placement;
 use crate::scaling::decision::{Decision, Reason};
 
-/// A placement that was right, and what was learned on the way to it.
+/// A placement that was right, and the figures learned before.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
     at: Placement,
-    /// What of a worker's computing time reaches the trainer.
+    /// The share of a worker's computing time that reaches the trainer.
     efficiency: f64,
-    /// Workers' worth of work that it was found for, the windows that this is the mean of, and spare cores.
+    /// The load for which it was found, in workers, the windows that this is the mean of, and the spare cores.
     based: (f64, u32),
     based_spare: f64,
-    /// What was too little.
+    /// The placement that was too little.
     too_few: Option<Mark>,
 }
 
 impl SteadyState {
-    /// Returns where the job is at rest; `None` while it is not.
+    /// Returns the resting place of a job; `None` before it rests.
     pub(super) fn of(policy: &Previous) -> Option<Self> {
         let at = policy.wanted.filter(|_| matches!(policy.phase, Phase::Settled(_)))?;
         let Previous { efficiency, based, based_spare, too_few, .. } = *policy;
         Some(Self { at, efficiency, based, based_spare, too_few }).filter(Self::is_finite)
     }
 
-    /// Returns what a job begins with: the placement, to be confirmed, and what was learned on the way. A load that is another one
+    /// Returns the start of a job: the placement, to be confirmed, and the learned figures. A load that is another one
     /// is followed as always.
     pub fn begin(&self) -> (Decision, Previous) {
         let Self { at, efficiency, based, based_spare, too_few } = *self;

@@ -1,4 +1,4 @@
-//! The policy window by window: what it asks for, says, and does not do.
+//! The policy window by window: its requests, its reasons, and the changes that it does not make.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,7 @@ fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
     }
 }
 
-/// Runs windows with as many workers as were asked for the last time; returns what was decided.
+/// Runs windows with the workers of the last decision; returns the decisions.
 fn run(previous: &mut Previous, windows: usize, workers: &mut u32, of: impl Fn(u32) -> Observation) -> Vec<Decision> {
     let step = |_| {
         let (decision, next) = decide(&of(*workers), previous);
@@ -72,7 +72,7 @@ fn another_job_on_the_same_samples_begins_where_the_first_came_to_rest_and_follo
     let decided = run(&mut same, 20, &mut workers, |n| observation(n, 10.0, 0.25));
     assert!(decided.iter().all(|d| d.workers == 3), "{decided:?}");
     assert!(matches!(decided[19].reason, Reason::Enough { .. }), "{decided:?}");
-    // Its trainer may have no machine of which anything is told, where the first one's had.
+    // The trainer may have no machine with figures, although that of the first job had.
     let (mut other, mut workers) = (next.clone(), 2);
     other.wanted = Some(Placement { workers: 2, local: 3, cut: 1 });
     let decided = run(&mut other, 20, &mut workers, |n| observation(n, 10.0, 0.25));
@@ -107,9 +107,9 @@ fn without_figures_or_with_wrong_ones_nothing_changes() {
     }
 }
 
-/// 15 batches/s are wanted of at most so many workers, of which one makes 10. When there are others than before, what they make comes
-/// after the split that the reader is at, which one of them makes alone: `late` windows pass until it has come through. For ten, they
-/// make what the reader may have ahead. The first one is slow at first.
+/// Returns the decisions for a trainer that wants 15 batches/s, from at most `max` workers of 10 batches/s each. After
+/// each change of workers, one of them alone makes the reader's next split for `late` windows, and the others' batches
+/// come behind it. For ten windows they make as much as the reader may have ahead. The first worker is slow at first.
 fn in_order(objective: Objective, max: u32, late: u32) -> (u32, Vec<Decision>) {
     let limits = Limits { min: 1, max };
     let (mut previous, mut workers, mut since, mut before) = (Previous::default(), 1, 0, 1);
@@ -119,7 +119,7 @@ fn in_order(objective: Objective, max: u32, late: u32) -> (u32, Vec<Decision>) {
         before = workers;
         let of_one = if window < 3 { 5.0 } else { 10.0 };
         let all = of_one * f64::from(workers);
-        // It comes through in the midst of a window.
+        // The split comes through in the middle of a window.
         let delivered = match since.cmp(&late) {
             Ordering::Less => of_one,
             Ordering::Equal => (of_one + all.min(15.0)) / 2.0,
@@ -138,7 +138,7 @@ fn in_order(objective: Objective, max: u32, late: u32) -> (u32, Vec<Decision>) {
     (workers, decided)
 }
 
-/// A machine of which nothing is known, and where nothing may compute.
+/// Returns a machine without figures, where nothing may compute.
 fn no_host() -> Host {
     Host {
         cores: 0.0,
@@ -167,12 +167,12 @@ fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
          next in its order, and the rest is ahead of it"
     );
     assert!(matches!(decided[79].reason, Reason::Enough { .. }), "{decided:?}");
-    // Nor are more needed where there may be no more.
+    // The policy requests no more if the limit allows no more.
     let (_, decided) = in_order(Objective::Time, 2, 10);
     let asks = |d: &Decision| matches!(d.reason, Reason::AtMost { .. }) && d.figures.is_some_and(|f| f.made > 15.0);
     assert!(!decided.iter().any(asks), "{decided:?}");
-    // What seems dear with it, as the others bring nothing at first, is what it is: 1.1 / 10 and 2.1 / 15 a batch. So does what was learned
-    // of the first one, and of which nothing is waited for since.
+    // At first the other workers bring nothing, so their price seems high; the true prices are 1.1 / 10 and 2.1 / 15 a
+    // batch. With `late` 0, the efficiency of the slow first worker makes the price seem high in the same way.
     for late in [10, 0] {
         let (workers, decided) = in_order(Objective::Cost(Prices { trainer: 0.1, worker: 1.0 }), 64, late);
         assert!(workers == 1 && decided.iter().any(|d| d.workers > 1), "{late}: {decided:?}");
@@ -181,7 +181,7 @@ fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
 
 #[test]
 fn workers_that_do_not_help_are_given_back() {
-    // Storage gives 12 batches a second, however many ask it: what three workers make.
+    // Storage delivers 12 batches a second, whatever the number of workers: as many as three workers make.
     let held_up = |n: u32| {
         let delivered = 12.0f64.min(f64::from(n) * 4.0);
         Observation { delivered, made: Some(delivered), waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }
@@ -193,7 +193,7 @@ fn workers_that_do_not_help_are_given_back() {
     assert!(decisions.iter().any(|d| d.reason == Reason::Shared { useful: 3 }), "{decisions:?}");
 }
 
-/// 10 batches/s of 0.8 s are wanted; the trainer's machine has 16 cores.
+/// The trainer wants 10 batches/s of 0.8 s each; its machine has 16 cores.
 fn at_home(seen: Placement, spare: f64, pressure: f64) -> Observation {
     let here = f64::from(seen.local).min(spare) / 0.8;
     let delivered = (here + f64::from(seen.workers) / 0.8).min(10.0);
@@ -234,12 +234,12 @@ fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
     assert!((0..40).all(|_| step(12.0, 0.0).local == 4), "no more cores than when it lacked them");
     let short = step(0.05, 0.0);
     assert_eq!(placed(&short), (9, 0), "{short}");
-    // With as many as at first again, they are taken again.
+    // Once there are as many spare cores as at first, they are used again.
     let again = (0..40).map(|_| step(12.0, 0.0)).last().expect("one");
     assert_eq!(placed(&again), (0, 9), "{again}");
 }
 
-/// The machine of a reader that runs what is behind a cut itself, and beside which no threads compute.
+/// Returns the machine of a reader that runs the ops behind a cut itself, without threads beside it.
 fn looked_at(cuts: &[(f64, f64)], spare: f64, pressure: f64, finishes: f64) -> Host {
     Host {
         cores: 16.0,
@@ -258,7 +258,8 @@ fn looked_at(cuts: &[(f64, f64)], spare: f64, pressure: f64, finishes: f64) -> H
 
 #[test]
 fn a_trainer_that_lacks_cores_for_something_else_is_not_held_to_want_more_without_that() {
-    // Four workers feed it; its process does next to nothing with what they send, and it lacks cores half of its time.
+    // Four workers feed the trainer; its process does next to nothing on their rows, and it lacks cores half of its
+    // time.
     let host = looked_at(&[(0.4, 1e6), (0.001, 4e6)], 0.0, 0.5, 0.01);
     let pressed = |n: u32| Observation { host: Some(host.clone()), ..observation(n, 9.5, 0.401) };
     let (mut previous, mut workers) = (Previous::default(), 4);
@@ -268,7 +269,7 @@ fn a_trainer_that_lacks_cores_for_something_else_is_not_held_to_want_more_withou
 
 #[test]
 fn of_two_cuts_that_leave_a_trainer_without_cores_about_the_same_one_is_taken_and_kept() {
-    // What a byte takes to receive is off by a tenth, to both sides of where either cut would be the better one.
+    // The cost of receiving a byte is off by a tenth, to both sides of the point at which the better cut changes.
     let (mut previous, mut cut, mut moved) = (Previous::default(), 1, 0);
     for i in 0..40 {
         let receive = if i % 2 == 0 { 0.9e-8 } else { 1.1e-8 };
@@ -283,7 +284,8 @@ fn of_two_cuts_that_leave_a_trainer_without_cores_about_the_same_one_is_taken_an
 
 #[test]
 fn cores_that_come_and_go_where_nothing_is_placed_change_nothing() {
-    // Three workers should feed it, and it waits a little: there are four, then. Its machine becomes ever idler.
+    // Three workers should feed the trainer, and it waits a little: then there are four. Its machine becomes ever
+    // idler.
     let of = |n: u32, host| {
         let waited = if n < 4 { 0.04 } else { 0.0 };
         Observation { waited, delivered: 10.0 * (1.0 - waited), host, ..observation(n, 10.0, 0.29) }

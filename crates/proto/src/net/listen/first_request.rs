@@ -1,10 +1,10 @@
 //! Detects the first request of an HTTP/2 connection: its preface, and the head of a HEADERS frame.
 
-/// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
+/// The length of the first bytes of a connection: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const PREFACE_BYTES: usize = 24;
-/// What a frame begins with: three bytes of length, its type, flags, and its stream.
+/// The length of a frame's head: three bytes of length, its type, flags, and its stream.
 const HEAD_BYTES: usize = 9;
-/// The type of a frame that begins a request.
+/// The type of a frame with which a request begins.
 const HEADERS: u8 = 1;
 
 /// Scans the bytes of a connection; keeps at most one frame head.

@@ -1,10 +1,10 @@
-//! The slots of connections whose first request has not come yet. Pure but for [`GreetingSlot`].
+//! The slots of connections whose first request has not come yet. Pure except for [`GreetingSlot`].
 //!
-//! Holding such a connection costs its peer nothing, so their number is bounded, and a new connection does not wait
-//! behind a silent one: it evicts the oldest that has been silent for [`SILENT_MIN`]. The evicted one is of the same
-//! address if that address has [`PEER_MAX`], otherwise of the address that has most.
+//! Holding such a connection costs its peer nothing, so their number is bounded. A new connection does not wait behind
+//! a silent one: it evicts the oldest that has been silent for [`SILENT_MIN`]. The evicted connection has the same
+//! address if that address has [`PEER_MAX`] slots, otherwise the address with the most slots.
 //!
-//! Bounds: [`ALL_MAX`] in all; of one address, [`PEER_MAX`] besides those that came in the last [`SILENT_MIN`].
+//! Bounds: [`ALL_MAX`] in all; [`PEER_MAX`] of one address, not counting those that came in the last [`SILENT_MIN`].
 
 #![expect(clippy::disallowed_methods, reason = "greetings have to arrive in time")]
 
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 const PEER_MAX: usize = 128;
 /// The most slots.
 const ALL_MAX: usize = 1024;
-/// How long a connection keeps its slot at least. Handshakes of many simultaneous connections take as long.
+/// The least time for which a connection keeps its slot. Handshakes of many simultaneous connections take as long.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 
 type Id = u64;
@@ -70,7 +70,7 @@ impl Greetings {
     }
 }
 
-/// Returns the address to count by: the /64 network for IPv6, as one machine has all of its addresses.
+/// Returns the address for counting: the /64 network for IPv6, because one machine has all of its addresses.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
@@ -105,7 +105,7 @@ impl GreetingSlots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a slot for a connection of this peer. Takes at most [`SILENT_MIN`].
+    /// Returns a slot for a connection of this peer. Waits at most [`SILENT_MIN`].
     pub(super) async fn acquire(self: &Arc<Self>, peer: IpAddr) -> GreetingSlot {
         loop {
             let freed = self.freed.notified();

@@ -1,14 +1,14 @@
 //! Accepts connections: finds out the protocol of each, and closes those that do not begin soon.
 //!
 //! A port is in the clear or speaks TLS; a peer that connects in the other way gets an error that says so. A worker's
-//! port serves the transfer protocol besides HTTP/2; those connections name it by ALPN, or by their first bytes (see
+//! port serves the transfer protocol besides HTTP/2; such a connection names it by ALPN, or by its first bytes (see
 //! `transfer`).
 //!
 //! Invariants: a connection is closed if its first request has not come after [`GREETING_MAX`]. Until then it has one
 //! of a bounded number of slots, which a new connection may take over (see `greeting_slots`), so silent connections do
 //! not hold up others.
 //!
-//! HTTP/2 notices a silent peer by pings, but only after its first request. Without this bound, a peer that sends
+//! HTTP/2 detects a silent peer by pings, but only after its first request. Without this bound, a peer that sends
 //! nothing (or one byte a minute) would hold a descriptor for ever.
 
 #![expect(clippy::disallowed_methods, reason = "greetings have to arrive in time")]
@@ -42,19 +42,19 @@ use greeting_slots::GreetingSlots;
 
 /// The time for a connection to name its protocol, and then again for its first request.
 pub const GREETING_MAX: Duration = Duration::from_secs(5);
-/// Connections with a known protocol that wait to be served.
+/// The most connections with a known protocol that wait to be served.
 const READY_MAX: usize = 256;
-/// How long to wait when the system has no more sockets.
+/// The pause when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a connection over TLS begins with: the head of a handshake.
+/// The first byte of a connection over TLS: the head of a handshake.
 const TLS_BEGINS: u8 = 0x16;
 /// The answer to HTTP/2 without TLS: SETTINGS, and GOAWAY with INADEQUATE_SECURITY, which every client understands.
 const GO_AWAY: [u8; 26] = *b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0c";
 /// The answer to TLS on a port without it: any text that is not TLS.
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nthis port does not speak TLS\n";
 
-/// Returns the address at which others reach a listener. For a listener on every interface: that of the interface
-/// towards `towards`. Nothing is sent.
+/// Returns the address at which others reach a listener. For a listener on every interface: the address of the
+/// interface towards `towards`. Sends nothing.
 pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
     if !listens.ip().is_unspecified() {
         return listens;
@@ -73,8 +73,8 @@ pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
 pub struct Incoming(mpsc::Receiver<io::Result<Accepted>>);
 
 impl Incoming {
-    /// Accepts from a listener until the result is dropped; over TLS if `tls` is given. Connections of the transfer
-    /// protocol go to `transfers`, if given. Must be called within a runtime.
+    /// Accepts from a listener until the result is dropped; over TLS if `tls` is set. Connections of the transfer
+    /// protocol go to `transfers`, if set. Must be called within a runtime.
     pub fn new(
         listener: TcpListener,
         tls: Option<&ServerTls>,
@@ -97,7 +97,7 @@ impl Stream for Incoming {
     }
 }
 
-/// A connection of the transfer protocol, and its slot until its first request came.
+/// A connection of the transfer protocol, and its slot until its first request.
 pub type TransferConnection = (Wire, GreetingSlot);
 
 /// Accepts connections and hands each to the server of its protocol.
@@ -126,7 +126,7 @@ impl Acceptor {
         }
     }
 
-    /// Finds out the protocol of a connection, and hands it on.
+    /// Detects the protocol of a connection, and hands it on.
     async fn begin(self: Arc<Self>, socket: TcpStream, mut slot: GreetingSlot) {
         let greeted = tokio::select! {
             () = slot.evicted() => return,
@@ -145,7 +145,7 @@ impl Acceptor {
         }
     }
 
-    /// Finds out the protocol of a connection; `None` when it was refused.
+    /// Detects the protocol of a connection; `None` if it was refused.
     async fn greet(&self, mut socket: TcpStream) -> io::Result<Option<(Wire, Protocol)>> {
         socket.set_nodelay(true)?;
         let mut first = [0];
@@ -181,7 +181,7 @@ impl Acceptor {
     }
 }
 
-/// Looks at the first bytes without taking them.
+/// Peeks at the first bytes without consuming them.
 async fn protocol_of(socket: &TcpStream) -> io::Result<Protocol> {
     let mut seen = [0; PREFACE.len()];
     loop {
@@ -209,11 +209,11 @@ async fn refuse_plain(socket: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The error of a peer that connects in the clear to a port with TLS.
+/// Returns the error of a peer that connects in the clear to a port with TLS.
 pub(crate) fn speaks_tls_only() -> Error {
     untrusted(
         "the other side speaks TLS, and this side does not",
-        "say whom to trust: the certificate of the authority that signed the service's (--tls-ca, FOREBAY_TLS_CA, \
+        "name the authority to trust: the certificate of the authority that signed the service's (--tls-ca, FOREBAY_TLS_CA, \
          fb.connect(..., tls=fb.Tls(ca=...)))",
     )
 }
@@ -228,14 +228,14 @@ pub struct Accepted {
 
 #[derive(Debug)]
 struct Greeting {
-    /// When its first request must have come.
+    /// The time by which its first request must have come.
     deadline: Pin<Box<Sleep>>,
     first_request: FirstRequest,
     slot: GreetingSlot,
 }
 
 impl Accepted {
-    /// Takes a connection that has sent no request yet.
+    /// Wraps a connection that has sent no request yet.
     fn new(socket: Wire, slot: GreetingSlot) -> Self {
         let deadline = Box::pin(tokio::time::sleep(GREETING_MAX));
         Self { socket, greeting: Some(Greeting { deadline, first_request: FirstRequest::new(), slot }) }
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The old listener let 256 silent ones hold up all others for ten seconds.
+    /// An older listener let 256 silent connections hold up all others for ten seconds.
     #[tokio::test]
     async fn nine_hundred_silent_connections_do_not_hold_up_others_and_the_oldest_are_evicted() {
         let (address, mut incoming) = listen().await;

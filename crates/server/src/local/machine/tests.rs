@@ -1,4 +1,5 @@
-//! Machines as their files say: without limits, in containers of both versions of control groups, and odd ones.
+//! Machines by the contents of their files: without limits, in containers of both versions of control groups, and odd
+//! ones.
 
 use std::collections::HashMap;
 
@@ -30,14 +31,14 @@ impl Files for &Recorded {
     }
 }
 
-/// What /proc/stat says of four cores, of which each was idle for so many ticks out of all.
+/// Returns /proc/stat of four cores, of which each was idle for so many ticks out of all.
 fn stat(idle: [u64; 4], all: u64) -> String {
     let core = |(i, idle): (usize, &u64)| format!("cpu{i} {} 1 2 {} 5 0 0 0 9 9\n", all - idle - 3, idle - 5);
     let cores: String = idle.iter().enumerate().map(core).collect();
     format!("cpu  1 2 3 4 5 6 7 8 9 10\n{cores}intr 12345 0\nctxt 7\n")
 }
 
-/// A process, as /proc/PID/stat says it, whose name is made to mislead.
+/// Returns /proc/PID/stat of a process with a misleading name.
 fn process(pid: u32, user: u64, system: u64) -> String {
     format!("{pid} (a) b 1 (c) S 1 {pid} {pid} 0 -1 4194560 9 9 9 9 {user} {system} 3 4 20 19 8 0 5 6 7\n")
 }
@@ -158,7 +159,7 @@ fn version_one_says_the_same_in_other_words_and_containers_at_the_root() {
         files.set("/proc/stat", stat([100; 4], 200));
         let spare = look(&files, [100; 4], None, |files| files.set(&used, "5000000000\n"));
         assert_eq!(spare.millicores, 500, "{controllers}");
-        // No limit, in both of their ways to say it.
+        // No limit, in both notations.
         files.set(&format!("/sys/fs/cgroup/{cpu}/cpu.cfs_quota_us"), "-1\n");
         files.set("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         files.set("/proc/stat", stat([100; 4], 200));
@@ -173,7 +174,7 @@ fn where_memory_is_short_no_more_is_begun_or_none_goes_on() {
         let files = machine();
         files.set("/proc/meminfo", format!("MemAvailable:  {free_mb}000 kB\n"));
         assert_eq!(look(&files, [100; 4], None, |_| ()).millicores, millicores, "{free_mb} MB");
-        // The reader's own process is there anyway.
+        // The consumer's own process is there anyway.
         let mut machine = Machine::new(&files);
         files.set("/proc/stat", stat([100; 4], 200));
         assert_eq!(machine.look(Ticks(0), None, 0, false).expect("it says"), None);
@@ -187,7 +188,7 @@ fn where_memory_is_short_no_more_is_begun_or_none_goes_on() {
 fn a_thread_of_the_trainer_that_has_no_core_for_long_is_told_of() {
     let files = machine();
     let mut machine = Machine::new(&files);
-    // One waits for 400 ms of each second, from the second look on; another begins later, with what it waited before.
+    // One waits for 400 ms of each second, from the second look on; another begins later, with its earlier waits.
     let mut told = Vec::new();
     for look in 0..7_u64 {
         files.set("/proc/stat", stat([100 + 50 * look; 4], 200 + 100 * look));
@@ -227,7 +228,7 @@ fn a_machine_that_does_not_say_is_not_used() {
         files.set("/proc/self/status", odd);
         assert!(Machine::new(&files).look(Ticks(0), None, 0, true).is_err(), "{odd}");
     }
-    // Without time by core, the load says what is busy.
+    // Without time by core, the load gives the busy cores.
     let files = machine();
     files.0.borrow_mut().remove("/proc/stat");
     let mut machine = Machine::new(&files);

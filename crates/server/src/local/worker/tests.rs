@@ -1,14 +1,14 @@
-//! The life of a local worker, with a shell in place of one: it announces itself, and writes down what it is told.
+//! The life of a local worker, with a shell in its place: it announces itself, and writes its input to a file.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::*;
 
-/// How long anything that is waited for may take.
+/// The longest wait of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a machine says; the test changes it meanwhile.
+/// The files of a machine, which the test changes.
 #[derive(Clone, Default)]
 struct Recorded(Arc<Mutex<HashMap<String, String>>>);
 
@@ -41,7 +41,7 @@ fn machine(busy: f64) -> Recorded {
     files
 }
 
-/// A child that writes its process and what it is told to a file, until it is told something else.
+/// Returns a child that writes its process id and its input lines to a file, until a line means the end.
 fn recipe(heard: &Path) -> LocalRecipe {
     let script = format!(
         r#"echo "{{\"address\":\"127.0.0.1:9\",\"pid\":$$}}"; echo "pid $$" >> {0}
@@ -68,7 +68,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What children were told so far, without their processes.
+/// Returns the lines that children have read so far, without their process ids.
 fn lines(heard: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(heard).unwrap_or_default();
     text.lines().filter(|line| !line.starts_with("pid")).map(str::to_owned).collect()
@@ -110,7 +110,7 @@ fn what_is_wanted_is_used_as_far_as_the_machine_can_spare_it() -> Result<()> {
     slot.set_wanted_threads(4);
     until("they are used", || lines(&heard) == ["threads 4"]);
     until("the reader says so", || slot.spare().is_some_and(|spare| spare.threads == 4));
-    // The trainer takes its cores, whatever was answered last.
+    // The trainer takes its cores, regardless of the last answer.
     files.set("/proc/loadavg", "6.9 0 0 1/1 1\n");
     until("they are given back", || lines(&heard) == ["threads 4", "threads 2"]);
     slot.set_wanted_threads(0);

@@ -1,4 +1,4 @@
-//! Which threads are held up, and which jobs may get one then.
+//! Threads that are held up, and the jobs that may get one then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Chunks that several jobs ask for.
+//! Chunks that several jobs request.
 
 use arrow_array::{Array, Int8Array};
 use forebay_core::{Epoch, SampleId};

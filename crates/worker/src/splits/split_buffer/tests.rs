@@ -97,7 +97,7 @@ fn what_is_computed_ahead_is_bounded_and_what_was_sent_is_dropped_oldest_first()
         assert!(stats.bytes.load(Relaxed) <= SENT_BYTES_MAX + AHEAD_BYTES_MAX);
     }
     assert_eq!(sent as usize, SENT_BYTES_MAX / AHEAD_BYTES_MAX + 1);
-    // A consumer asks for a chunk that was dropped: the split is computed again, and the old run puts nothing more.
+    // A consumer requests a chunk that was dropped: the split is computed again, and the old run puts nothing more.
     assert_eq!(buffer.rewind(0), 1);
     assert_eq!(totals(&stats), (0, 0, 1));
     assert_eq!(buffer.put(0, sent, &large, true), PutOutcome::Stale);
@@ -128,7 +128,7 @@ fn what_was_given_away_takes_no_memory_and_is_computed_again_when_asked_for() {
     assert!(matches!(buffer.try_read(9, 0, true), ReadOutcome::Chunk(_)));
     assert_eq!(totals(&stats), (8, 0, 0));
     assert_eq!((read(&buffer, 0), read(&buffer, 1)), ("dropped".into(), "chunk chunk end".into()));
-    // A chunk that was sent before can be given away, too.
+    // The memory of a chunk that was sent before can be handed over, too.
     assert!(matches!(buffer.try_read(9, 2, true), ReadOutcome::Chunk(_)));
     assert_eq!(totals(&stats), (4, 0, 0));
     assert_eq!(buffer.rewind(0), 1);

@@ -1,13 +1,12 @@
-//! Which rows in memory are in which snapshot for peers: rows that were computed here, or read from the store, and that
-//! are on no disk.
+//! The snapshots for peers of rows in memory: rows that were computed here, or read from the store, and that are on no
+//! disk.
 //!
-//! Snapshots are made when a peer lists the blocks: of segments in the order of their arrival, until about
-//! [`BLOCK_BYTES`] are together. Rows that arrived since the last full snapshot make a smaller one, at most every
-//! [`MAKE_EVERY`]. When a segment leaves memory, its snapshot is dropped, and the other segments of it go into another
-//! one.
+//! Snapshots are made when a peer lists the blocks: of segments in the order of their arrival, up to about
+//! [`BLOCK_BYTES`]. Rows that arrived since the last full snapshot make a smaller one, at most every [`MAKE_EVERY`].
+//! When a segment leaves memory, its snapshot is dropped, and the snapshot's other segments become part of another one.
 //!
-//! Bounds: a process makes one snapshot at a time, and holds three copies of its rows meanwhile. Snapshots count to the
-//! quota of the index. One listing makes at most [`MAKE_BYTES_MAX`] of snapshots.
+//! Bounds: a process makes one snapshot at a time, and holds three copies of its rows meanwhile. Snapshots count
+//! towards the quota of the index. One listing makes at most [`MAKE_BYTES_MAX`] of snapshots.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,9 +21,9 @@ use crate::tiers::peers::exports::snapshot::{ROW_BYTES, Snapshot};
 
 /// The bytes of a full snapshot; a segment that is larger makes one by itself.
 const BLOCK_BYTES: u64 = 8 << 20;
-/// The most bytes of snapshots that one listing makes: some tenths of a second.
+/// The most bytes of snapshots that one listing makes: this takes some tenths of a second.
 const MAKE_BYTES_MAX: u64 = 128 << 20;
-/// How often a snapshot is made that is not full.
+/// The least interval of snapshots that are not full.
 const MAKE_EVERY: Duration = Duration::from_millis(250);
 /// The most rows in a snapshot of rows that a filter removed.
 const FILTERED_OUT_MAX: usize = 100_000;
@@ -38,9 +37,9 @@ pub(crate) struct ExportIndex {
     filtered_out: Vec<Number>,
     /// By name.
     snapshots: HashMap<String, Arc<Snapshot>>,
-    /// The snapshot of each segment that is in one.
+    /// The snapshot of each segment, if it is in one.
     of: HashMap<u32, Arc<Snapshot>>,
-    /// When the last snapshot was made that was not full.
+    /// The time of the last snapshot that was not full.
     made: Option<u64>,
 }
 
@@ -78,7 +77,7 @@ impl ExportIndex {
 }
 
 impl Index {
-    /// Exports segments from now on, those that are still in memory.
+    /// Exports segments from now on, if they are still in memory.
     pub(crate) fn export_segments(&mut self, segments: impl IntoIterator<Item = u32>) {
         for id in segments {
             if self.segment(id).is_some() {
@@ -125,7 +124,7 @@ impl Index {
     }
 }
 
-/// Returns the snapshots of a prefix, and makes new ones. Those that another thread is making come with the next
+/// Returns the snapshots of a prefix, and makes new ones. Snapshots that another thread is making appear in the next
 /// listing.
 pub(crate) fn snapshots(cache: &CacheState, state: &PrefixState) -> Vec<Arc<Snapshot>> {
     if let Ok(_one) = cache.snapshotting().try_lock() {
@@ -146,8 +145,8 @@ fn make_all(cache: &CacheState, state: &PrefixState) {
         let batch = write(&state.index).next_batch(is_due);
         let Some((batch, bytes)) = batch else { break };
         let snapshot = make(cache, state, &batch);
-        // Where memory is full, the index of the snapshot evicts rows. The rest of their snapshots is exported again
-        // here.
+        // Where memory is full, the index of the snapshot evicts rows. The other rows of their snapshots are exported
+        // again here.
         cache.shrink();
         match snapshot {
             Ok(Some(snapshot)) => write(&state.index).show(snapshot),

@@ -3,8 +3,8 @@
 //! | module | |
 //! |---|---|
 //! | `peer_exports` | lists and reads: blocks on the disk, and snapshots of rows in memory |
-//! | `export_index` | which rows in memory are in which snapshot |
-//! | `snapshot` | rows in memory, with the bytes that a block of them has |
+//! | `export_index` | the snapshot of each row in memory |
+//! | `snapshot` | rows in memory, presented as the bytes of a block |
 
 pub(crate) mod export_index;
 pub(crate) mod peer_exports;

@@ -1,8 +1,8 @@
-//! What peers may read: blocks of rows on the disk, and snapshots of rows in memory, by range, under the names that a
-//! store's objects have.
+//! The blocks that peers may read: blocks of rows on the disk, and snapshots of rows in memory, by range, under the
+//! names of a store's objects.
 //!
-//! Invariants: only blocks of the folder and snapshots are read, whatever a peer asks for. An answer has a bound. The
-//! peer checks the sum of every row.
+//! Invariants: a peer can only read blocks of the folder and snapshots. The size of an answer is bounded. The peer
+//! checks the sum of every row.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -33,8 +33,8 @@ impl PeerExports {
         Self(cache)
     }
 
-    /// Identifies the folder: processes with the same folder return the same text, others do not. Memory alone is
-    /// unique to its process. Empty where the folder cannot be identified.
+    /// Identifies the folder: processes with the same folder return the same text, others do not. A process without a
+    /// folder returns a unique text. Empty where the folder cannot be identified.
     pub fn place(&self) -> String {
         if self.0.disk().is_none() {
             return uuid::Uuid::new_v4().to_string();
@@ -56,8 +56,8 @@ impl PeerExports {
         on_disk.chain(in_memory.iter().map(|snapshot| object(&snapshot.name, snapshot.len))).collect()
     }
 
-    /// Returns rows, as blocks, to a peer that would compute them: those that are here, and those that are computed
-    /// here within `limit`.
+    /// Returns rows, as blocks, to a peer that would compute them: rows that are here, and rows that are computed here
+    /// within `limit`.
     ///
     /// # Errors
     /// NotFound where this process does not know the prefix; or the error of encoding a block.
@@ -68,7 +68,7 @@ impl PeerExports {
     /// Reads a part of a block. Blocks the thread on the disk.
     ///
     /// # Errors
-    /// NotFound where there is no such block, or rows of the part have left memory; Data where the block ends before
+    /// NotFound where the block does not exist, or rows of the part have left memory; Data where the block ends before
     /// the part; Invalid where the part is too long; or the system's error.
     pub fn read(&self, part: &Part) -> Result<Bytes> {
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no block {}", part.name));

@@ -1,10 +1,10 @@
-//! Rows in memory, presented as a block: peers list and read blocks, wherever their bytes are.
+//! Rows in memory, presented as a block: peers list and read blocks, and need not know where the bytes are.
 //!
 //! A snapshot has the bytes that a file of these rows would have. It stores only the bytes that are not rows: the
 //! header of the file, the keys and sums of the rows, and the offsets of parts of variable length. The rows are read
-//! from their segments in memory, and not kept there by the snapshot.
+//! from their segments in memory; the snapshot does not keep the segments alive.
 //!
-//! Invariant: the bytes at an offset never change. Once a row has left memory, a range with bytes of it cannot be read.
+//! Invariant: the bytes at an offset never change. Once a row has left memory, ranges with its bytes cannot be read.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use crate::tiers::block::format::{StoredColumn, encode, open};
 use crate::tiers::block::name::Name;
 use crate::tiers::memory::IndexRoom;
 
-/// What a row costs in a snapshot besides its bytes: its key and its sum.
+/// The memory of a row in a snapshot besides its bytes: its key and its sum.
 pub(crate) const ROW_BYTES: u64 = 32;
 
 /// See the module's documentation.
@@ -54,10 +54,10 @@ enum PieceBytes {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of all rows of some segments; returns `None` where there is no memory for it.
+    /// Makes a snapshot of all rows of some segments; returns `None` where there is not enough memory for it.
     ///
     /// # Errors
-    /// Exhausted when a column would pass 2^31 numbers; Internal when Arrow refuses.
+    /// Exhausted when a column would pass 2^31 numbers; Internal when Arrow returns an error.
     pub(crate) fn of_rows(
         cache: &CacheState,
         state: &PrefixState,
@@ -128,7 +128,7 @@ impl Snapshot {
         Some(Self { name: Name::new_of(state.key), len, segments, pieces, _room: room })
     }
 
-    /// Reads a part of it. `passes` are those over its prefix: rows that a peer reads count as used.
+    /// Reads a part of it. `passes` are the passes over its prefix: rows that a peer reads count as used.
     ///
     /// # Errors
     /// NotFound where rows of the part have left memory; Data where it ends before the part.

@@ -1,6 +1,6 @@
 //! The active consumers: those with a session, leases or trouble.
 //!
-//! A job may have 65,536 consumers of which none is read. Ticks, heartbeats and grants look at active consumers only,
+//! A job may have 65,536 consumers without a process. Ticks, heartbeats and grants look at active consumers only,
 //! so such a job costs nothing. A consumer becomes active when a process attaches to it, or with its leases from the
 //! ledger. The next tick without anything left removes it. Without a session the dispatcher grants nothing and suspects
 //! no split.
@@ -10,7 +10,7 @@ use crate::state::leases::consumers::consumer::Consumer;
 use crate::state::leases::machine::Leases;
 
 impl Consumer {
-    /// Says whether nothing is to be done for this consumer.
+    /// Returns whether nothing is to be done for this consumer.
     pub(in crate::state::leases) fn is_inactive(&self) -> bool {
         self.attached.is_none() && self.leases().is_empty() && self.backups().is_empty() && self.trouble.is_empty()
     }

@@ -14,7 +14,7 @@ use crate::records::Position;
 use crate::state::input::SessionId;
 use crate::state::leases::grants::trouble::Trouble;
 
-/// The most splits that a consumer may ask to have ahead of its frontier.
+/// The most splits that a consumer may request ahead of its frontier.
 const WINDOW_MAX: u32 = 4096;
 /// Larger positions are nonsense, and arithmetic on them would overflow.
 const EPOCH_MAX: u64 = 1 << 48;
@@ -33,7 +33,7 @@ pub(in crate::state::leases) struct Holder {
     pub(in crate::state::leases) worker: WorkerId,
 }
 
-/// What is left of a split's leases after one worker dropped its lease.
+/// The remaining leases of a split after one worker dropped its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::state::leases) enum AfterDrop {
     /// The worker did not hold the split under this token.
@@ -214,7 +214,7 @@ impl Consumer {
         u128::from(p.epoch) * splits + u128::from(p.ordinal)
     }
 
-    /// How many splits lie from the frontier to `p`, without those of ended epochs.
+    /// Returns the number of splits from the frontier to `p`, without those of ended epochs.
     pub(in crate::state::leases) fn distance(&self, p: Position) -> u128 {
         let (from, to) = (self.index(self.frontier), self.index(p));
         let inside = |e: &u64| {
@@ -343,12 +343,12 @@ impl Consumer {
         self.unreached.insert(worker, Unreached { times: times + 1, until: now + pause });
     }
 
-    /// Says whether the consumer currently avoids a worker that it could not reach.
+    /// Returns whether the consumer currently avoids a worker that it could not reach.
     pub(in crate::state::leases) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
         self.unreached.get(&worker).is_some_and(|u| now < u.until)
     }
 
-    /// Says whether the consumer currently avoids any worker.
+    /// Returns whether the consumer currently avoids any worker.
     pub(in crate::state::leases) fn waits_for_others(&self, now: Ticks) -> bool {
         self.unreached.values().any(|u| now < u.until)
     }

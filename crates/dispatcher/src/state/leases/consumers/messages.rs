@@ -94,7 +94,7 @@ impl Leases {
         }
     }
 
-    /// Moves a frontier, forwards or backwards, and tells the workers whose leases it passed.
+    /// Moves a frontier, forwards or backwards, and notifies the workers whose leases it passed.
     fn advance(&mut self, now: Ticks, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
         let heartbeat = self.timing.heartbeat;
         let Some(consumer) = self.consumer_mut(key) else { return };
@@ -132,7 +132,7 @@ impl Leases {
         }
     }
 
-    /// Tells every worker to forget a job.
+    /// Makes every worker forget a job.
     pub(in crate::state::leases) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
         for worker in self.workers.values_mut() {
             if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
@@ -198,7 +198,7 @@ impl Leases {
         let Some(key) = self.heard_consumer(now, session) else { return };
         let Some(consumer) = self.consumer_mut(key) else { return };
         let Some(holder) = consumer.holder(position, token) else {
-            // The message is about an older lease; the consumer may not have heard of the current one.
+            // The message is about an older lease; the consumer may not have got the current one yet.
             return self.send_assignments((key, position), out);
         };
         if let Some(worker) = self.workers.get_mut(&holder.worker) {
@@ -240,7 +240,7 @@ impl Leases {
         }
     }
 
-    /// Takes a heartbeat. Returns its consumer, or `None` if the session is over.
+    /// Accepts a heartbeat. Returns its consumer, or `None` if the session is over.
     pub(in crate::state) fn consumer_heartbeat(
         &mut self,
         now: Ticks,
@@ -272,12 +272,10 @@ impl Leases {
 }
 
 pub(in crate::state::leases) fn no_job(id: u64) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
-        .with(NO_JOB, "job")
-        .hint(
-            "the dispatcher may have forgotten it (--keep-jobs), or have been started with another state folder, or with an older copy of \
-             it: read the job again by its name; a saved state goes on where it was saved",
-        )
+    Error::new(ErrorKind::NotFound, format!("there is no job {id}")).with(NO_JOB, "job").hint(
+        "the dispatcher may have removed the job (--keep-jobs), or was started with another state folder or an older \
+             copy of it: open the job again by its name; a saved state resumes where it was saved",
+    )
 }
 
 pub(crate) fn cancelled(name: &str) -> Error {

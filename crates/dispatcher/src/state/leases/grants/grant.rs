@@ -115,7 +115,7 @@ impl Leases {
         }
     }
 
-    /// Returns the consumers with a session, in the order in which they are served.
+    /// Returns the consumers with a session, in the order in which the scheduler serves them.
     fn ready(&self) -> BTreeSet<(Share, ConsumerKey)> {
         let of_job = |(id, job): (&u64, &Job)| {
             let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));

@@ -29,8 +29,8 @@ impl Leases {
         }
     }
 
-    /// Says whether a consumer's job may get no more of a worker, because the job or others of its tenant are held up
-    /// there.
+    /// Returns whether a consumer's job may get no more of a worker, because the job or others of its tenant are held
+    /// up there.
     pub(in crate::state::leases) fn fills(&self, tenant: &str, key: ConsumerKey, worker: &Worker) -> bool {
         if worker.held_up.is_empty() {
             return false;

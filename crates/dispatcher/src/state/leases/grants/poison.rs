@@ -3,7 +3,7 @@
 //! Why a worker died is unknown, so every split that it was computing is suspected. A single death is an accident, and
 //! costs a new lease only. From the second death on, a split is computed alone, by a worker without other work, so that
 //! the next death has one cause only. After [`DEATHS_MAX`] deaths it is never tried again: the ledger records that, the
-//! consumer is told which rows the split holds and which workers died, and the other jobs have their workers back.
+//! consumer gets an error with the split's rows and the dead workers, and the other jobs have their workers back.
 //!
 //! A lost worker may not be dead: the network may be broken. A worker that comes back acquits its splits. A split is
 //! convicted only after all its workers have stayed away for [`Timing::presumed_dead`](crate::Timing); it is not
@@ -11,8 +11,8 @@
 //!
 //! A consumer notices a death before the dispatcher does. A split that it cannot fetch is suspected at once, and
 //! acquitted if the worker sends something a heartbeat later. Otherwise a poison split and its neighbours would move
-//! from worker to worker together, faster than lost workers are noticed, and all of them would be convicted for what
-//! one of them did.
+//! from worker to worker together, faster than lost workers are noticed, and all of them would be convicted of one
+//! split's deaths.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,11 @@ impl Leases {
             .with("rows", rows(&job.record, key).unwrap_or_else(|e| e.message().to_owned()))
             .with("workers", workers.join(", "))
             .hint("look at the logs of these workers; leave the rows out, or cancel the job to have them tried again");
-        tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
+        tracing::error!(
+            job = job.record.name,
+            split = %key.1,
+            "several workers ended while they computed this split; it is not tried again"
+        );
         let json: std::sync::Arc<str> = error.to_json().into();
         self.add_skipped((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
         out.push(Effect::Persist(Durable::new(Update::Skipped((key.0, key.1, WHOLE_SPLIT, 0), json))));
@@ -89,14 +93,14 @@ impl Leases {
         }
     }
 
-    /// Says whether a consumer with a session waits for a suspect.
+    /// Returns whether a consumer with a session waits for a suspect.
     pub(in crate::state::leases) fn has_suspects(&self) -> bool {
         let mut consumers = self.active_consumers().filter(|(_, c)| c.attached.is_some());
         consumers.any(|(_, c)| c.trouble.values().any(Trouble::is_suspect))
     }
 
-    /// Returns the workers that get no other splits now: those that compute a suspect, and, while a suspect waits, the
-    /// worker that is kept free for it.
+    /// Returns the workers that get no other splits now: workers that compute a suspect, and, while a suspect waits,
+    /// the worker that is kept free for it.
     pub(in crate::state::leases) fn reserved(&self) -> BTreeSet<WorkerId> {
         if !self.has_suspects() {
             return BTreeSet::new();
@@ -137,7 +141,7 @@ impl Leases {
         }
     }
 
-    /// Says whether a worker may get a split. A suspect needs a worker without other work; a reserved worker gets
+    /// Returns whether a worker may get a split. A suspect needs a worker without other work; a reserved worker gets
     /// nothing else.
     pub(in crate::state::leases) fn may_take(
         &self,

@@ -1,12 +1,12 @@
 //! Moves splits that wait at one worker to another worker that is idle.
 //!
-//! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds,
-//! that leaves the end of an epoch uneven: one worker has three to go while others are done. And a new worker would
-//! compute only what comes after all that others hold; instead it takes some of their splits first. A split moves if
-//! the wait that it is spared is worth it (see `stragglers`); short splits never move. The split that is needed first
-//! moves first, as consumers take them in order.
+//! A worker holds a few splits ahead of its computation, so that none waits for a grant. If splits take seconds, that
+//! leaves the end of an epoch uneven: one worker has three to go while others are done. And a new worker would get only
+//! splits behind those of all others; instead it takes some of their splits first. A split moves if the saved wait is
+//! worth it (see `stragglers`); short splits never move. The split that is needed first moves first, because consumers
+//! take them in order.
 //!
-//! Invariants: a split that its worker computes stays there, as far as heartbeats tell, and so does a split that was
+//! Invariants: a split that its worker computes stays there, as far as heartbeats show, and so does a split that was
 //! preempted a moment ago. A worker that takes a split had no work, so a split cannot go back and forth.
 
 use std::cmp::Reverse;
@@ -31,8 +31,8 @@ impl Leases {
         }
     }
 
-    /// Gives each idle worker a split that waits elsewhere. Runs before anything is granted, periodically and when a
-    /// worker comes.
+    /// Moves a split that waits elsewhere to each idle worker. Runs before any grant, periodically and when a worker
+    /// comes.
     pub(in crate::state::leases) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let is_idle = |w: &Worker| w.has_room() && !w.slow && w.at_work().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();

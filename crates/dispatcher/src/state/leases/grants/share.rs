@@ -24,7 +24,7 @@ impl Leases {
         self.join(now, &consumers, out);
     }
 
-    /// Does the same for one group, after a grant to one of its consumers. Says whether anything was granted.
+    /// Does the same for one group, after a grant to one of its consumers. Returns whether it granted anything.
     pub(in crate::state::leases) fn join_group_of(
         &mut self,
         now: Ticks,

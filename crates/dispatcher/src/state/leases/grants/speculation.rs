@@ -3,7 +3,7 @@
 //!
 //! Both leases have tokens of their own. Both are valid until one worker has finished or dropped the split, or the
 //! split is consumed. The ledger records the first lease, and of the backup lease only its token. A dispatcher that
-//! restarts knows nothing of the backup: it revokes it when the second worker says hello, and may grant another one.
+//! restarts has no record of the backup: it revokes it when the second worker says hello, and may grant another one.
 //! `stragglers` decides which splits are late.
 //!
 //! A worker that was late is slow until it finishes a split in the usual time: the splits that wait there go to other
@@ -21,8 +21,8 @@ use crate::state::leases::grants::stragglers::{RunningSplit, to_back_up};
 use crate::state::leases::machine::Leases;
 
 impl Leases {
-    /// Grants backup leases of late splits. The caller runs this before it grants anything, so it uses room that
-    /// nothing else wanted.
+    /// Grants backup leases of late splits. The caller runs this before any other grant, so it uses room that nothing
+    /// else wanted.
     pub(in crate::state::leases) fn speculate(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let mut idle: Vec<_> =
             self.workers.iter().filter(|(_, w)| w.has_room() && !w.slow).map(|(id, _)| *id).collect();
@@ -78,7 +78,7 @@ impl Leases {
         running_splits
     }
 
-    /// Says whether a worker may get a split that another one holds.
+    /// Returns whether a worker may get a split that another one holds.
     pub(in crate::state::leases) fn may_back_up(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
         let is_eligible = self.workers.get(&id).is_some_and(|worker| self.eligible_workers(key.0).has(id, worker));
         is_eligible
@@ -173,7 +173,7 @@ impl Leases {
         }
     }
 
-    /// Tells a consumer which workers hold a split.
+    /// Sends a consumer the workers that hold a split.
     pub(in crate::state::leases) fn send_assignments(&self, key: SplitKey, out: &mut Vec<Effect>) {
         let Some((consumer, attached)) = self.consumer(key.0).and_then(|c| Some((c, c.attached?))) else { return };
         let Some(first) = consumer.leases().get(&key.1).copied() else { return };

@@ -52,18 +52,18 @@ impl SplitDurations {
         Some(*sorted.select_nth_unstable(middle).1)
     }
 
-    /// Says whether a split took about as long as others do.
+    /// Returns whether a split took about as long as others do.
     pub(in crate::state::leases) fn is_usual(&self, took: Duration) -> bool {
         self.median().is_none_or(|median| took <= median * LATE_FACTOR)
     }
 
-    /// Says whether a split that waits for `rounds` others should move to an idle worker. Before any duration is known,
-    /// the current age of the running split, `by_now`, stands for it.
+    /// Returns whether a split that waits for `rounds` others should move to an idle worker. Before any duration is
+    /// known, the current age of the running split, `by_now`, stands for it.
     pub(in crate::state::leases) fn is_worth_moving(&self, rounds: u32, by_now: Duration) -> bool {
         self.median().unwrap_or(by_now) * rounds >= WAIT_MAX
     }
 
-    /// Says whether a split of the age `by_now` may end within the time `soon`.
+    /// Returns whether a split of the age `by_now` may end within the time `soon`.
     pub(in crate::state::leases) fn may_end_within(&self, soon: Duration, by_now: Duration) -> bool {
         self.median().is_some_and(|median| by_now + soon >= median)
     }
@@ -88,7 +88,7 @@ pub(in crate::state::leases) struct RunningSplit<T> {
 }
 
 impl<T> RunningSplit<T> {
-    /// Says whether the split is late, and in the first half of its consumer's window.
+    /// Returns whether the split is late, and in the first half of its consumer's window.
     fn is_due(&self) -> bool {
         self.age > self.late_after && self.before < self.window.div_ceil(2)
     }
@@ -144,7 +144,7 @@ mod tests {
             prop_assert!(backed_up.is_empty() || backed_up.len() + running <= (leases / LEASES_PER_BACKUP).max(1));
             let is_due = |i: &usize| splits[*i].1 > 3000 && 2 * splits[*i].0 < window;
             prop_assert!(backed_up.iter().all(is_due));
-            // A due split that gets no backup is less urgent than those that get one, or the limit is reached.
+            // A due split without a backup is less urgent than the splits with one, or the limit is reached.
             let last = backed_up.iter().map(|i| splits[*i].0).max();
             let left = (0..splits.len()).filter(|i| is_due(i) && !backed_up.contains(i)).map(|i| splits[i].0).min();
             let full = backed_up.len() + running >= (leases / LEASES_PER_BACKUP).max(1);

@@ -1,4 +1,4 @@
-//! What went wrong with a split: failed fetches, and workers that were lost while they computed it.
+//! The failures of a split: failed fetches, and workers that were lost while they computed it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use forebay_core::{Ticks, WorkerId};
 /// Workers that a split may end.
 pub(in crate::state::leases) const DEATHS_MAX: usize = 3;
 
-/// What went wrong with a split so far.
+/// The failures of a split so far.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state::leases) struct Trouble {
     /// How often the consumer could not fetch the split.
@@ -31,13 +31,13 @@ pub(in crate::state::leases) struct Death {
 }
 
 impl Trouble {
-    /// Says whether the split may have ended as many workers as are allowed. It is not granted until it is known
+    /// Returns whether the split may have ended as many workers as are allowed. It is not granted until it is known
     /// whether these are dead.
     pub(in crate::state::leases) fn is_held(&self) -> bool {
         self.deaths.len() >= DEATHS_MAX
     }
 
-    /// Says whether the split may end workers. A single death is taken for an accident.
+    /// Returns whether the split may end workers. A single death is taken for an accident.
     pub(in crate::state::leases) fn is_suspect(&self) -> bool {
         self.deaths.len() > 1
     }

@@ -1,12 +1,12 @@
-//! Lets the consumers of a job end its epochs together: how many steps of an epoch each has, and how many all of them
-//! may give out.
+//! Makes the consumers of a job end its epochs together: counts the steps of an epoch that each has, and limits the
+//! steps that all of them may yield.
 //!
-//! How many steps a consumer has in an epoch is a function of the job, so what one process reported holds for the next
-//! process of that consumer. Each session reports it again. Where an epoch ended for all is persisted in the job's
-//! record before anyone is told, so a consumer that comes back later ends the epoch there, too. No time limit is
-//! decided here: a waiting consumer is told in heartbeats which others have no process.
+//! The number of a consumer's steps in an epoch is a function of the job, so a report of one process holds for the next
+//! process of that consumer. Each session reports it again. The end of an epoch for all is persisted in the job's
+//! record before any consumer is sent it, so a consumer that comes back later ends the epoch there, too. This module
+//! decides no time limit: heartbeats list to a waiting consumer the consumers without a process.
 //!
-//! Bounds: of each consumer the epoch that it is in, and one question; [`MISSING_MAX`] missing consumers are named. A
+//! Bounds: of each consumer its current epoch and one question; [`MISSING_MAX`] missing consumers are named. A
 //! report that changes nothing for others costs the same for any number of consumers.
 
 use forebay_core::Error;
@@ -19,7 +19,7 @@ use crate::state::input::SessionId;
 /// Missing consumers that are named to one that waits for them.
 const MISSING_MAX: usize = 8;
 
-/// How far the consumers of a job are.
+/// The progress of the consumers of a job.
 #[derive(Debug, Clone, Default)]
 pub(in crate::state::leases) struct EpochEnds {
     ending: Ending,
@@ -59,7 +59,7 @@ impl EpochEnds {
         }
     }
 
-    /// Takes a consumer's report; returns the floor for all, and whether it was known before.
+    /// Accepts a consumer's report; returns the floor for all, and whether it was known before.
     ///
     /// # Errors
     /// Data when the report contradicts an earlier one.
@@ -119,7 +119,7 @@ impl EpochEnds {
     }
 
     /// Returns the consumers without a process, or in a later epoch, that keep this consumer waiting. `is_attached`
-    /// tells which consumers have a process.
+    /// returns whether a consumer has a process.
     pub(in crate::state::leases) fn missing(&self, consumer: u32, is_attached: impl Fn(u32) -> bool) -> Vec<Missing> {
         let rank = self.ranks.get(consumer as usize).filter(|rank| rank.question.is_some());
         let Some((epoch, _)) = rank.and_then(|rank| rank.report) else { return Vec::new() };
@@ -143,5 +143,5 @@ fn contradicts(consumer: usize, epoch: u64, before: Count, now: Count) -> Error 
         all(now),
         now.has
     ))
-    .hint("a function of the pipeline does not give the same each time: let it draw random numbers from the rng that it is given")
+    .hint("a function of the pipeline does not return the same result each time: draw its random numbers from its rng argument")
 }

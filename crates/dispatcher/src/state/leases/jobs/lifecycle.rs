@@ -73,7 +73,7 @@ impl Leases {
         self.names.get(&name_key(tenant, name)).copied()
     }
 
-    /// Cancels a job for good.
+    /// Cancels a job permanently.
     ///
     /// # Errors
     /// NotFound when there is no job of that name; Closed when it was cancelled before.

@@ -1,12 +1,12 @@
-//! Removes jobs: those that are over when there are too many of them or after a while, and those that nobody has read
-//! for as long.
+//! Removes jobs: finished or cancelled ones when there are too many of them or after a while, and jobs without a
+//! consumer for as long.
 //!
 //! The profiles of their datasets stay, and their names are free for new jobs. A consumer that comes back later opens
 //! its job anew from its saved state.
 //!
 //! Bounds, for each tenant: [`Retention::jobs`] jobs that are over; as many that are not over and unread for
-//! [`ABANDONED`]; and those that were read within that time. Invariant: a job that is read, or was read a moment ago,
-//! stays.
+//! [`ABANDONED`]; and the jobs that were read within that time. Invariant: a job that is read, or was read a moment
+//! ago, stays.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,17 +24,17 @@ use crate::state::leases::job::Job;
 use crate::state::leases::machine::Leases;
 use crate::state::leases::notice::Notice;
 
-/// An unfinished job counts as abandoned when nobody has read it for this long: longer than a network failure or a
+/// An unfinished job counts as abandoned when it had no consumer for this long: longer than a network failure or a
 /// restart of its consumers takes.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Job {
-    /// Says whether the job was cancelled or has finished.
+    /// Returns whether the job was cancelled or has finished.
     pub(in crate::state::leases) fn is_over(&self) -> bool {
         self.record.cancelled || self.is_finished()
     }
 
-    /// Returns since when nobody reads the job; `None` while it is read.
+    /// Returns since when the job has no consumer; `None` while it has one.
     pub(in crate::state::leases) fn unread_since(&self) -> Option<Ticks> {
         let gone = |consumer: &Consumer| consumer.attached.is_none().then_some(consumer.gone);
         self.consumers.iter().map(gone).try_fold(Ticks(0), |last, gone| Some(last.max(gone?)))

@@ -94,6 +94,6 @@ impl Leases {
 }
 
 fn too_many(job: &str) -> Error {
-    let message = format!("job {job:?} has lost {} samples: a ledger is not for so many", 2 * SKIPPED_MAX);
-    Error::new(ErrorKind::Exhausted, message).hint("mend the data, or the function, and start over")
+    let message = format!("job {job:?} has skipped {} samples, the most that a ledger records", 2 * SKIPPED_MAX);
+    Error::new(ErrorKind::Exhausted, message).hint("repair the data or the function, and start again")
 }

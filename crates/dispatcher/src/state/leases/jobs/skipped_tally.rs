@@ -1,4 +1,4 @@
-//! What the skipped samples of a job take in the ledger.
+//! The room of a job's skipped samples in the ledger.
 
 use forebay_core::Error;
 
@@ -6,7 +6,7 @@ use forebay_core::Error;
 /// kept, not its text.
 const SKIPPED_TEXT_BYTES_MAX: u64 = 32 << 20;
 
-/// What the skipped samples of a job take in the ledger.
+/// The room of a job's skipped samples in the ledger.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::state::leases) struct SkippedTally {
     samples: u64,
@@ -14,7 +14,7 @@ pub(in crate::state::leases) struct SkippedTally {
 }
 
 impl SkippedTally {
-    /// Returns what the ledger keeps of an error that came as JSON.
+    /// Returns the text that the ledger keeps of an error, which came as JSON.
     pub(in crate::state::leases) fn text(&self, json: &str) -> String {
         let json = Error::bound_json(json);
         if self.text_bytes + json.len() as u64 <= SKIPPED_TEXT_BYTES_MAX {
@@ -22,7 +22,7 @@ impl SkippedTally {
         }
         let error = Error::from_json(&json);
         let short = format!(
-            "it was left out; its job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors, and this one was not kept"
+            "skipped; its error was not kept, because the job has {SKIPPED_TEXT_BYTES_MAX} bytes of other errors"
         );
         let fault = error.get("fault").filter(|fault| fault.len() <= 16);
         let short = Error::new(error.kind(), short);

@@ -1,4 +1,4 @@
-//! Messages of consumers that end epochs together: how many steps each has, and where an epoch ended for all.
+//! Messages of consumers that end epochs together: the steps of each, and the end of an epoch for all.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Leases {
         );
     }
 
-    /// Persists where an epoch ended, before anyone is told.
+    /// Persists the end of an epoch, before any consumer is sent it.
     fn note_end(&mut self, key: ConsumerKey, epoch: u64, floor: Floor, out: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&key.0).filter(|job| job.end_of(epoch).is_none()) else { return };
         let mut record = (*job.record).clone();

@@ -1,4 +1,4 @@
-//! Which tenant owns what, tenants' quotas, and which workers may compute for a consumer.
+//! The owners of jobs, tenants' quotas, and the workers that may compute for a consumer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use crate::tenant::{Quota, Tenant, check_quota, check_room};
 /// The most bytes that the pipelines of one tenant's jobs take in the ledger.
 const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
-/// The workers that may get splits of a consumer: its own local worker, whatever its tenant's quota, and the workers of
-/// its tenant or of all tenants, without those where the job is held up and holds its share.
+/// The workers that may get splits of a consumer: its own local worker, regardless of its tenant's quota, and the
+/// workers of its tenant or of all tenants, except where the job is held up and holds its share.
 pub(in crate::state::leases) struct EligibleWorkers<'a> {
     state: &'a Leases,
     key: ConsumerKey,
     tenant: &'a str,
-    /// The workers that the tenant's quota is used up by, if it is.
+    /// The only workers that the tenant may use, if its quota is used up.
     only: Option<BTreeSet<WorkerId>>,
 }
 
@@ -35,7 +35,7 @@ impl EligibleWorkers<'_> {
         worker.computes_for(self.tenant, self.key) && within() && !fills()
     }
 
-    /// Says whether there is a worker besides the consumer's local one.
+    /// Returns whether there is a worker besides the consumer's local one.
     pub(in crate::state::leases) fn has_others(&self, workers: &BTreeMap<WorkerId, Worker>) -> bool {
         workers.iter().any(|(id, w)| !w.is_local() && w.is_live() && self.has(*id, w))
     }
@@ -59,11 +59,11 @@ impl Leases {
         let tenant = &record.tenant;
         let going_on = || self.of_tenant(tenant).filter(|j| !j.record.cancelled && !j.is_finished());
         if quota.jobs.is_some() {
-            check_quota(tenant, "jobs that go on", going_on().count(), quota.jobs)?;
+            check_quota(tenant, "unfinished jobs", going_on().count(), quota.jobs)?;
         }
         if let Some(may) = quota.job_consumers {
             let has: u64 = going_on().map(|j| u64::from(j.record.consumers)).sum();
-            check_room(tenant, "consumers of jobs that go on", has, record.consumers.into(), may.into())?;
+            check_room(tenant, "consumers of unfinished jobs", has, record.consumers.into(), may.into())?;
         }
         Ok(())
     }
@@ -125,12 +125,12 @@ impl Leases {
         EligibleWorkers { state: self, key, tenant, only }
     }
 
-    /// Says whether a worker besides its local one may compute for a consumer.
+    /// Returns whether a worker besides its local one may compute for a consumer.
     pub(in crate::state) fn has_fleet_workers(&self, key: ConsumerKey) -> bool {
         self.eligible_workers(key).has_others(&self.workers)
     }
 
-    /// Says whether a worker may hold leases of a consumer.
+    /// Returns whether a worker may hold leases of a consumer.
     pub(in crate::state::leases) fn may_hold(&self, id: WorkerId, key: ConsumerKey) -> bool {
         let (worker, job) = (self.workers.get(&id), self.jobs.get(&key.0));
         worker.zip(job).is_some_and(|(worker, job)| worker.computes_for(&job.record.tenant, key))

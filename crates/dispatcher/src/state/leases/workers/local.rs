@@ -4,7 +4,7 @@
 //! A local worker is like any other, and so is its loss, with these differences:
 //! - It gets splits of its consumer only. Both show the same key, which proves that the consumer started it. The
 //!   tenant's quota does not apply.
-//! - It is not counted among the workers that are there, wanted and paid for.
+//! - It is not counted among the present, wanted and paid workers.
 //! - The time of its threads is not used to estimate other workers, because they yield to the trainer.
 //! - It gets a split that may end workers only if there is no other worker.
 //! - The number of its threads changes while it runs (see `scaling::local_threads`). Without threads it is paused: it
@@ -37,8 +37,8 @@ impl Leases {
         if own && self.consumer(key).is_some() { Ok(()) } else { Err(no_job(key.0)) }
     }
 
-    /// Says whether a local worker shows the key of its consumer, which proves that the consumer started it. Anyone
-    /// with a token of the tenant may claim to compute for a consumer; without the key he gets nothing.
+    /// Returns whether a local worker shows the key of its consumer, which proves that the consumer started it. Any
+    /// holder of a token of the tenant may claim to compute for a consumer, but gets nothing without the key.
     pub(in crate::state::leases) fn is_started_by_its_consumer(&self, worker: &Worker) -> bool {
         let attached = worker.only.and_then(|key| self.consumer(key)?.attached);
         attached.is_some_and(|attached| {
@@ -46,7 +46,7 @@ impl Leases {
         })
     }
 
-    /// Says whether a session belongs to a local worker that its consumer did not start.
+    /// Returns whether a session belongs to a local worker that its consumer did not start.
     pub(in crate::state) fn is_foreign(&self, session: SessionId) -> bool {
         let worker = self.worker_sessions.get(&session).and_then(|id| self.workers.get(id));
         worker.is_some_and(|worker| worker.is_local() && !self.is_started_by_its_consumer(worker))

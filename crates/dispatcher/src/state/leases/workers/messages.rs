@@ -1,6 +1,6 @@
 //! Messages of workers: hello, want, heartbeat, leave, and the end of a session.
 //!
-//! A returning worker is told to revoke each lease whose token is no longer current.
+//! The dispatcher revokes each lease of a returning worker whose token is no longer current.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ impl Leases {
         self.keep_only(id, &kept, moved, out);
     }
 
-    /// After a hello: leases that the worker does not hold, because it never heard of them, go to other workers.
+    /// After a hello: leases that the worker does not hold, because they never reached it, go to other workers.
     fn keep_only(&mut self, id: WorkerId, kept: &BTreeSet<u64>, moved: bool, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let address = worker.address.clone();
@@ -97,15 +97,15 @@ impl Leases {
         }
     }
 
-    /// Returns the worker of a session whose heartbeat must be answered now. A worker gives the dispatcher up after a
-    /// lease of silence; to answer each heartbeat would double their cost.
+    /// Returns the worker of a session whose heartbeat must be answered now. A worker reconnects after a lease of
+    /// silence; an answer to each heartbeat would double their cost.
     pub(in crate::state) fn answer_is_due(&self, now: Ticks, session: SessionId) -> Option<WorkerId> {
         let id = self.worker_sessions.get(&session)?;
         let worker = self.workers.get(id)?;
         (now - worker.answered >= self.timing.lease / 3).then_some(*id)
     }
 
-    /// Takes a heartbeat, and answers it.
+    /// Accepts a heartbeat, and answers it.
     pub(in crate::state) fn worker_heartbeat(
         &mut self,
         now: Ticks,
@@ -191,7 +191,7 @@ impl Leases {
             self.drop_lease(key, token, out);
         }
         for key in suspects {
-            // A consumer without a session gets no grants, and could not be told of the error.
+            // A consumer without a session gets no grants, and could not be sent the error.
             if self.consumer(key.0).is_some_and(|c| c.attached.is_some() && key.1 >= c.frontier()) {
                 self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }

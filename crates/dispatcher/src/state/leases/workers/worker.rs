@@ -12,9 +12,9 @@ use crate::records::{ConsumerKey, SplitKey};
 use crate::state::input::SessionId;
 use crate::state::leases::views::WorkerView;
 
-/// The most splits that a worker may ask for.
+/// The most splits that a worker may request.
 const CREDIT_MAX: u32 = 1 << 16;
-/// What one lease adds to [`Worker::load`].
+/// The part of one lease in [`Worker::load`].
 pub(in crate::state::leases) const LOAD_OF_ONE: usize = 2;
 /// Added to the load of a slow worker: more than the leases of any worker add up to.
 const SLOW_LOAD: usize = 1 << 32;
@@ -30,7 +30,7 @@ pub(in crate::state::leases) struct Worker {
     pub(in crate::state::leases) answered: Ticks,
     /// Without a session: when its leases go to other workers.
     pub(in crate::state::leases) until: Ticks,
-    /// Splits that the worker asked for and did not get yet.
+    /// Splits that the worker requested and did not get yet.
     credit: u32,
     pub(in crate::state::leases) leaving: bool,
     /// By token.
@@ -40,7 +40,7 @@ pub(in crate::state::leases) struct Worker {
     /// When a split that it had begun was preempted by one of a higher priority, by token. Its threads first finish
     /// their morsels.
     gave_way: BTreeMap<u64, Ticks>,
-    /// Jobs whose definition this session was sent.
+    /// Jobs whose definition was sent in this session.
     pub(in crate::state::leases) jobs: BTreeSet<u64>,
     pub(in crate::state::leases) splits_done: u64,
     pub(in crate::state::leases) rows_done: u64,
@@ -49,7 +49,7 @@ pub(in crate::state::leases) struct Worker {
     pub(in crate::state::leases) finished: BTreeSet<u64>,
     /// Jobs that the worker reported as held up: see `held_up`. It reports them again in a new session.
     pub(in crate::state::leases) held_up: BTreeSet<u64>,
-    /// Unfinished splits that their consumer could not fetch, and when: the worker may have died of one of them.
+    /// Unfinished splits that their consumer could not fetch, and when: one of them may have ended the worker.
     failed: Vec<(SplitKey, Ticks)>,
     /// The tenant that the worker computes for; `None` for all tenants.
     pub(in crate::state::leases) serves: Option<Arc<str>>,
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// Notes that a lease ended because its consumer could not fetch the split: consumers often notice a death first.
-    /// Returns whether the worker may have died of this split.
+    /// Returns whether this split may have ended the worker.
     pub(in crate::state::leases) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) -> bool {
         self.failed.retain(|(_, at)| now - *at <= lease);
         let unfinished = !self.finished.contains(&token);
@@ -125,13 +125,13 @@ impl Worker {
         unfinished
     }
 
-    /// Says whether the worker was heard of after a consumer failed to fetch from it. A message within one heartbeat of
-    /// the failure may be older than the failure.
+    /// Returns whether the worker sent a message after a consumer failed to fetch from it. A message within one
+    /// heartbeat of the failure may be older than the failure.
     pub(in crate::state::leases) fn has_outlived(&self, now: Ticks, heartbeat: Duration) -> bool {
         self.failed.last().is_some_and(|(_, at)| now - *at > heartbeat)
     }
 
-    /// Returns the splits that the worker may have died of.
+    /// Returns the splits that may have ended the worker.
     pub(in crate::state::leases) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
         let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
         self.unfinished().chain(failed).copied().collect()
@@ -141,7 +141,7 @@ impl Worker {
         self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
-    /// Says whether the worker may get splits of this consumer of this tenant.
+    /// Returns whether the worker may get splits of this consumer of this tenant.
     pub(in crate::state::leases) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
         self.serves(tenant) && self.only.is_none_or(|only| only == key)
     }
@@ -150,7 +150,7 @@ impl Worker {
         self.only.is_some()
     }
 
-    /// Says whether this is a local worker without threads: its host has no core to spare now.
+    /// Returns whether this is a local worker without threads: its host has no core to spare now.
     fn is_paused(&self) -> bool {
         self.is_local() && self.threads == 0
     }
@@ -165,8 +165,8 @@ impl Worker {
         order.into_iter().map(|(_, priority, token)| (priority, token)).collect()
     }
 
-    /// Says whether a lease that was just granted must wait, because the worker is busy with as many leases that come
-    /// first as it has threads. Each grant calls this, so it looks at the begun leases only.
+    /// Returns whether a lease that was just granted must wait, because the worker is busy with as many leases that
+    /// come first as it has threads. Each grant calls this, so it looks at the begun leases only.
     pub(in crate::state::leases) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
         let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
@@ -210,7 +210,7 @@ impl Worker {
         self.gave_way.get(&token).map(|since| now - *since)
     }
 
-    /// Returns what the other machines see of it.
+    /// Returns the view of it for the other machines.
     pub(in crate::state::leases) fn view(&self, id: WorkerId) -> WorkerView<'_> {
         let (address, threads, only) = (&self.address, self.threads, self.only);
         WorkerView { id, address, threads, serves: self.serves.as_ref(), only, is_live: self.is_live() }
@@ -220,17 +220,17 @@ impl Worker {
         self.session.is_some() && !self.leaving
     }
 
-    /// Says whether the worker is connected and serves more than one consumer.
+    /// Returns whether the worker is connected and serves more than one consumer.
     pub(in crate::state::leases) fn is_of_fleet(&self) -> bool {
         self.is_live() && !self.is_local()
     }
 
-    /// Says whether the worker may get a split. A slow worker gets one at a time; a paused local worker gets none.
+    /// Returns whether the worker may get a split. A slow worker gets one at a time; a paused local worker gets none.
     pub(in crate::state::leases) fn has_room(&self) -> bool {
         self.is_live() && self.credit > 0 && !self.is_paused() && !(self.slow && self.at_work().next().is_some())
     }
 
-    /// Splits that the worker asked for and did not get yet.
+    /// Returns the number of splits that the worker requested and did not get yet.
     pub(in crate::state::leases) fn credit(&self) -> u32 {
         self.credit
     }

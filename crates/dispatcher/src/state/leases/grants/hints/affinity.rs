@@ -9,8 +9,8 @@
 //! Of a consumer's next few splits `grant` grants the first one whose preferred worker has room; if there is none, the
 //! first split goes to any worker with room. So no worker idles for affinity, and few splits pass a split over.
 //!
-//! Bounds: [`SPLITS_MAX`] splits of a job that is being read. Nothing is kept of a job that is no longer read, or
-//! across a restart. Entries of dead workers are not purged; they are skipped at lookup and overwritten by the next
+//! Bounds: [`SPLITS_MAX`] splits of a job that has consumers. No entry of a job is kept after its last consumer left,
+//! or across a restart. Entries of dead workers are not purged; they are skipped at lookup and overwritten by the next
 //! grant.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ struct JobAffinity {
     of: BTreeMap<(u32, u64), WorkerId>,
 }
 
-/// What splits with the same preferred worker have in common.
+/// The property that splits with the same preferred worker share.
 #[derive(Debug, Clone, Copy, Default)]
 enum AffinityKey {
     /// Nothing: no worker is preferred.
@@ -112,7 +112,7 @@ impl GrantHint for CacheAffinity {
         self.0.get(&job).is_some_and(|job| !job.of.is_empty())
     }
 
-    /// To pass over the first window of a group that no live worker reads would make the windows of that group late.
+    /// Passing over the first window of a group that no live worker reads would make the windows of that group late.
     fn is_ordered(&self, job: u64) -> bool {
         self.0.get(&job).is_some_and(|job| matches!(job.key, AffinityKey::Group { .. }))
     }

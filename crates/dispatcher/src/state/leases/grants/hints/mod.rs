@@ -16,7 +16,7 @@ use forebay_core::WorkerId;
 
 use crate::records::{ConsumerKey, JobRecord, Position};
 
-/// What happens to jobs and splits.
+/// An event of jobs and splits.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::state) enum HintEvent<'a> {
     JobAdded(&'a JobRecord),
@@ -32,13 +32,14 @@ pub(in crate::state) trait GrantHint: Debug + Send + Sync {
     /// Notes an event. Events come in order. `Unread` repeats for as long as the job has no attached consumer.
     fn note(&mut self, event: &HintEvent<'_>);
 
-    /// Returns the worker that should compute a split; `None` if any worker will do. The worker may be gone.
+    /// Returns the worker that should compute a split; `None` if any worker may. The worker may be gone.
     fn worker(&self, key: ConsumerKey, position: Position) -> Option<WorkerId>;
 
-    /// Says whether [`worker`](Self::worker) may name one for some split of the job. A job without hints costs nothing.
+    /// Returns whether [`worker`](Self::worker) may name one for some split of the job. A job without hints costs
+    /// nothing.
     fn knows(&self, job: u64) -> bool;
 
-    /// Says whether the job's splits are best granted in order: then a split whose worker is unknown or gone is not
+    /// Returns whether the job's splits are best granted in order: then a split whose worker is unknown or gone is not
     /// passed over by later ones.
     fn is_ordered(&self, _job: u64) -> bool {
         false

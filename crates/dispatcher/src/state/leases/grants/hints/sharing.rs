@@ -1,5 +1,5 @@
-//! Sharing groups: jobs with the same samples that are read at the same time. If one of them has a split leased, the
-//! others get a lease of it at the same worker, which computes it once for all (`forebay_worker`).
+//! Sharing groups: jobs with the same samples that have consumers at the same time. If one of them has a split leased,
+//! the others get a lease of it at the same worker, which computes it once for all (`forebay_worker`).
 //!
 //! `share` grants these leases. Bounds: [`RECENT_MAX`] splits of a group are remembered, so a job that is further
 //! behind shares nothing.
