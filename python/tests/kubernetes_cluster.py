@@ -117,7 +117,12 @@ class Cluster:
             "controllers",
             str(self.programs / "kube-controller-manager"),
             *("--kubeconfig", str(self.kubeconfig("admin")), "--leader-elect=false", "--controllers", CONTROLLERS),
-            *("--pvclaimbinder-sync-period=1s", "--use-service-account-credentials=false"),
+            *(
+                "--kube-api-qps=500",
+                "--kube-api-burst=1000",
+                "--pvclaimbinder-sync-period=1s",
+                "--use-service-account-credentials=false",
+            ),
             *("--service-account-private-key-file", str(self.folder / "accounts.key"), "--bind-address=127.0.0.1"),
             *("--secure-port", str(free_port())),
         )

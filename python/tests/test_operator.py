@@ -156,6 +156,27 @@ def test_users_are_those_that_live_by_uid(world: World) -> None:
     )
 
 
+def test_a_job_whose_template_names_a_cache_uses_it_with_and_without_pods(world: World) -> None:
+    world.make_cache("batch", spec_of())
+    container = {"name": "c", "image": "registry.example/trainer:1"}
+    template = {
+        "metadata": {"annotations": {"forebay.dev/cache": "batch"}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs"
+    made = world.cluster.request("POST", path, {"metadata": {"name": "b"}, "spec": {"template": template}})
+    wait_for(
+        "it is used", lambda: [it["uid"] for it in world.status("batch").get("users", [])] == [made["metadata"]["uid"]]
+    )
+    # The job controller is not here: the test makes the pod that it would make.
+    world.make_pod("b-1", "batch", owner={"apiVersion": "batch/v1", "kind": "Job", "metadata": made["metadata"]})
+    world.until_runs("b-1")
+    assert [it["kind"] for it in world.status("batch")["users"]] == ["Job"]
+    world.cluster.delete(f"{world.pods}/b-1", gracePeriodSeconds=0)
+    world.cluster.delete(f"{path}/b", propagationPolicy="Background")
+    wait_for("nobody uses it", lambda: world.status("batch").get("usedNum") == 0)
+
+
 def test_an_idle_cache_goes_with_all_that_was_made_for_it(world: World) -> None:
     world.make_job("j", {"name": "idle", "mountPath": "/data", **spec_of(idleTime=2)})
     world.until_state("idle", "PVCCreated")
