@@ -130,6 +130,27 @@ def test_pods_that_wait_do_not_keep_a_cache_that_never_was_ready(world: World) -
     world.until_runs("p")
 
 
+def test_finished_pods_that_nobody_deletes_do_not_keep_a_cache(world: World) -> None:
+    # Kubernetes may protect the claim as long as their objects are there; the operator ends that after 30 s.
+    world.make_cache("kept", spec_of())
+    world.make_pod("p", "kept")
+    world.until_state("kept", "PVCCreated")
+    world.until_runs("p")
+    # The scheduler is not here: only a pod that has a node protects its claim.
+    bound: Json = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    world.cluster.request("POST", f"{world.pods}/p/binding", bound)
+    world.finish_pod("p")
+    world.cluster.delete(f"{caches(world.namespace)}/kept")
+    world.until_gone("kept")
+    assert world.cluster.find(f"{world.claims}/kept") is None
+    assert world.cluster.find(f"{world.pods}/p") is not None
+
+
 def test_a_namespace_goes_with_its_caches(world: World) -> None:
     if "controllers" not in world.cluster.running:
         pytest.skip("needs the kube-controller-manager, which deletes what a namespace has")
