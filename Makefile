@@ -81,13 +81,15 @@ frameworks: build ## tests under PyTorch, Lightning, Accelerate and transformers
 # A workspace of its own, so that nobody else builds kube's hundred crates; in the same target folder.
 KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
 KUBERNETES_FLAGS := --target-dir $(or $(CARGO_TARGET_DIR),$(CURDIR)/target) --locked --quiet
-kubernetes: build ## builds, checks and tests forebay-kubernetes, which is no part of the package
+kubernetes: build ## builds, checks and tests forebay-operator, which is no part of the package; on a real kube-apiserver, built once
 	cargo fmt $(KUBERNETES) --check
 	cargo clippy $(KUBERNETES) $(KUBERNETES_FLAGS) --all-targets -- -D warnings
 	cargo test $(KUBERNETES) $(KUBERNETES_FLAGS)
 	cargo build $(KUBERNETES) $(KUBERNETES_FLAGS)
-	FOREBAY_KUBERNETES=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/forebay-kubernetes \
-		$(BIN)/python -m pytest -q python/tests/test_kubernetes.py
+	FOREBAY_OPERATOR=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/forebay-operator \
+		FOREBAY_KUBE_APISERVER="$$(.ci/kube-apiserver || true)" \
+		$(BIN)/python -m pytest -q -rs python/tests/test_kubernetes.py \
+			python/tests/test_operator.py python/tests/test_operator_faults.py
 
 fmt: setup
 	cargo fmt --all

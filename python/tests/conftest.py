@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import forebay as fb
 import numpy as np
@@ -108,3 +110,29 @@ def until() -> Callable[[Callable[[], bool]], None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Kubernetes control plane with the operator; `make kubernetes` finds or builds both."""
+    program, programs = os.environ.get("FOREBAY_OPERATOR"), os.environ.get("FOREBAY_KUBE_APISERVER")
+    if not program or not programs:
+        pytest.skip("no kube-apiserver: `make kubernetes` finds or builds one, or says why not")
+    from kubernetes_world import Operated
+
+    found = Operated(Path(programs), program, tmp_path_factory.mktemp("cluster"))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def world(operated: Any) -> Any:
+    """A namespace of its own in the cluster of `operated`."""
+    from kubernetes_world import World
+
+    operated.fluid.percent, operated.fluid.holds = "100.0%", set()
+    operated.namespaces += 1
+    return World(operated.cluster, operated.fluid, operated.operator, f"ns-{operated.namespaces}")

@@ -1,6 +1,6 @@
 """docs/kubernetes.md, as far as it can be tested without a cluster.
 
-The commands of its manifests start, and the metrics that they read exist; `forebay-kubernetes` (if it is built:
+The commands of its manifests start, and the metrics that they read exist; `forebay-operator scale` (if it is built:
 `make kubernetes`) scales the Deployment of a small HTTPS server.
 """
 
@@ -24,7 +24,7 @@ from secured import Authority, Fleet, clean, forebay, new_token
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("FOREBAY_KUBERNETES")
+PROGRAM = os.environ.get("FOREBAY_OPERATOR")
 #: The longest time that a worker takes to leave: its consumers, and its writes to the cache.
 LEAVE_SECONDS = 12
 
@@ -124,11 +124,12 @@ def cluster(folder: Path) -> Iterator[Path]:
 def test_the_program_scales_a_deployment(tmp_path: Path, until: Callable[..., None]) -> None:
     fleet, tokens = Fleet(tmp_path), tmp_path / "tokens.json"
     # Started as in the manifest, except for the dispatcher, which has another name there.
-    _, *arguments = container(manifests(), "Deployment", "forebay-kubernetes")["args"]
+    arguments = container(manifests(), "Deployment", "forebay-scaler")["args"]
     try:
         env = {**clean(), "FOREBAY_TOKEN": new_token(tokens, "admin")}
         address = fleet.dispatcher("--tokens", tokens)
-        command = [str(PROGRAM), "--dispatcher", address, *arguments[1:]]
+        scale, _, _, *others = arguments
+        command = [str(PROGRAM), scale, "--dispatcher", address, *others]
         with cluster(tmp_path) as kubeconfig:
             program = subprocess.Popen(command, env={**env, "KUBECONFIG": str(kubeconfig)}, stderr=subprocess.PIPE)
             with program:
@@ -136,7 +137,7 @@ def test_the_program_scales_a_deployment(tmp_path: Path, until: Callable[..., No
                 until(lambda: Api.replicas == 1)
                 program.terminate()
                 assert program.wait(30) == 0
-        rules = manifests()["Role", "forebay-kubernetes"]["rules"]
+        rules = manifests()["Role", "forebay-scaler"]["rules"]
         granted = {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
         assert Api.asked <= granted
     finally:

@@ -1,105 +1,46 @@
-//! Scales a StatefulSet or Deployment of workers as the service wants, where nothing else does.
+//! `forebay-operator`: what Forebay does inside a Kubernetes cluster, one subcommand for each task.
 //!
 //! ```text
-//! asks      the dispatcher: how many are wanted          scaler    when to change what, and what to tell
-//! cluster   the Kubernetes API: what there is, scale it  cause     why pods are not ready
+//! operate   caches that jobs name: made before their pods run      scale   workers, as many as a dispatcher wants
+//! wait      an init container that waits for a cache               crd     prints the CacheBackend definition
 //! ```
 //!
-//! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there should be, by the
-//! rules that all have who start workers (`policy::provision`). Invariants: from 1 (0, of one kind among others) to `--max-workers` replicas; nothing is
-//! changed while nobody knows how many are wanted; after a failure nothing is asked for a pause that doubles, up to 60 s; each
-//! request has a bound. It keeps no state: end it, start it again, run none, and what there is stays.
+//! Controllers of `operate` run side by side in one process behind one elected leader; each has a folder of its own.
+//! README.md says how a cache comes to be.
 
-mod asks;
-mod cause;
+mod api;
+mod caches;
 mod cluster;
-mod scaler;
-#[cfg(test)]
-mod tests;
+mod engines;
+mod operate;
+mod pods;
+mod scale;
+mod wait;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{ArgGroup, Parser};
-use forebay_core::{Clock, Result, SystemClock};
-use forebay_proto::{Credentials, Remote, TlsFiles};
+use clap::{Parser, Subcommand};
+use forebay_core::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
-use asks::Asks;
-use cluster::{Cluster, Kind};
-use scaler::{Outcome, Scaler};
-
-/// How often the number of workers is compared with the wanted one.
-const LOOK: Duration = Duration::from_secs(5);
-
-/// Scale a StatefulSet or Deployment to the number of workers that a service needs
+/// Run Forebay on Kubernetes: caches for jobs, and workers as a service needs them
 #[derive(Debug, Parser)]
-#[command(name = "forebay-kubernetes", version, group = ArgGroup::new("workload").required(true))]
+#[command(name = "forebay-operator", version)]
 struct Arguments {
-    /// Address of the dispatcher: forebay://host:port or host:port; of several, with commas between them
-    #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
-    dispatcher: String,
-    /// The StatefulSet whose pods are workers
-    #[arg(long, value_name = "NAME", group = "workload")]
-    statefulset: Option<String>,
-    /// The Deployment whose pods are workers
-    #[arg(long, value_name = "NAME", group = "workload")]
-    deployment: Option<String>,
-    /// Namespace of the StatefulSet or Deployment [default: the one of this pod]
-    #[arg(long, value_name = "NAME")]
-    namespace: Option<String>,
-    /// Worker type of these workers, as in the dispatcher's --offer [default: the dispatcher has no worker types]
-    #[arg(long, value_name = "NAME")]
-    kind: Option<String>,
-    /// With --kind: these are its spot workers
-    #[arg(long, requires = "kind")]
-    spot: bool,
-    /// Maximum number of workers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    max_workers: u32,
-    /// PEM file of the authority that signed the service's certificates; turns TLS on
-    #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// PEM file of the caller's certificate chain
-    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-    /// PEM file of the certificate's key
-    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-    /// Name that the service's certificates must carry [default: the host of the address]
-    #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
-    tls_name: Option<String>,
-    /// File with an administrator's bearer token [default: the token in FOREBAY_TOKEN]
-    #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    // Of the environment alone: other users see command lines.
-    #[arg(long, env = "FOREBAY_TOKEN", hide = true, hide_env_values = true)]
-    token: Option<String>,
+    #[command(subcommand)]
+    command: Command,
 }
 
-impl Arguments {
-    fn remote(&self) -> Result<Remote> {
-        let tls = TlsFiles {
-            ca: self.tls_ca.clone(),
-            cert: self.tls_cert.clone(),
-            key: self.tls_key.clone(),
-            name: self.tls_name.clone(),
-            client_ca: None,
-        };
-        let credentials = Credentials::load(&tls, self.token.as_deref(), self.token_file.as_deref())?;
-        let remote = Remote { address: self.dispatcher.clone(), credentials };
-        remote.addresses()?;
-        Ok(remote)
-    }
-
-    /// Which of the two was given: the parser takes one, and one alone.
-    fn workload(&self) -> (Kind, &str) {
-        match &self.statefulset {
-            Some(name) => (Kind::StatefulSet, name),
-            None => (Kind::Deployment, self.deployment.as_deref().unwrap_or_default()),
-        }
-    }
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make the caches that jobs name, before their pods run
+    Operate(operate::Arguments),
+    /// Scale a StatefulSet or Deployment to the number of workers that a service needs
+    Scale(Box<scale::Arguments>),
+    /// Wait until a file of the pod's annotations says that its cache is ready
+    Wait(wait::Arguments),
+    /// Print the CustomResourceDefinition of CacheBackend as YAML
+    Crd,
 }
 
 fn main() -> ExitCode {
@@ -108,7 +49,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(run(Arguments::parse()))
+        runtime.block_on(run(Arguments::parse().command))
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,39 +60,39 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs until it is told to stop.
-async fn run(arguments: Arguments) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let (kind, name) = arguments.workload();
-    let cluster = Cluster::connect(arguments.namespace.clone(), kind, name).await?;
-    let (workers_min, kind) = (u32::from(arguments.kind.is_none()), arguments.kind.clone());
-    let mut asks = Asks::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
-    let clock = SystemClock::default();
-    let mut scaler = Scaler::new(cluster, workers_min, arguments.max_workers);
-    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.cluster, "scaling");
+/// Runs until the command ends, or a signal ends it.
+async fn run(command: Command) -> Result<()> {
+    let stop = stopped()?;
+    let command = match command {
+        // The operator resigns first when it is told to stop.
+        Command::Operate(arguments) => return operate::run(arguments, stop).await,
+        other => other,
+    };
     let work = async {
-        loop {
-            let wanted = asks.wanted().await;
-            tell(&scaler.step(clock.now(), wanted).await, &scaler.cluster);
-            tokio::time::sleep(LOOK).await;
+        match command {
+            Command::Operate(_) => Ok(()),
+            Command::Scale(arguments) => scale::run(*arguments).await,
+            Command::Wait(arguments) => wait::run(&arguments).await,
+            Command::Crd => {
+                print!("{}", api::definition::yaml());
+                Ok(())
+            }
         }
     };
     tokio::select! {
-        () = work => Ok(()),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        done = work => done,
+        () = stop => Ok(()),
     }
 }
 
-fn tell(outcome: &Outcome, workload: &Cluster) {
-    match outcome {
-        Outcome::Kept => {}
-        Outcome::Scaled { from, to } => tracing::info!(%workload, from, to, "scaled"),
-        Outcome::Waits { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
-        Outcome::Failed { error, pause } => {
-            let hint = error.get("hint").unwrap_or_default();
-            tracing::error!(%workload, error = error.message(), hint, ?pause, "not scaled; tried again after a pause");
+/// Returns what waits until this process is told to stop.
+fn stopped() -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-    }
+    })
 }

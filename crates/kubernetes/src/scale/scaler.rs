@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result, Ticks};
 use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
-use crate::cluster::{Cluster, Workload};
+use super::cluster::{Cluster, Workload};
 
 /// Pods that may be starting, or leaving, at the same time: a cluster starts them beside each other.
 const AT_ONCE: u32 = 16;

@@ -1,7 +1,7 @@
 //! The Kubernetes API, as far as it is used: one workload's status is read, its scale is patched.
 //!
-//! Requests are made by their paths, with kube's client under them: it finds the cluster, shows who asks, and speaks TLS. Answers are
-//! read as JSON, field by field; what is not there is 0.
+//! Requests are made by their paths, with kube's client under them: it finds the cluster, shows who asks, and speaks
+//! TLS. Answers are read as JSON, field by field; what is not there is 0.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::cause;
+use super::cause;
 
 /// How long the API may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);

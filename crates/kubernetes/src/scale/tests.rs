@@ -1,5 +1,5 @@
-//! The scaler and its requests against a small HTTP server that speaks just these endpoints: no Kubernetes runs here. Its answers
-//! have the fields that the API reference names, and its refusals are the API's `Status` objects.
+//! The scaler and its requests against a small HTTP server that speaks just these endpoints: no Kubernetes runs here.
+//! Its answers have the fields that the API reference names, and its refusals are the API's `Status` objects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Arguments;
-use crate::asks::Asks;
-use crate::cluster::{Cluster, Kind};
-use crate::scaler::{Outcome, Scaler};
+use super::asks::Asks;
+use super::cluster::{Cluster, Kind};
+use super::scaler::{Outcome, Scaler};
 
 const STATUS: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/status";
 const SCALE: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/scale";
@@ -262,9 +261,12 @@ async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
 
 #[test]
 fn one_workload_is_named_and_one_alone() {
-    let parse = |arguments: &[&str]| {
-        let fixed = ["forebay-kubernetes", "--dispatcher", "d:7070", "--max-workers", "3"];
-        Arguments::try_parse_from(fixed.iter().chain(arguments))
+    let parse = |arguments: &[&str]| -> Result<_, clap::Error> {
+        let fixed = ["forebay-operator", "scale", "--dispatcher", "d:7070", "--max-workers", "3"];
+        match crate::Arguments::try_parse_from(fixed.iter().chain(arguments))?.command {
+            crate::Command::Scale(arguments) => Ok(arguments),
+            other => panic!("{other:?} is no scale"),
+        }
     };
     let named = |arguments| parse(arguments).map(|a| (a.workload().0, a.workload().1.to_owned())).ok();
     assert_eq!(named(&["--statefulset", "w"]), Some((Kind::StatefulSet, "w".to_owned())));
@@ -280,6 +282,6 @@ fn a_deployment_says_itself_that_it_may_create_no_pods() {
         {"type": "Available", "status": "True"},
         {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods=4"},
     ]}});
-    assert_eq!(crate::cause::refused(&conditions).as_deref(), Some("exceeded quota: pods=4"));
-    assert_eq!(crate::cause::refused(&json!({})), None);
+    assert_eq!(super::cause::refused(&conditions).as_deref(), Some("exceeded quota: pods=4"));
+    assert_eq!(super::cause::refused(&json!({})), None);
 }

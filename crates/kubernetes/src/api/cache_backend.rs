@@ -1,0 +1,192 @@
+//! What a user writes: KubeDL's fields with KubeDL's names, and `forebay`, `minCachedPercent` and two more runtimes of
+//! Fluid.
+//!
+//! Everything is optional here, because jobs embed the same struct and objects may be older than the schema;
+//! [`super::validate`] says what is missing.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::status::CacheBackendStatus;
+
+/// A cache of a data set, made before the pods of the jobs that name it run
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "cache.kubedl.io",
+    version = "v1alpha1",
+    kind = "CacheBackend",
+    plural = "cachebackends",
+    singular = "cachebackend",
+    namespaced,
+    status = "CacheBackendStatus",
+    doc = "A cache of a data set, made before the pods of the jobs that name it run",
+    printcolumn = r#"{"name":"Job-Name","type":"string","jsonPath":".status.jobName"}"#,
+    printcolumn = r#"{"name":"Cache-Status","type":"string","jsonPath":".status.cacheStatus"}"#,
+    printcolumn = r#"{"name":"Engine","type":"string","jsonPath":".status.cacheEngine"}"#,
+    printcolumn = r#"{"name":"Used-Num","type":"integer","jsonPath":".status.usedNum"}"#,
+    printcolumn = r#"{"name":"Last-Used-Time","type":"date","jsonPath":".status.lastUsedTime"}"#,
+    printcolumn = r#"{"name":"Cached","type":"string","jsonPath":".status.cachedPercentage"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason","priority":1}"#
+)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CacheBackendSpec {
+    /// In a job: name of the CacheBackend that the job uses; in a CacheBackend: without effect
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// Absolute path under which containers find the data [default: /data]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^/"), length(max = 1024))]
+    pub(crate) mount_path: Option<String>,
+    /// What is cached
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dataset: Option<Dataset>,
+    /// Which engine caches it: exactly one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_engine: Option<Engine>,
+    /// When the cache is ready, and when it goes away
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<Options>,
+}
+
+/// What is cached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Dataset {
+    /// Sources; each is found in a folder of its own under the mount path
+    #[schemars(length(min = 1, max = 64))]
+    pub(crate) data_sources: Vec<DataSource>,
+}
+
+/// One source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DataSource {
+    /// Where the data is: scheme://path, as s3://bucket/folder, local:///folder or pvc://claim/folder
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9+.-]*://.+"), length(max = 2048))]
+    pub(crate) location: String,
+    /// Folder under the mount path in which the data is found
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_]([A-Za-z0-9_.-]*)$"), length(max = 255))]
+    pub(crate) sub_dir_name: Option<String>,
+}
+
+/// Which engine caches: exactly one is named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Engine {
+    /// Fluid: a Dataset and one runtime
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fluid: Option<Fluid>,
+    /// Forebay's own: a volume of the CSI driver csi.forebay.dev
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) forebay: Option<Forebay>,
+}
+
+/// A runtime of Fluid: exactly one is named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Fluid {
+    /// Alluxio
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alluxio_runtime: Option<FluidRuntime>,
+    /// JuiceFS
+    #[serde(rename = "juicefsRuntime", skip_serializing_if = "Option::is_none")]
+    pub(crate) juicefs_runtime: Option<FluidRuntime>,
+    /// Jindo
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jindo_runtime: Option<FluidRuntime>,
+}
+
+/// Workers of a runtime of Fluid, and where they keep data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FluidRuntime {
+    /// Number of cache workers [default: 1]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10000))]
+    pub(crate) replicas: Option<i32>,
+    /// Where a worker keeps data, and how much
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub(crate) tiered_storage: Vec<Tier>,
+}
+
+/// Forebay's own engine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Forebay {
+    /// Where a node keeps data, and how much
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub(crate) tiered_storage: Vec<Tier>,
+}
+
+/// A place where data is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Tier {
+    /// Absolute path on the node; Fluid takes several with commas between them
+    #[schemars(regex(pattern = r"^/"), length(max = 4096))]
+    pub(crate) cache_path: String,
+    /// How much is kept there, as a quantity of Kubernetes: 1Gi, 500M
+    #[schemars(regex(pattern = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE]|[eE][0-9]+)?$"), length(max = 32))]
+    pub(crate) quota: String,
+    /// What the place is made of
+    pub(crate) medium_type: Medium,
+}
+
+/// What a place is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Medium {
+    /// Memory
+    #[default]
+    Mem,
+    /// A solid state disk
+    Ssd,
+    /// A hard disk
+    Hdd,
+}
+
+/// When the cache is ready, and when it goes away.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Options {
+    /// Seconds without a user after which the cache is deleted; 0: never [default: 0]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub(crate) idle_time: Option<i64>,
+    /// Percentage of the data that must be cached before pods run [default: 0]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub(crate) min_cached_percent: Option<i32>,
+}
+
+impl CacheBackendSpec {
+    /// Seconds without a user after which the cache goes; `None`: never.
+    pub(crate) fn idle_seconds(&self) -> Option<i64> {
+        self.options.as_ref().and_then(|o| o.idle_time).filter(|seconds| *seconds > 0)
+    }
+
+    /// Percentage that must be cached before pods run.
+    pub(crate) fn min_cached(&self) -> f64 {
+        f64::from(self.options.as_ref().and_then(|o| o.min_cached_percent).unwrap_or(0))
+    }
+
+    /// The sources, none where there is no data set.
+    pub(crate) fn sources(&self) -> &[DataSource] {
+        self.dataset.as_ref().map_or(&[], |dataset| dataset.data_sources.as_slice())
+    }
+
+    /// Whether a cache can be made of this: a job may also just name one that is there.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.dataset.is_some() && self.cache_engine.is_some()
+    }
+
+    /// Whether both name the same data, kept the same way.
+    pub(crate) fn is_same_cache(&self, other: &Self) -> bool {
+        self.dataset == other.dataset && self.cache_engine == other.cache_engine
+    }
+}

@@ -1,0 +1,113 @@
+//! All uses of caches that are there, by cache: what watches told, so that a look lists nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::uses::{self, Use};
+use crate::cluster::Key;
+use crate::cluster::objects::{Kind, text};
+
+/// The object that uses a cache.
+type Id = (&'static str, Key);
+
+#[derive(Default)]
+struct State {
+    uses: HashMap<Key, HashMap<Id, Use>>,
+    cache_of: HashMap<Id, Key>,
+    /// Caches that were there once.
+    known: HashSet<Key>,
+    /// Of kinds that are being listed: what was there before, and was not told yet.
+    unseen: HashMap<&'static str, HashSet<Id>>,
+}
+
+/// All uses of caches.
+#[derive(Default)]
+pub(crate) struct Index {
+    state: Mutex<State>,
+}
+
+impl Index {
+    /// Takes an object as it is now; returns the caches that this concerns.
+    pub(crate) fn put(&self, kind: Kind, object: &Value) -> Vec<Key> {
+        let found = uses::read(kind, object);
+        let id = (kind.kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")));
+        self.with(|state| {
+            if let Some(unseen) = state.unseen.get_mut(kind.kind) {
+                unseen.remove(&id);
+            }
+            let mut concerned = state.take(&id);
+            if let Some(found) = found {
+                let cache = found.cache.clone();
+                state.uses.entry(cache.clone()).or_default().insert(id.clone(), found);
+                state.cache_of.insert(id, cache.clone());
+                if !concerned.contains(&cache) {
+                    concerned.push(cache);
+                }
+            }
+            concerned
+        })
+    }
+
+    /// Forgets an object; returns the caches that this concerns.
+    pub(crate) fn remove(&self, kind: Kind, object: &Key) -> Vec<Key> {
+        self.with(|state| state.take(&(kind.kind, object.clone())))
+    }
+
+    /// All objects of a kind are about to be told.
+    pub(crate) fn list_begins(&self, kind: Kind) {
+        self.with(|state| {
+            let all = state.cache_of.keys().filter(|(of, _)| *of == kind.kind).cloned().collect();
+            state.unseen.insert(kind.kind, all);
+        });
+    }
+
+    /// They were told: others are gone. Returns the caches that this concerns.
+    pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
+        self.with(|state| {
+            let gone = state.unseen.remove(kind.kind).unwrap_or_default();
+            gone.iter().flat_map(|id| state.take(id)).collect()
+        })
+    }
+
+    /// Returns the uses of a cache, in the order of their names.
+    pub(crate) fn of(&self, cache: &Key) -> Vec<Use> {
+        let mut uses: Vec<Use> =
+            self.with(|state| state.uses.get(cache).map(|uses| uses.values().cloned().collect()).unwrap_or_default());
+        uses.sort_by(|a, b| a.object.cmp(&b.object));
+        uses
+    }
+
+    /// Remembers that there is such a cache.
+    pub(crate) fn know(&self, cache: Key) {
+        self.with(|state| state.known.insert(cache));
+    }
+
+    /// Forgets that there is such a cache.
+    pub(crate) fn forget(&self, cache: &Key) {
+        self.with(|state| state.known.remove(cache));
+    }
+
+    /// Whether there is such a cache, or somebody who uses it.
+    pub(crate) fn knows(&self, cache: &Key) -> bool {
+        self.with(|state| state.known.contains(cache) || state.uses.contains_key(cache))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    fn take(&mut self, id: &Id) -> Vec<Key> {
+        let Some(cache) = self.cache_of.remove(id) else { return Vec::new() };
+        if let Some(uses) = self.uses.get_mut(&cache) {
+            uses.remove(id);
+            if uses.is_empty() {
+                self.uses.remove(&cache);
+            }
+        }
+        vec![cache]
+    }
+}

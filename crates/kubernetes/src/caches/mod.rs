@@ -1,0 +1,125 @@
+//! The controller of caches: one look at a time at each name, whatever of it changed.
+//!
+//! ```text
+//! uses     who uses which cache: read of pods and jobs (pure)    index     all uses that are there, by cache
+//! status   what is told of a cache (pure)                         look      one look: make, tell, let pods run, remove
+//! inline   caches that jobs define themselves                     release   pods whose cache is ready
+//! ```
+//!
+//! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
+//! a status is written only when it changed, in the version that was read; a deletion names uid and version.
+
+mod index;
+mod inline;
+mod look;
+mod release;
+mod removal;
+mod status;
+pub(crate) mod uses;
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
+
+use crate::cluster::Key;
+use crate::cluster::events::Events;
+use crate::cluster::objects::{CACHE_BACKENDS, CLAIMS, JOBS, Kind, Objects, PODS, PYTORCH_JOBS, TF_JOBS, kind, text};
+use crate::cluster::queue::{Next, Queue};
+use crate::cluster::watches::{Change, watch};
+use index::Index;
+
+/// Caches that are looked at beside each other.
+const AT_ONCE: usize = 8;
+/// What tells of users.
+const USERS: [Kind; 3] = [TF_JOBS, PYTORCH_JOBS, JOBS];
+/// What caches consist of: objects that have the cache's namespace and name.
+const PARTS: [Kind; 5] = [
+    CLAIMS,
+    kind("data.fluid.io", "v1alpha1", "Dataset", "datasets"),
+    kind("data.fluid.io", "v1alpha1", "AlluxioRuntime", "alluxioruntimes"),
+    kind("data.fluid.io", "v1alpha1", "JuiceFSRuntime", "juicefsruntimes"),
+    kind("data.fluid.io", "v1alpha1", "JindoRuntime", "jindoruntimes"),
+];
+
+/// What a look needs.
+pub(crate) struct Context {
+    pub(crate) objects: Objects,
+    pub(crate) events: Events,
+    pub(crate) index: Index,
+    pub(crate) queue: Queue,
+}
+
+/// Keeps caches as they should be, for ever.
+pub(crate) async fn run(objects: Objects, events: Events) {
+    let context = Arc::new(Context { objects, events, index: Index::default(), queue: Queue::default() });
+    let watches = FuturesUnordered::new();
+    for (kind, labels) in watched() {
+        let context = context.clone();
+        let objects = context.objects.clone();
+        watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
+    }
+    let work = async {
+        let mut looks = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                key = context.queue.next(), if looks.len() < AT_ONCE => looks.push(one_look(&context, key)),
+                Some(()) = looks.next() => {}
+            }
+        }
+    };
+    tokio::select! {
+        () = watches.for_each(|()| async {}) => {}
+        () = work => {}
+    }
+}
+
+fn watched() -> impl Iterator<Item = (Kind, Option<&'static str>)> {
+    let plain = [CACHE_BACKENDS].into_iter().chain(PARTS).chain(USERS).map(|kind| (kind, None));
+    plain.chain([(PODS, Some(uses::CACHE))])
+}
+
+async fn one_look(context: &Context, key: Key) {
+    let next = match look::look(context, &key).await {
+        Ok(next) => next,
+        Err(refused) if refused.is_conflict() => {
+            tracing::debug!(cache = %key, error = %refused, "changed meanwhile; looked at again");
+            Next::Failed
+        }
+        Err(refused) => {
+            tracing::warn!(cache = %key, error = %refused, "not as it should be; tried again after a pause");
+            Next::Failed
+        }
+    };
+    context.queue.done(&key, next);
+}
+
+impl Context {
+    /// Has the caches looked at that a change concerns.
+    fn changed(&self, kind: Kind, change: Change) {
+        let of = |object: &Value| Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        let is_user = kind == PODS || USERS.contains(&kind);
+        match change {
+            Change::There(object) if is_user => self.add(self.index.put(kind, &object)),
+            Change::Gone(object) if is_user => self.add(self.index.remove(kind, &of(&object))),
+            Change::ListBegins if is_user => self.index.list_begins(kind),
+            Change::ListEnds if is_user => self.add(self.index.list_ends(kind)),
+            Change::There(object) | Change::Gone(object) => {
+                let key = of(&object);
+                if kind == CACHE_BACKENDS {
+                    self.index.know(key.clone());
+                }
+                // Claims of others have nothing to do with caches.
+                if self.index.knows(&key) {
+                    self.queue.add(key);
+                }
+            }
+            Change::ListBegins | Change::ListEnds => {}
+        }
+    }
+
+    fn add(&self, keys: Vec<Key>) {
+        keys.into_iter().for_each(|key| self.queue.add(key));
+    }
+}

@@ -1,0 +1,192 @@
+//! Who uses which cache, read of one object. Pure.
+//!
+//! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job
+//! of KubeDL uses the cache of its `spec.cacheBackend`, from its creation to its end, with or without pods. A Job uses
+//! what its pod template names.
+
+use serde_json::Value;
+
+use crate::api::{CacheBackendSpec, User};
+use crate::cluster::Key;
+use crate::cluster::objects::{JOBS, Kind, PODS, controller, is_going, items, text};
+
+/// Label, and annotation, that names the cache of a pod.
+pub(crate) const CACHE: &str = "forebay.dev/cache";
+/// Annotation of a pod: where the data is mounted.
+pub(crate) const MOUNT_PATH: &str = "forebay.dev/cache-mount-path";
+/// Annotation of a pod whose cache is ready.
+pub(crate) const READY: &str = "forebay.dev/cache-ready";
+/// The scheduling gate of a pod that waits for its cache.
+pub(crate) const GATE: &str = "forebay.dev/cache";
+/// The init container that waits, where the cluster has no gates.
+pub(crate) const WAITER: &str = "forebay-cache-wait";
+/// Longest part of a job's name in the name of its cache.
+const JOB_MAX: usize = 50;
+
+/// How a pod waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It does not, or not any more.
+    No,
+    /// By the gate at this place.
+    Gate(usize),
+    /// By an init container.
+    Container,
+}
+
+/// A cache that a job defines, or names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) spec: CacheBackendSpec,
+    /// The job gave it no name: it is the job's own, and goes with it.
+    pub(crate) is_own: bool,
+    pub(crate) created: String,
+}
+
+/// One use of a cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Use {
+    pub(crate) cache: Key,
+    pub(crate) user: User,
+    /// The object that was read: a job, or a pod of it.
+    pub(crate) object: User,
+    pub(crate) waits: Waits,
+    pub(crate) wanted: Option<Wanted>,
+}
+
+impl Use {
+    /// Whether it holds the volume, or may at any moment, even if the cache never was ready.
+    pub(crate) fn is_pod_that_runs(&self) -> bool {
+        self.object.kind == PODS.kind && self.waits == Waits::No
+    }
+}
+
+/// Returns the use of a cache by an object of this kind, if it uses one.
+pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
+    let object_is = reference(kind, object);
+    if kind == PODS {
+        return pod(object, object_is);
+    }
+    if is_going(object) || is_finished(object) {
+        return None;
+    }
+    let namespace = object_is.namespace.clone();
+    let use_of = |name: String, wanted| Use {
+        cache: Key::new(namespace, name),
+        user: object_is.clone(),
+        object: object_is.clone(),
+        waits: Waits::No,
+        wanted,
+    };
+    if kind == JOBS {
+        let name = named_by(object.pointer("/spec/template")?)?;
+        return Some(use_of(name.to_owned(), None));
+    }
+    let (name, spec) = of_job(object)?;
+    let is_own = spec.name.is_none();
+    let created = text(object, "/metadata/creationTimestamp").to_owned();
+    Some(use_of(name, Some(Wanted { spec, is_own, created })))
+}
+
+/// Returns the name of the cache of a job of KubeDL, and what its spec says of it.
+///
+/// A `cacheBackend` that cannot be read is one without anything in it: its cache tells what is missing.
+pub(crate) fn of_job(job: &Value) -> Option<(String, CacheBackendSpec)> {
+    let embedded = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null())?;
+    let mut spec: CacheBackendSpec = serde_json::from_value(embedded.clone()).unwrap_or_default();
+    spec.name = spec.name.filter(|name| !name.is_empty());
+    let name = spec.name.clone().unwrap_or_else(|| own_name(text(job, "/metadata/name"), text(job, "/metadata/uid")));
+    Some((name, spec))
+}
+
+/// `cache-<job>-<suffix>`: another job of the same name has another uid, so another cache.
+fn own_name(job: &str, uid: &str) -> String {
+    let job: String = job.chars().map(|c| if c == '.' { '-' } else { c }).take(JOB_MAX).collect();
+    let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(5).collect();
+    format!("cache-{}-{suffix}", job.trim_end_matches('-'))
+}
+
+fn pod(pod: &Value, object: User) -> Option<Use> {
+    let name = pod.pointer("/metadata/labels").and_then(|labels| labels.get(CACHE)).and_then(Value::as_str)?;
+    if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
+        return None;
+    }
+    let user = controller(pod).map_or_else(
+        || object.clone(),
+        |owner| User {
+            kind: text(owner, "/kind").to_owned(),
+            api_version: text(owner, "/apiVersion").to_owned(),
+            name: text(owner, "/name").to_owned(),
+            uid: text(owner, "/uid").to_owned(),
+            namespace: object.namespace.clone(),
+        },
+    );
+    let gate = items(pod, "/spec/schedulingGates").iter().position(|gate| text(gate, "/name") == GATE);
+    let has_waiter = items(pod, "/spec/initContainers").iter().any(|c| text(c, "/name") == WAITER);
+    let waits = match gate {
+        Some(at) => Waits::Gate(at),
+        None if has_waiter && annotation(pod, READY).is_none() => Waits::Container,
+        None => Waits::No,
+    };
+    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted: None })
+}
+
+/// Returns the cache that a pod, or a template of pods, names.
+pub(crate) fn named_by(pod: &Value) -> Option<&str> {
+    let label = || pod.pointer("/metadata/labels").and_then(|all| all.get(CACHE)).and_then(Value::as_str);
+    annotation(pod, CACHE).or_else(label)
+}
+
+/// Returns an annotation.
+pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations").and_then(|all| all.get(name)).and_then(Value::as_str)
+}
+
+fn reference(kind: Kind, object: &Value) -> User {
+    User {
+        kind: kind.kind.to_owned(),
+        api_version: kind.api_version(),
+        namespace: text(object, "/metadata/namespace").to_owned(),
+        name: text(object, "/metadata/name").to_owned(),
+        uid: text(object, "/metadata/uid").to_owned(),
+    }
+}
+
+/// Jobs of KubeDL end in Succeeded or Failed; Jobs in Complete or Failed.
+fn is_finished(job: &Value) -> bool {
+    items(job, "/status/conditions")
+        .iter()
+        .any(|c| text(c, "/status") == "True" && matches!(text(c, "/type"), "Succeeded" | "Failed" | "Complete"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::objects::TF_JOBS;
+
+    #[test]
+    fn a_job_uses_its_cache_until_it_ends_and_a_pod_is_told_as_its_job() {
+        let mut job = json!({"metadata": {"namespace": "ml", "name": "tf.cache", "uid": "12-345-678"}, "spec": {"cacheBackend": {}}});
+        let own = read(TF_JOBS, &job).expect("it uses one");
+        assert_eq!((own.cache.name.as_str(), own.wanted.map(|w| w.is_own)), ("cache-tf-cache-12345", Some(true)));
+        job["spec"]["cacheBackend"]["name"] = json!("shared");
+        assert_eq!(read(TF_JOBS, &job).map(|u| u.cache.name).as_deref(), Some("shared"));
+        job["status"] = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
+        assert_eq!(read(TF_JOBS, &job), None);
+
+        let mut pod = json!({
+            "metadata": {
+                "namespace": "ml", "name": "p", "uid": "u", "labels": {CACHE: "shared"},
+                "ownerReferences": [{"kind": "TFJob", "apiVersion": "training.kubedl.io/v1alpha1", "name": "t", "uid": "9", "controller": true}],
+            },
+            "spec": {"schedulingGates": [{"name": "other"}, {"name": GATE}]},
+        });
+        let of_pod = read(PODS, &pod).expect("it uses one");
+        assert_eq!((of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.waits), ("TFJob", "9", Waits::Gate(1)));
+        assert!(!of_pod.is_pod_that_runs());
+        pod["status"] = json!({"phase": "Failed"});
+        assert_eq!(read(PODS, &pod), None);
+    }
+}

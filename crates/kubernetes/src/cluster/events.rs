@@ -1,0 +1,56 @@
+//! Events of Kubernetes: what `kubectl describe` shows. They may get lost, and nothing depends on them.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use serde_json::Value;
+
+use super::objects::text;
+
+/// Longest note that the API takes, in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// Tells of objects.
+#[derive(Clone)]
+pub(crate) struct Events {
+    recorder: Recorder,
+}
+
+impl Events {
+    /// Tells as `forebay-operator`.
+    pub(crate) fn new(client: Client, instance: &str) -> Self {
+        let reporter = Reporter { controller: "forebay-operator".to_owned(), instance: Some(instance.to_owned()) };
+        Self { recorder: Recorder::new(client, reporter) }
+    }
+
+    /// Tells of an object that all is as it should be.
+    pub(crate) async fn say(&self, object: &Value, reason: &str, note: &str) {
+        self.publish(EventType::Normal, object, reason, note).await;
+    }
+
+    /// Tells of an object that its owner should look.
+    pub(crate) async fn warn(&self, object: &Value, reason: &str, note: &str) {
+        self.publish(EventType::Warning, object, reason, note).await;
+    }
+
+    async fn publish(&self, type_: EventType, object: &Value, reason: &str, note: &str) {
+        let some = |at| Some(text(object, at).to_owned()).filter(|text| !text.is_empty());
+        let reference = ObjectReference {
+            api_version: some("/apiVersion"),
+            kind: some("/kind"),
+            namespace: some("/metadata/namespace"),
+            name: some("/metadata/name"),
+            uid: some("/metadata/uid"),
+            ..ObjectReference::default()
+        };
+        let mut end = note.len().min(NOTE_MAX);
+        while !note.is_char_boundary(end) {
+            end -= 1;
+        }
+        let note = Some(note[..end].to_owned());
+        let event = Event { type_, reason: reason.to_owned(), note, action: "Cache".to_owned(), secondary: None };
+        if let Err(error) = self.recorder.publish(&event, &reference).await {
+            tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not told");
+        }
+    }
+}

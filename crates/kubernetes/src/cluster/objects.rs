@@ -1,0 +1,235 @@
+//! The Kubernetes API as paths and JSON, with kube's client under them: it finds the cluster, shows who asks, and
+//! speaks TLS.
+//!
+//! Each request has the bound [`ANSWER_MAX`]. Writes name the version that was read, or are patches that test what they
+//! change.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::Request;
+use http::request::Builder;
+use kube::Client;
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+/// How long the API may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Objects that one page of a list has.
+const PAGE: usize = 500;
+/// Pages that are read of one list.
+const PAGES_MAX: usize = 400;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+}
+
+/// Declares a kind.
+pub(crate) const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { group, version, kind, plural }
+}
+
+pub(crate) const CACHE_BACKENDS: Kind = kind("cache.kubedl.io", "v1alpha1", "CacheBackend", "cachebackends");
+pub(crate) const PODS: Kind = kind("", "v1", "Pod", "pods");
+pub(crate) const CLAIMS: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub(crate) const VOLUMES: Kind = kind("", "v1", "PersistentVolume", "persistentvolumes");
+pub(crate) const SECRETS: Kind = kind("", "v1", "Secret", "secrets");
+pub(crate) const JOBS: Kind = kind("batch", "v1", "Job", "jobs");
+pub(crate) const LEASES: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const TF_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "TFJob", "tfjobs");
+pub(crate) const PYTORCH_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "PyTorchJob", "pytorchjobs");
+
+impl Kind {
+    /// `group/version`, as objects name it.
+    pub(crate) fn api_version(self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The path of all objects of a namespace, or of the cluster.
+    pub(crate) fn all(self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let within = namespace.map(|n| format!("/namespaces/{n}")).unwrap_or_default();
+        format!("{root}/{}{within}/{}", self.api_version(), self.plural)
+    }
+
+    /// The path of one object.
+    pub(crate) fn one(self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{name}", self.all(namespace))
+    }
+
+    /// The kind, as kube names it.
+    pub(crate) fn resource(self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(self.group, self.version, self.kind), self.plural)
+    }
+}
+
+/// Why the API did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The HTTP status; 0 where there was no answer.
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Refused {
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == 404
+    }
+
+    /// Somebody else changed it meanwhile, or it is there already: a look at it shows what is to be done.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code == 409
+    }
+
+    /// The namespace goes away, and takes nothing new.
+    pub(crate) fn is_of_a_namespace_that_goes(&self) -> bool {
+        self.code == 403 && self.message.contains("because it is being terminated")
+    }
+
+    /// No retry of the same request can succeed.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.code, 400 | 403 | 405 | 413 | 415 | 422)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.code == 0 { write!(f, "{}", self.message) } else { write!(f, "{} ({})", self.message, self.code) }
+    }
+}
+
+/// An answer of the API.
+pub(crate) type Answer<T> = Result<T, Refused>;
+
+/// The API of one cluster.
+#[derive(Clone)]
+pub(crate) struct Objects {
+    pub(crate) client: Client,
+}
+
+impl Objects {
+    /// Reads one object.
+    pub(crate) async fn get(&self, path: &str) -> Answer<Value> {
+        self.ask(Request::get(path), Vec::new()).await
+    }
+
+    /// Reads one object, or says that there is none.
+    pub(crate) async fn find(&self, path: &str) -> Answer<Option<Value>> {
+        match self.get(path).await {
+            Ok(found) => Ok(Some(found)),
+            Err(refused) if refused.is_not_found() => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Reads all objects of a list, in pages. A kind that is not installed has none.
+    pub(crate) async fn list(&self, path: &str, labels: &str) -> Answer<Vec<Value>> {
+        let (mut found, mut next) = (Vec::new(), String::new());
+        for _ in 0..PAGES_MAX {
+            let query = format!("{path}?limit={PAGE}&labelSelector={labels}&continue={next}");
+            let mut page = match self.get(&query).await {
+                Err(refused) if refused.is_not_found() => return Ok(found),
+                page => page?,
+            };
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                found.extend(items);
+            }
+            next = text(&page, "/metadata/continue").to_owned();
+            if next.is_empty() {
+                return Ok(found);
+            }
+        }
+        let message = format!("{path} has more than {} objects", PAGE * PAGES_MAX);
+        Err(Refused { code: 0, reason: "TooMany".to_owned(), message })
+    }
+
+    /// Makes an object.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Answer<Value> {
+        self.ask(Request::post(path).header("content-type", "application/json"), body(object)).await
+    }
+
+    /// Writes an object, which names the version that was read.
+    pub(crate) async fn replace(&self, path: &str, object: &Value) -> Answer<Value> {
+        self.ask(Request::put(path).header("content-type", "application/json"), body(object)).await
+    }
+
+    /// Changes fields of an object.
+    pub(crate) async fn merge(&self, path: &str, fields: &Value) -> Answer<Value> {
+        self.ask(Request::patch(path).header("content-type", "application/merge-patch+json"), body(fields)).await
+    }
+
+    /// Changes an object by operations, of which some test it.
+    pub(crate) async fn patch(&self, path: &str, operations: &Value) -> Answer<Value> {
+        self.ask(Request::patch(path).header("content-type", "application/json-patch+json"), body(operations)).await
+    }
+
+    /// Makes an object, or the fields of it that are ours, as they are here.
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Answer<Value> {
+        let path = format!("{path}?fieldManager=forebay-operator&force=true");
+        self.ask(Request::patch(path).header("content-type", "application/apply-patch+yaml"), body(object)).await
+    }
+
+    /// Deletes this very object, in this very version where one is given. One that is gone already is deleted.
+    pub(crate) async fn delete(&self, path: &str, uid: &str, version: Option<&str>) -> Answer<()> {
+        let mut only = json!({"uid": uid});
+        if let Some(version) = version {
+            only["resourceVersion"] = json!(version);
+        }
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": only, "propagationPolicy": "Background"});
+        let request = Request::delete(path).header("content-type", "application/json");
+        match self.ask(request, body(&options)).await {
+            Err(refused) if !refused.is_not_found() => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask(&self, request: Builder, body: Vec<u8>) -> Answer<Value> {
+        let request = request.body(body).map_err(|e| no_answer(format!("cannot be asked for: {e}")))?;
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let answer = tokio::time::timeout(ANSWER_MAX, self.client.request::<Value>(request)).await;
+        let answer = answer
+            .map_err(|_| no_answer(format!("Kubernetes did not answer within {} s: {what}", ANSWER_MAX.as_secs())))?;
+        answer.map_err(|error| match error {
+            kube::Error::Api(status) => Refused {
+                code: status.code,
+                reason: status.reason.clone(),
+                message: format!("{what}: {}", status.message),
+            },
+            other => no_answer(format!("Kubernetes does not answer: {what}: {}", forebay_proto::innermost(&other))),
+        })
+    }
+}
+
+fn no_answer(message: String) -> Refused {
+    Refused { code: 0, reason: "NoAnswer".to_owned(), message }
+}
+
+fn body(object: &Value) -> Vec<u8> {
+    object.to_string().into_bytes()
+}
+
+/// Returns a text of an object, empty where there is none.
+pub(crate) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
+    object.pointer(at).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns a list of an object, empty where there is none.
+pub(crate) fn items<'a>(object: &'a Value, at: &str) -> &'a [Value] {
+    object.pointer(at).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Whether the object is being deleted.
+pub(crate) fn is_going(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// The object that controls this one, if any.
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
+    items(object, "/metadata/ownerReferences").iter().find(|o| o.get("controller") == Some(&Value::Bool(true)))
+}

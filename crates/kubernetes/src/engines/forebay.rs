@@ -1,0 +1,122 @@
+//! Forebay's own engine: a volume of the CSI driver `csi.forebay.dev`, which mounts the sources on each node that needs
+//! them and keeps what was read there, and the claim that pods name. The volume's attributes tell the driver what to
+//! mount:
+//!
+//! | attribute | value |
+//! |---|---|
+//! | `sources` | JSON: a list of `{"location": URI, "subDirName": folder}`; the folder is absent for a single source at the root |
+//! | `tiers` | JSON: a list of `{"path": folder on the node, "quota": bytes, "medium": MEM, SSD or HDD}`, the fastest first |
+//!
+//! A volume has no namespace, so no cache can own it: it carries the cache's uid as a label, and the finalizer removes
+//! it.
+
+use serde_json::{Value, json};
+
+use super::{CACHE_UID, Child, Engine, Need, Progress};
+use crate::api::CacheBackend;
+use crate::api::cache_backend::{Medium, Tier};
+use crate::api::validate::bytes;
+use crate::cluster::Key;
+use crate::cluster::objects::{CLAIMS, Kind, VOLUMES, kind, text};
+
+/// Name of the CSI driver.
+pub(crate) const DRIVER: &str = "csi.forebay.dev";
+/// Storage class of volume and claim: there is no such class, so no provisioner makes volumes for it.
+const CLASS: &str = "forebay-cache";
+/// The size that is told where no tier has one. Nothing checks it.
+const SIZE: &str = "1Ti";
+const DRIVERS: Kind = kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
+
+/// See the module's documentation.
+pub(crate) struct Forebay;
+
+impl Engine for Forebay {
+    fn name(&self) -> &'static str {
+        "forebay"
+    }
+
+    fn validate(&self, cache: &CacheBackend) -> Result<(), String> {
+        let Key { namespace, name } = key(cache);
+        // The name of a volume is a DNS name.
+        let length = volume(&namespace, &name).len();
+        if length > 253 {
+            Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn needs(&self) -> Option<Need> {
+        let missing = "the CSI driver csi.forebay.dev is not installed: there is no CSIDriver object of this name";
+        Some(Need { path: DRIVERS.one(None, DRIVER), missing })
+    }
+
+    fn children(&self, cache: &CacheBackend) -> Vec<Child> {
+        let Key { namespace, name } = key(cache);
+        let tiers =
+            cache.spec.cache_engine.as_ref().and_then(|e| e.forebay.as_ref()).map(|f| f.tiered_storage.as_slice());
+        let tiers = tiers.unwrap_or_default();
+        let total: f64 = tiers.iter().filter_map(|tier| bytes(&tier.quota)).sum();
+        let size = if total >= 1.0 { format!("{total:.0}") } else { SIZE.to_owned() };
+        let sources = json!(cache.spec.sources()).to_string();
+        let volume_name = volume(&namespace, &name);
+        let source = json!({
+            "driver": DRIVER, "volumeHandle": volume_name, "readOnly": true,
+            "volumeAttributes": {"sources": sources, "tiers": places(tiers)},
+        });
+        let volume = json!({
+            "accessModes": ["ReadOnlyMany"], "capacity": {"storage": size}, "storageClassName": CLASS,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name},
+            "csi": source,
+        });
+        let claim = json!({
+            "accessModes": ["ReadOnlyMany"], "storageClassName": CLASS, "volumeName": volume_name,
+            "resources": {"requests": {"storage": size}},
+        });
+        vec![
+            Child { kind: VOLUMES, namespace: None, name: volume_name.clone(), spec: volume, can_change: false },
+            Child { kind: CLAIMS, namespace: Some(namespace), name, spec: claim, can_change: false },
+        ]
+    }
+
+    fn not_installed(&self) -> &'static str {
+        "this cluster has no PersistentVolumes"
+    }
+
+    fn is_claim(&self, cache_uid: &str, claim: &Value) -> bool {
+        text(claim, &format!("/metadata/labels/{}", CACHE_UID.replace('/', "~1"))) == cache_uid
+    }
+
+    fn progress(&self, _: &[Value]) -> Progress {
+        // Nodes fill their tiers as files are read; what they hold is told by their metrics.
+        Progress::default()
+    }
+
+    fn node_label(&self, _: &Key) -> Option<String> {
+        None
+    }
+}
+
+fn key(cache: &CacheBackend) -> Key {
+    Key::new(cache.metadata.namespace.clone().unwrap_or_default(), cache.metadata.name.clone().unwrap_or_default())
+}
+
+/// Neither part has a dot, so no two caches make the same name.
+fn volume(namespace: &str, name: &str) -> String {
+    format!("forebay.{namespace}.{name}")
+}
+
+fn places(tiers: &[Tier]) -> String {
+    let mut tiers: Vec<&Tier> = tiers.iter().collect();
+    tiers.sort_by_key(|tier| match tier.medium_type {
+        Medium::Mem => 0,
+        Medium::Ssd => 1,
+        Medium::Hdd => 2,
+    });
+    let place = |tier: &&Tier| {
+        let quota = format!("{:.0}", bytes(&tier.quota).unwrap_or_default());
+        json!({"path": tier.cache_path, "quota": quota.parse::<u64>().unwrap_or_default(), "medium": tier.medium_type})
+    };
+    json!(tiers.iter().map(place).collect::<Vec<_>>()).to_string()
+}

@@ -1,0 +1,117 @@
+//! `forebay-operator operate`: the controllers, side by side behind one elected leader, and the webhook on each
+//! replica.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use forebay_core::{Error, Result};
+use kube::{Client, Config};
+
+use crate::caches;
+use crate::cluster::events::Events;
+use crate::cluster::leader::Election;
+use crate::cluster::objects::Objects;
+use crate::pods::{Abilities, Admission, Names, Reached, Webhook};
+
+/// How long the API server may take to tell its version when the operator starts.
+const VERSION_MAX: Duration = Duration::from_secs(10);
+
+/// The arguments of `forebay-operator operate`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Namespace of the operator's Lease and Secret [default: the one of this pod]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    namespace: Option<String>,
+    /// Name of this process in the election, which no other replica has [default: the host's name and the process id]
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
+    /// Address at which the webhook listens
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:9443")]
+    listen: SocketAddr,
+    /// Service at which the API server reaches the webhook
+    #[arg(long, value_name = "NAME", default_value = "forebay-operator")]
+    service: String,
+    /// URL at which the API server reaches the webhook, instead of a Service: https://host:port
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Image of this program, for pods of clusters without scheduling gates (before 1.27)
+    #[arg(
+        long,
+        env = "FOREBAY_OPERATOR_IMAGE",
+        value_name = "IMAGE",
+        default_value = "registry.example/forebay-operator:0.1"
+    )]
+    image: String,
+    /// Seconds after which another replica acts when this one died
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=600))]
+    lease: u64,
+}
+
+/// Operates until it is told to stop.
+///
+/// # Errors
+/// Invalid when no cluster is known here; Unavailable when the election was lost, or the webhook cannot serve.
+pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) -> Result<()> {
+    let mut stop = std::pin::pin!(stop);
+    let config = Config::infer().await.map_err(|e| {
+        let hint = "run this in a pod with a service account, or set KUBECONFIG";
+        Error::invalid(format!("no Kubernetes cluster is known here: {e}")).hint(hint)
+    })?;
+    let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = Client::try_from(config).map_err(|e| Error::invalid(format!("no connection to Kubernetes: {e}")))?;
+    let objects = Objects { client: client.clone() };
+    let abilities = abilities(&client).await?;
+    let identity = arguments.identity.clone().unwrap_or_else(own_name);
+    let webhook = webhook(&arguments, &objects, abilities, &namespace).await?;
+    let election =
+        Election { objects: objects.clone(), namespace, identity, time: Duration::from_secs(arguments.lease) };
+    tokio::select! {
+        () = election.win() => {}
+        () = webhook.keep(false) => {}
+        () = &mut stop => return Ok(()),
+    }
+    tracing::info!(identity = election.identity, gates = abilities.gates, "operating");
+    let events = Events::new(client, &election.identity);
+    tokio::select! {
+        lost = election.hold() => lost,
+        () = webhook.keep(true) => Ok(()),
+        () = caches::run(objects, events) => Ok(()),
+        () = stop => {
+            election.resign().await;
+            Ok(())
+        }
+    }
+}
+
+async fn webhook(arguments: &Arguments, objects: &Objects, abilities: Abilities, namespace: &str) -> Result<Webhook> {
+    let (reached, name) = match &arguments.url {
+        Some(url) => {
+            let uri: http::Uri = url.parse().map_err(|e| Error::invalid(format!("--url {url} is no URL: {e}")))?;
+            let host = uri.host().ok_or_else(|| Error::invalid(format!("--url {url} names no host")))?;
+            (Reached::Url(url.trim_end_matches('/').to_owned()), host.to_owned())
+        }
+        None => {
+            let name = arguments.service.clone();
+            let host = format!("{name}.{namespace}.svc");
+            (Reached::Service { namespace: namespace.to_owned(), name }, host)
+        }
+    };
+    let names = Names { namespace: namespace.to_owned(), names: vec![name] };
+    let admission = Admission { objects: objects.clone(), abilities, image: arguments.image.clone() };
+    Webhook::start(admission, arguments.listen, names, reached).await
+}
+
+async fn abilities(client: &Client) -> Result<Abilities> {
+    let silent = |why: String| Error::unavailable(format!("the API server does not tell its version: {why}"));
+    let version = tokio::time::timeout(VERSION_MAX, client.apiserver_version()).await;
+    let version = version.map_err(|_| silent("no answer".to_owned()))?;
+    let version = version.map_err(|e| silent(forebay_proto::innermost(&e)))?;
+    tracing::info!(version = version.git_version, "the API server answers");
+    Ok(Abilities::of(&version.major, &version.minor))
+}
+
+fn own_name() -> String {
+    let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    format!("{}-{}", host.trim(), std::process::id())
+}

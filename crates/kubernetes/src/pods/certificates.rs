@@ -1,0 +1,144 @@
+//! The webhook's certificates, which the operator makes itself and keeps in a Secret that all replicas share.
+//!
+//! An authority of ten years signs a certificate of one year, which is replaced when less than 30 days are left. The
+//! authority stays, so the API server trusts old and new at any moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde_json::{Value, json};
+use tokio_rustls::rustls::crypto::ring::sign::any_supported_type;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use crate::caches::uses::annotation;
+use crate::cluster::objects::{Objects, SECRETS, text};
+
+/// Name of the Secret.
+const NAME: &str = "forebay-operator-webhook";
+/// Annotations of the Secret: until when the certificate is used, and for which names it is.
+const UNTIL: &str = "forebay.dev/renew-at";
+const FOR: &str = "forebay.dev/names";
+const YEARS_OF_AUTHORITY: i64 = 10;
+const DAYS: i64 = 365;
+const RENEW_DAYS: i64 = 30;
+/// Times that a Secret is read again which another replica has just made.
+const TRIES: usize = 5;
+
+/// Where the Secret is, and which names the certificate has.
+pub(crate) struct Names {
+    pub(crate) namespace: String,
+    pub(crate) names: Vec<String>,
+}
+
+/// The certificate that the server shows at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    shown: Mutex<Option<(String, Arc<CertifiedKey>)>>,
+}
+
+impl ResolvesServerCert for Identity {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| key.clone())
+    }
+}
+
+/// Shows the certificate of the Secret, which is made or renewed where it must be; returns the authority as PEM.
+///
+/// # Errors
+/// When the Secret cannot be read or written, or holds no certificate.
+pub(super) async fn renew(objects: &Objects, names: &Names, identity: &Identity) -> Result<String, String> {
+    let secret = shared(objects, names).await?;
+    let field = |name: &str| decoded(&secret, name).ok_or_else(|| format!("Secret {NAME} has no {name}: delete it"));
+    let (authority, chain, key) = (field("ca.crt")?, field("tls.crt")?, field("tls.key")?);
+    let mut shown = identity.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    if shown.as_ref().is_none_or(|(pem, _)| *pem != chain) {
+        let certified = certified(&chain, &key).map_err(|e| format!("Secret {NAME} holds no certificate: {e}"))?;
+        *shown = Some((chain, Arc::new(certified)));
+    }
+    Ok(authority)
+}
+
+async fn shared(objects: &Objects, names: &Names) -> Result<Value, String> {
+    let path = SECRETS.one(Some(&names.namespace), NAME);
+    for _ in 0..TRIES {
+        let found = objects.find(&path).await.map_err(|refused| refused.to_string())?;
+        let now = Timestamp::now();
+        if let Some(secret) = &found
+            && annotation(secret, FOR) == Some(names.names.join(",").as_str())
+            && annotation(secret, UNTIL).and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > now)
+        {
+            return Ok(secret.clone());
+        }
+        let made = made(names, found.as_ref(), now).map_err(|e| format!("no certificate can be made: {e}"))?;
+        let written = match &found {
+            Some(_) => objects.replace(&path, &made).await,
+            None => objects.create(&SECRETS.all(Some(&names.namespace)), &made).await,
+        };
+        match written {
+            Err(refused) if !refused.is_conflict() => return Err(refused.to_string()),
+            // What another replica wrote meanwhile is read.
+            _ => {}
+        }
+    }
+    Err(format!("Secret {NAME} changes all the time"))
+}
+
+/// The Secret with a new certificate, of the authority that is there, or of a new one.
+fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
+    let old = found.and_then(|secret| KeyPair::from_pem(&decoded(secret, "ca.key")?).ok());
+    let authority_pem = found.and_then(|secret| decoded(secret, "ca.crt")).filter(|_| old.is_some());
+    let authority_key = old.map_or_else(KeyPair::generate, Ok)?;
+    let on = |(year, month, day)| rcgen::date_time_ymd(year, month, day);
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name.push(DnType::CommonName, "forebay-operator");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    (authority.not_before, authority.not_after) = (on(day(now, -1)), on(day(now, DAYS * YEARS_OF_AUTHORITY)));
+    let authority_pem = authority_pem.map_or_else(|| authority.self_signed(&authority_key).map(|c| c.pem()), Ok)?;
+    let (authority_key_pem, issuer) = (authority_key.serialize_pem(), Issuer::new(authority, authority_key));
+    let key = KeyPair::generate()?;
+    let mut leaf = CertificateParams::new(names.names.clone())?;
+    leaf.distinguished_name.push(DnType::CommonName, "forebay-operator webhook");
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    (leaf.not_before, leaf.not_after) = (on(day(now, -1)), on(day(now, DAYS)));
+    let chain = leaf.signed_by(&key, &issuer)?.pem();
+    let renew_at = (now + ((DAYS - RENEW_DAYS) * 24).hours()).to_string();
+    let mut secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {
+            "name": NAME, "namespace": names.namespace,
+            "annotations": {UNTIL: renew_at, FOR: names.names.join(",")},
+        },
+        "stringData": {"ca.crt": authority_pem, "ca.key": authority_key_pem, "tls.crt": chain, "tls.key": key.serialize_pem()},
+    });
+    if let Some(found) = found {
+        secret["metadata"]["resourceVersion"] = json!(text(found, "/metadata/resourceVersion"));
+    }
+    Ok(secret)
+}
+
+/// Year, month and day, so many days after this time.
+fn day(now: Timestamp, after: i64) -> (i32, u8, u8) {
+    let date = (now + (after * 24).hours()).to_zoned(TimeZone::UTC).date();
+    let part = |n: i8| u8::try_from(n).unwrap_or(1);
+    (i32::from(date.year()), part(date.month()), part(date.day()))
+}
+
+fn certified(chain: &str, key: &str) -> Result<CertifiedKey, String> {
+    let chain =
+        CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| e.to_string())?;
+    let key = any_supported_type(&key).map_err(|e| e.to_string())?;
+    Ok(CertifiedKey::new(chain, key))
+}
+
+fn decoded(secret: &Value, field: &str) -> Option<String> {
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(secret.get("data")?.get(field)?.clone()).ok()?;
+    String::from_utf8(bytes.0).ok()
+}

@@ -1,0 +1,211 @@
+//! What a pod gets that uses a cache. Pure; a pod that has all of it stays as it is.
+//!
+//! The claim's volume, mounted read-only in every container and init container; `KUBEDL_CACHE_NAME` and
+//! `FOREBAY_CACHE_NAME`; the label by which the operator finds it; a preference for nodes that hold the data; and a
+//! scheduling gate, or an init container that waits where the cluster has no gates.
+
+use serde_json::{Value, json};
+
+use crate::caches::uses::{CACHE, GATE, WAITER};
+use crate::cluster::objects::{items, text};
+
+/// The volume, as KubeDL names it.
+const VOLUME: &str = "cachevolume";
+/// The volume, where that name is taken.
+const OTHER_VOLUME: &str = "forebay-cache";
+/// Volume with the pod's annotations.
+const STATE_VOLUME: &str = "forebay-cache-state";
+const STATE_FOLDER: &str = "/forebay";
+/// Preference for nodes that hold the data, of 1 to 100.
+const PREFERENCE: u32 = 100;
+const NAMES: [&str; 2] = ["KUBEDL_CACHE_NAME", "FOREBAY_CACHE_NAME"];
+
+/// How a pod waits for its cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Waiter {
+    /// By a scheduling gate.
+    Gate,
+    /// By an init container of this image.
+    Container(String),
+}
+
+/// What a pod gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Injection {
+    pub(crate) cache: String,
+    pub(crate) mount_path: String,
+    pub(crate) node_label: Option<String>,
+    pub(crate) waiter: Waiter,
+}
+
+/// Returns the pod with what it gets.
+///
+/// # Errors
+/// A sentence for the pod's owner when it has something else at the mount path.
+pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
+    let mut pod = pod.clone();
+    pod["metadata"]["labels"][CACHE] = json!(with.cache);
+    let volume = volume(&mut pod, &with.cache);
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            if text(container, "/name") != WAITER {
+                mount(container, &volume, with)?;
+                name(container, &with.cache);
+            }
+        }
+    }
+    if let Some(label) = &with.node_label {
+        prefer(&mut pod, label);
+    }
+    match &with.waiter {
+        // The API takes no gates of a pod that has its node.
+        Waiter::Gate if text(&pod, "/spec/nodeName").is_empty() => {
+            if !items(&pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == GATE) {
+                push(&mut pod["spec"]["schedulingGates"], json!({"name": GATE}));
+            }
+        }
+        Waiter::Gate => {}
+        Waiter::Container(image) => wait_in_container(&mut pod, image),
+    }
+    Ok(without_nulls(pod))
+}
+
+/// Returns the name of the pod's volume of the cache, which it gets if it has none.
+fn volume(pod: &mut Value, cache: &str) -> String {
+    let volumes = items(pod, "/spec/volumes");
+    let of_cache = volumes.iter().find(|v| text(v, "/persistentVolumeClaim/claimName") == cache);
+    if let Some(there) = of_cache {
+        return text(there, "/name").to_owned();
+    }
+    let is_taken = volumes.iter().any(|v| text(v, "/name") == VOLUME);
+    let name = if is_taken { OTHER_VOLUME } else { VOLUME };
+    let claim = json!({"name": name, "persistentVolumeClaim": {"claimName": cache, "readOnly": true}});
+    push(&mut pod["spec"]["volumes"], claim);
+    name.to_owned()
+}
+
+fn mount(container: &mut Value, volume: &str, with: &Injection) -> Result<(), String> {
+    let path = with.mount_path.trim_end_matches('/');
+    let who = text(container, "/name").to_owned();
+    let mut is_mounted = false;
+    for mount in container["volumeMounts"].as_array_mut().into_iter().flatten() {
+        if text(mount, "/name") == volume {
+            mount["readOnly"] = json!(true);
+            is_mounted = true;
+        } else if text(mount, "/mountPath").trim_end_matches('/') == path {
+            let other = text(mount, "/name");
+            return Err(format!(
+                "container {who} has volume {other} at {path}, where cache {} is to be: change one of the two",
+                with.cache
+            ));
+        }
+    }
+    if !is_mounted {
+        push(&mut container["volumeMounts"], json!({"name": volume, "mountPath": path, "readOnly": true}));
+    }
+    Ok(())
+}
+
+fn name(container: &mut Value, cache: &str) {
+    for name in NAMES {
+        if !items(container, "/env").iter().any(|e| text(e, "/name") == name) {
+            push(&mut container["env"], json!({"name": name, "value": cache}));
+        }
+    }
+}
+
+fn prefer(pod: &mut Value, label: &str) {
+    let at = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    let is_there = |p: &Value| items(p, "/preference/matchExpressions").iter().any(|e| text(e, "/key") == label);
+    if !items(pod, at).iter().any(is_there) {
+        let holds = json!({"key": label, "operator": "Exists"});
+        let preference = json!({"weight": PREFERENCE, "preference": {"matchExpressions": [holds]}});
+        push(
+            &mut pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
+            preference,
+        );
+    }
+}
+
+fn wait_in_container(pod: &mut Value, image: &str) {
+    if items(pod, "/spec/initContainers").iter().any(|c| text(c, "/name") == WAITER) {
+        return;
+    }
+    let waiter = json!({
+        "name": WAITER, "image": image,
+        "command": ["forebay-operator", "wait", "--file", format!("{STATE_FOLDER}/annotations")],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "volumeMounts": [{"name": STATE_VOLUME, "mountPath": STATE_FOLDER, "readOnly": true}],
+    });
+    let field = json!({"path": "annotations", "fieldRef": {"fieldPath": "metadata.annotations"}});
+    push(&mut pod["spec"]["volumes"], json!({"name": STATE_VOLUME, "downwardAPI": {"items": [field]}}));
+    match pod["spec"]["initContainers"].as_array_mut() {
+        Some(containers) => containers.insert(0, waiter),
+        None => pod["spec"]["initContainers"] = json!([waiter]),
+    }
+}
+
+fn push(list: &mut Value, item: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(item),
+        None => *list = json!([item]),
+    }
+}
+
+/// To look at a field that is not there makes it null, which the API refuses in some places.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            fields.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_nulls(v))).collect()
+        }
+        Value::Array(list) => list.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(waiter: Waiter) -> Injection {
+        let node_label = Some("fluid.io/s-ml-mnist".to_owned());
+        Injection { cache: "mnist".to_owned(), mount_path: "/data".to_owned(), node_label, waiter }
+    }
+
+    #[test]
+    fn a_pod_gets_the_same_once_and_twice_and_keeps_what_it_has() {
+        let plain = json!({"metadata": {"name": "p"}, "spec": {
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "a", "env": [{"name": "KUBEDL_CACHE_NAME", "value": "own"}]}, {"name": "b"}],
+        }});
+        for waiter in [Waiter::Gate, Waiter::Container("image".to_owned())] {
+            let once = inject(&plain, &with(waiter.clone())).expect("it is injected");
+            assert_eq!(inject(&once, &with(waiter.clone())).as_ref(), Ok(&once));
+            assert_eq!(once.pointer("/spec/containers/0/env/0/value"), Some(&json!("own")));
+            for container in items(&once, "/spec/containers") {
+                assert_eq!(
+                    container["volumeMounts"],
+                    json!([{"name": "cachevolume", "mountPath": "/data", "readOnly": true}])
+                );
+            }
+            let waits = text(&once, "/spec/initContainers/0/name") == WAITER;
+            assert_eq!(waits, waiter != Waiter::Gate);
+            assert_eq!(once.pointer("/spec/schedulingGates").is_some(), waiter == Waiter::Gate);
+        }
+    }
+
+    #[test]
+    fn what_kubedl_injected_becomes_read_only_and_another_mount_there_is_refused() {
+        let claim = json!({"name": "cachevolume", "persistentVolumeClaim": {"claimName": "mnist"}});
+        let mut pod = json!({"metadata": {}, "spec": {
+            "volumes": [claim],
+            "containers": [{"name": "a", "volumeMounts": [{"name": "cachevolume", "mountPath": "/data"}]}],
+        }});
+        let done = inject(&pod, &with(Waiter::Gate)).expect("it is injected");
+        assert_eq!(done.pointer("/spec/volumes").map(|v| v.as_array().map(Vec::len)), Some(Some(1)));
+        assert_eq!(done.pointer("/spec/containers/0/volumeMounts/0/readOnly"), Some(&json!(true)));
+        pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "other", "mountPath": "/data/"}]);
+        let refused = inject(&pod, &with(Waiter::Gate)).expect_err("it is taken");
+        assert!(refused.contains("container a has volume other at /data"), "{refused}");
+    }
+}

@@ -1,0 +1,108 @@
+//! How the API server is told of the webhook: which pods it is asked about, and what happens while it is down.
+//!
+//! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes
+//! them tries again. Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a
+//! condition where it has those (1.28), and refuses them as well. An older API server asks about all pods without the
+//! label, and lets them pass while the webhook is down. No other pod is touched.
+
+use serde_json::{Value, json};
+
+use super::admission::base64;
+use crate::caches::uses::CACHE;
+use crate::cluster::objects::{Answer, Objects};
+
+/// Name of the configuration.
+const NAME: &str = "forebay-operator";
+/// How long the API server waits for the webhook.
+const TIMEOUT_SECONDS: u32 = 6;
+/// Where the webhook is asked.
+pub(super) const PATH: &str = "/pods";
+
+/// What the API server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    /// Pods can wait by scheduling gates: 1.27.
+    pub(crate) gates: bool,
+    /// Webhooks can have conditions: 1.28.
+    pub(crate) conditions: bool,
+}
+
+impl Abilities {
+    /// Of an API server of this version: `major`, and `minor` that may end in `+`.
+    pub(crate) fn of(major: &str, minor: &str) -> Self {
+        let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
+        let version = (number(major), number(minor));
+        Self { gates: version >= (1, 27), conditions: version >= (1, 28) }
+    }
+}
+
+/// How the API server reaches the webhook.
+#[derive(Clone, Debug)]
+pub(crate) enum Reached {
+    /// At a Service.
+    Service { namespace: String, name: String },
+    /// At a URL, which ends in no path.
+    Url(String),
+}
+
+/// Registers the webhook, or puts its registration right.
+///
+/// # Errors
+/// When the API refuses, or does not answer.
+pub(super) async fn register(objects: &Objects, at: &Reached, can: Abilities, authority: &str) -> Answer<()> {
+    let configuration = configuration(at, can, authority);
+    objects
+        .apply(&format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"), &configuration)
+        .await
+        .map(drop)
+}
+
+fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
+    let mut client = match at {
+        Reached::Service { namespace, name } => {
+            json!({"service": {"namespace": namespace, "name": name, "path": PATH, "port": 443}})
+        }
+        Reached::Url(url) => json!({"url": format!("{url}{PATH}")}),
+    };
+    client["caBundle"] = json!(base64(authority.as_bytes()));
+    let webhook = |name: &str, policy: &str, operator: &str| {
+        json!({
+            "name": format!("{name}.cache.forebay.dev"), "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": client, "failurePolicy": policy, "timeoutSeconds": TIMEOUT_SECONDS, "reinvocationPolicy": "IfNeeded",
+            "objectSelector": {"matchExpressions": [{"key": CACHE, "operator": operator}]},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"], "scope": "Namespaced"}],
+        })
+    };
+    let labelled = webhook("labelled", "Fail", "Exists");
+    let mut others = webhook("annotated", if can.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
+    if can.conditions {
+        let annotated = format!("has(object.metadata.annotations) && '{CACHE}' in object.metadata.annotations");
+        let of_job = "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
+                      o.apiVersion == 'training.kubedl.io/v1alpha1' && (o.kind == 'TFJob' || o.kind == 'PyTorchJob'))";
+        others["matchConditions"] =
+            json!([{"name": "uses-a-cache", "expression": format!("({annotated}) || ({of_job})")}]);
+    }
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME}, "webhooks": [labelled, others],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_version_can_do_is_known_and_decides_what_happens_while_the_webhook_is_down() {
+        let of = |major, minor| {
+            let can = Abilities::of(major, minor);
+            let at = Reached::Url("https://127.0.0.1:1".to_owned());
+            let annotated = configuration(&at, can, "ca")["webhooks"][1].clone();
+            (can.gates, can.conditions, annotated["failurePolicy"].clone(), annotated["matchConditions"].is_array())
+        };
+        assert_eq!(of("1", "20"), (false, false, json!("Ignore"), false));
+        assert_eq!(of("1", "27+"), (true, false, json!("Ignore"), false));
+        assert_eq!(of("1", "36"), (true, true, json!("Fail"), true));
+        assert_eq!(of("", "x"), (false, false, json!("Ignore"), false));
+    }
+}

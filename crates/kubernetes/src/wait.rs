@@ -1,0 +1,41 @@
+//! `forebay-operator wait`: the init container of a pod whose cluster has no scheduling gates.
+//!
+//! The operator annotates a pod whose cache is ready, and the kubelet writes the pod's annotations into a file. So the
+//! pod needs no rights of its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use forebay_core::{Error, Result};
+
+use crate::caches::uses::READY;
+
+/// How often the file is looked at. The kubelet writes it about once a minute.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The arguments of `forebay-operator wait`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File with the pod's annotations, as a volume of the kind downwardAPI has it
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+    /// Seconds after which to give up
+    #[arg(long, value_name = "N", default_value_t = 86_400)]
+    timeout: u64,
+}
+
+/// Waits.
+///
+/// # Errors
+/// Unavailable when the cache is not ready in time.
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    let ready = format!("{READY}=\"true\"");
+    let waits = async {
+        while !std::fs::read_to_string(&arguments.file).is_ok_and(|told| told.lines().any(|line| line == ready)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let late = || Error::unavailable(format!("the cache is not ready after {} s", arguments.timeout));
+    tokio::time::timeout(Duration::from_secs(arguments.timeout), waits).await.map_err(|_| late())
+}
