@@ -15,7 +15,7 @@ from forebay._native import VERSION as __version__
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
-from forebay._src.expr import Expr, col, lit, stack, where
+from forebay._src.expr import Expr, coalesce, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.library_sources import from_array_record, from_lance
@@ -63,6 +63,7 @@ __all__ = [
     "SkippedSample",
     "Tls",
     "__version__",
+    "coalesce",
     "col",
     "connect",
     "errors",
