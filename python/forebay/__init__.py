@@ -9,9 +9,12 @@ A pipeline is written once; it runs here (`ds.iter()`), on a service on this mac
 (`fb.connect()`), and yields the same batches, bit for bit, in the same order.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
+from forebay._src import habits as _habits
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
@@ -94,3 +97,10 @@ __all__ = [
     "up",
     "where",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        """Says what to write for functions that have another name here."""
+        raise _habits.missing("forebay", name, _habits.FUNCTIONS, [] if name.startswith("_") else __all__)

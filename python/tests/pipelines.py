@@ -154,6 +154,11 @@ def computed(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
             x // 2 + x % 3,
             fb.where(x % 2 == 0, x * 10, -1),
             x.hash_mod(7),
+            x.bucketize([3, 17, 50]) * 2 + abs(x).sign(),
+            x.isin([1, 5, rng.randint(0, 90)]),
+            x.hash_mod(5).one_hot(5),
+            x.cast(str).str.slice(-2).str.replace("1", "one").str.upper(),
+            x.cast(str).str.split("1", 0).str.search("[2-4]$"),
             x.clip(2, 50).cast("uint8"),
             real.log() + real.sqrt() ** 0.5,
             (x * -0.01).exp(),
@@ -240,6 +245,8 @@ OPS: list[Op] = [
     sharded,
     lambda ds, rng: ds.shuffle(),
     lambda ds, rng: ds.shuffle(),
+    lambda ds, rng: ds.split(rng.choice([0.3, 0.9]), seed=rng.randrange(9))[rng.randrange(2)],
+    lambda ds, rng: ds.select_rows(rng.choices(range(3), k=rng.randrange(1, 9))),
     lambda ds, rng: ds.repeat(rng.randint(1, 3)),
     lambda ds, rng: ds.repeat().take(rng.randint(0, 250)),
     lambda ds, rng: ds.take(rng.randint(0, 150)),
@@ -252,6 +259,8 @@ AFTER_BATCH: list[Op] = [
     lambda ds, rng: ds.map(columns, writes=["sum"], schema={"sum": "int64"}),
     lambda ds, rng: ds.map(noisy_columns, writes=["jitter"], schema={"jitter": "int64"}),
     lambda ds, rng: ds.prefetch(rng.randint(1, 4)),
+    lambda ds, rng: ds.take(rng.randint(0, 30)),
+    lambda ds, rng: ds.skip(rng.randint(0, 3)),
 ]
 
 
@@ -265,12 +274,25 @@ def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
         if keep and place.random() < 0.4:
             ds = extended(ds, lambda ds, _: getattr(ds, keep)(), place)
     if rng.random() < 0.8:
-        # Rows of different shapes make no batch.
-        ds = ds.select([name for name, column in ds.schema.items() if None not in (column.shape or ())])
-        ds = ds.batch(rng.choice([1, 2, 3, 7, 8, 32, 100]), drop_remainder=rng.random() < 0.3)
+        shapes = {name: column.shape or () for name, column in ds.schema.items()}
+        # Rows of different shapes make no batch, unless they are padded.
+        padding = padded(place, [name for name, shape in shapes.items() if shape[:1] == (None,)])
+        ds = ds.select([name for name, shape in shapes.items() if None not in (shape[1:] if padding else shape)])
+        drop = rng.random() < 0.3
+        ds = ds.batch(rng.choice([1, 2, 3, 7, 8, 32, 100]), drop_remainder=drop, **padding)
         for _ in range(rng.choice([0, 0, 1, 2])):
             ds = extended(ds, rng.choice(AFTER_BATCH), rng)
     return ds
+
+
+def padded(rng: random.Random, lists: list[str]) -> dict:
+    """How a batch pads these columns; nothing where it pads none."""
+    if not lists or rng.random() < 0.3:
+        return {}
+    column = rng.choice(lists)
+    fixed = {"pad_to": {column: rng.randint(1, 4)}, "truncate": [column]}
+    length = rng.choice([{}, fixed, {"multiple_of": rng.randint(1, 5)}])
+    return {"pad": rng.choice([0, 7]), "lengths": {column: "length"}, **length}
 
 
 def extended(ds: fb.Dataset, op: Op, rng: random.Random) -> fb.Dataset:

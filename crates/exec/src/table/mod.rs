@@ -21,6 +21,7 @@ mod cast_text;
 mod choose;
 mod compare;
 mod finite;
+mod fit;
 mod hash;
 mod kernel;
 mod lists;
