@@ -107,7 +107,7 @@ fn slice(numbers: Numbers, start: Option<i64>, stop: Option<i64>, rows: usize) -
             let DataType::FixedSizeList(field, rank) = given.data_type() else { return Err(wrong()) };
             let dims = given.values().as_primitive_opt::<Int32Type>().ok_or_else(wrong)?;
             let dims = (0..rows).flat_map(|row| {
-                let at = given.value_offset_at(row) as usize;
+                let at = given.value_offset_at(row);
                 let first = Call::bounds(start, stop, dims.value(at) as usize).len() as i32;
                 std::iter::once(first).chain((at + 1..at + *rank as usize).map(|at| dims.value(at)))
             });
