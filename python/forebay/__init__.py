@@ -9,13 +9,16 @@ You write a pipeline once. It runs in this process (`ds.iter()`), on a service o
 fleet (`fb.connect()`), and yields the same batches, bit for bit, in the same order.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
+from forebay._src import habits as _habits
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
-from forebay._src.expr import Expr, col, lit, stack, where
+from forebay._src.expr import Expr, coalesce, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.library_sources import from_array_record, from_lance
@@ -63,6 +66,7 @@ __all__ = [
     "SkippedSample",
     "Tls",
     "__version__",
+    "coalesce",
     "col",
     "connect",
     "errors",
@@ -93,3 +97,10 @@ __all__ = [
     "up",
     "where",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        """Says what to write for functions that have another name here."""
+        raise _habits.missing("forebay", name, _habits.FUNCTIONS, [] if name.startswith("_") else __all__)

@@ -484,8 +484,15 @@ fn counted(graph: &Graph, rows: u64) -> i128 {
             Op::Shard(ops::Shard { count, index }) if !endless => {
                 (n - i128::from(*index) + i128::from(*count) - 1).max(0) / i128::from(*count)
             }
-            Op::Batch(ops::Batch { size, drop_remainder: true }) if !endless => n / *size as i128,
-            Op::Batch(ops::Batch { size, .. }) if !endless => (n + *size as i128 - 1) / *size as i128,
+            Op::SelectRows(ops::SelectRows { rows }) => rows.len() as i128,
+            Op::Part(part) if !endless => u64::try_from(n).map_or(n, |n| part.count(n).into()),
+            Op::Batch(ops::Batch { size, drop_remainder })
+            | Op::PaddedBatch(ops::PaddedBatch { size, drop_remainder, .. })
+                if !endless =>
+            {
+                let short = if *drop_remainder { 0 } else { *size as i128 - 1 };
+                (n + short) / *size as i128
+            }
             _ => n,
         };
     }

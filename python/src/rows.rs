@@ -4,7 +4,7 @@ use arrow_array::ArrayRef;
 use forebay_core::{Error, ErrorKind};
 use forebay_data::Schema;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyString};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
 use crate::errors::raise;
 use crate::values::{batched_column, column, describe, shown};
@@ -40,7 +40,11 @@ fn no_dictionary(value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     let message = format!("returned the wrong structure: {} instead of a dictionary of columns", describe(value));
     let error = Error::new(ErrorKind::Function, message);
     let error = row.map_or(error.clone(), |row| error.with("row", row));
-    raise(value.py(), &error.hint("return {\"column\": value, ...}"))
+    let hint = match value.is_instance_of::<PyList>() {
+        true => "a map gives one sample for each: return {\"column\": value, ...}, where a value may be a list",
+        false => "return {\"column\": value, ...}",
+    };
+    raise(value.py(), &error.hint(hint))
 }
 
 /// Makes columns from one dictionary for each row.

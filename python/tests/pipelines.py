@@ -255,19 +255,70 @@ AFTER_BATCH: list[Op] = [
 ]
 
 
+def called(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    x = fb.col("id")
+    text = x.cast(str)
+    value = rng.choice(
+        [
+            x.bucketize([3, 17, 50]) * 2 + abs(x).sign(),
+            x.isin([1, 5, rng.randint(0, 90)]),
+            x.hash_mod(5).one_hot(5),
+            text.str.slice(-2).str.replace("1", "one").str.upper(),
+            text.str.split("1", 0).str.search("[2-4]$"),
+        ]
+    )
+    return ds.with_column("called", value)
+
+
+def selected(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    rows = [rng.random() for _ in range(rng.randrange(1, 60))]
+    count = min(ds.cardinality or 0, 1000)
+    return ds.select_rows([int(row * count) for row in rows]) if count else ds
+
+
+def parted(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    return ds.split(rng.choice([0.3, 0.9]), seed=rng.randrange(9))[rng.randrange(2)]
+
+
+#: Drawn by themselves, so that the pipelines of the ops above stay what they were.
+MORE: list[Op] = [called, called, selected, parted]
+MORE_AFTER_BATCH: list[Op] = [
+    called,
+    lambda ds, rng: ds.take(rng.randint(1, 30)),
+    lambda ds, rng: ds.skip(rng.randint(0, 3)),
+]
+
+
+def padded(rng: random.Random, lists: list[str]) -> dict:
+    """How a batch pads these columns; nothing where it pads none."""
+    if not lists or rng.random() < 0.3:
+        return {}
+    column = rng.choice(lists)
+    fixed = {"pad_to": {column: rng.randint(1, 4)}, "truncate": [column]}
+    length = rng.choice([{}, fixed, {"multiple_of": rng.randint(1, 5)}])
+    return {"pad": rng.choice([0, 7]), "lengths": {column: "length"}, **length}
+
+
 def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
     """Returns the pipeline of a seed; also with a `cache` or some `autocache` in it, if that is possible."""
-    rng, place = random.Random(seed), random.Random(seed)
+    rng, place, more = random.Random(seed), random.Random(seed), random.Random(f"{seed} more")
     ds = source(rng, shards)
     for _ in range(rng.randint(0, 6)):
         seen = "image" in ds.schema and ds.schema["image"].dtype == "bytes"
         ds = extended(ds, pictured if seen and rng.random() < 0.4 else rng.choice(OPS), rng)
         if keep and place.random() < 0.4:
             ds = extended(ds, lambda ds, _: getattr(ds, keep)(), place)
+    if more.random() < 0.5:
+        ds = extended(ds, more.choice(MORE), more)
     if rng.random() < 0.8:
-        # Rows of different shapes make no batch.
-        ds = ds.select([name for name, column in ds.schema.items() if None not in (column.shape or ())])
-        ds = ds.batch(rng.choice([1, 2, 3, 7, 8, 32, 100]), drop_remainder=rng.random() < 0.3)
+        shapes = {name: column.shape or () for name, column in ds.schema.items()}
+        # Rows of different shapes make no batch, unless they are padded.
+        padding = padded(more, [name for name, shape in shapes.items() if shape[:1] == (None,)])
+        ds = ds.select([name for name, shape in shapes.items() if None not in (shape[1:] if padding else shape)])
+        size = rng.choice([1, 2, 3, 7, 8, 32, 100])
+        ds = ds.batch(size, drop_remainder=rng.random() < 0.3, **padding)
+        if more.random() < 0.4:
+            ds = extended(ds, more.choice(MORE_AFTER_BATCH), more)
         for _ in range(rng.choice([0, 0, 1, 2])):
             ds = extended(ds, rng.choice(AFTER_BATCH), rng)
     return ds

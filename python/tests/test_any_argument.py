@@ -26,6 +26,7 @@ PLAUSIBLE: dict[str, Any] = {
     "arg": 1,
     "batch_sizes": [2, 2],
     "boundaries": [2],
+    "bounds": [1.0, 2.0],
     "classes": 3,
     "column": "id",
     "columns": ["id"],
@@ -35,6 +36,7 @@ PLAUSIBLE: dict[str, Any] = {
     "dataset": [{"x": 1}, {"x": 2}],
     "degrees": 10,
     "dtype": "int8",
+    "first": 1,
     "fn": dict,
     "function": lambda: iter([{"x": 1}]),
     "index": 0,
@@ -53,7 +55,9 @@ PLAUSIBLE: dict[str, Any] = {
     "predicate": fb.col("id") > 1,
     "prefix": "nothing",
     "root": ".",
+    "rows": [0, 1],
     "service": "forebay://127.0.0.1:9",
+    "share": 0.5,
     "size": 4,
     "start": 3,
     "state": {},
@@ -61,6 +65,7 @@ PLAUSIBLE: dict[str, Any] = {
     "tokenizer": "tokenizer.json",
     "uri": "nothing.lance",
     "value": 1,
+    "values": [1],
     "yes": 0,
 }
 

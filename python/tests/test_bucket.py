@@ -24,7 +24,7 @@ def documents(longest: int = 30) -> fb.Dataset:
 
 
 def bucketed(longest: int = 30, **options) -> fb.Dataset:
-    return documents(longest).bucket_by_length("ids", BOUNDARIES, SIZES, padding=-1, **options)
+    return documents(longest).bucket_by_length("ids", BOUNDARIES, SIZES, pad=-1, **options)
 
 
 def plain(batches) -> list[tuple[list[int], list[list[int]]]]:
@@ -97,7 +97,7 @@ def together(batches: list) -> tuple[list[int], list[int]]:
 def test_coordinated_ranks_have_one_bucket_at_each_step_and_share_all_rows(count):
     ds = bucketed()
     # The steps are the batches of one consumer whose batches are as large as those of all ranks together.
-    large = documents().bucket_by_length("ids", BOUNDARIES, [n * count for n in SIZES], padding=-1)
+    large = documents().bucket_by_length("ids", BOUNDARIES, [n * count for n in SIZES], pad=-1)
     whole = [b["id"].tolist() for b in large]
     steps = [together(list(step))[0] for step in zip(*ranks(ds, count), strict=True)]
     assert steps == [ids[: len(ids) // count * count] for ids in whole if len(ids) >= count]
@@ -152,7 +152,7 @@ def test_columns_of_frames_are_padded_with_numbers_of_their_own():
 
     schema = {"x": ("float32", (None, 3)), "tags": ("uint8", (None,)), "id": "int64"}
     ds = fb.range(40).map(frames, schema=schema)
-    for batch in ds.bucket_by_length("x", [4], [5, 5], pad_to=8, padding={"x": -0.5, "tags": 255}):
+    for batch in ds.bucket_by_length("x", [4], [5, 5], pad_to=8, pad={"x": -0.5, "tags": 255}):
         assert (batch["x"].shape[1:], batch["tags"].shape[1]) == ((8, 3), 8)
         for x, tags, i in zip(batch["x"], batch["tags"], batch["id"], strict=True):
             n = lengths[i]
@@ -165,8 +165,8 @@ def test_what_cannot_be_is_refused_where_it_is_written():
         (("id", [4], [2, 2]), {}, "has no length"),
         (("ids", [4, 4], [2, 2, 2]), {}, "do not rise"),
         (("ids", [4, 9], [2, 2]), {}, "2 batch_sizes for 2 boundaries"),
-        (("ids", [4], [2, 2]), {"padding": 0.5}, "0.5 is none"),
-        (("ids", [4], [2, 2]), {"padding": {"id": 1}}, "is not padded"),
+        (("ids", [4], [2, 2]), {"pad": 0.5}, "0.5 is none"),
+        (("ids", [4], [2, 2]), {"pad": {"id": 1}}, "is not padded"),
         (("ids", [4], [2, 2]), {"pad_to": "widest"}, "unknown pad_to"),
     ]
     for arguments, options, says in wrong:

@@ -43,6 +43,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.random_solarize": ("image",),
     "Dataset.resize": ("image", 8),
     "Dataset.save": ("none",),
+    "Dataset.select_rows": ([0],),
     "Dataset.shard": (2, 0),
     "Dataset.skip": (1,),
     "Dataset.take": (1,),

@@ -7,7 +7,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::tensor::{primitive, variable};
-use crate::{DType, Kind, tensor_values};
+use crate::{DType, Kind, column_of, tensor_values};
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -64,10 +64,11 @@ impl Ragged {
     }
 
     /// Makes a column of rows that are all `length` long; shorter rows are filled with `pad`, the bytes of one number.
+    /// `fixed` says that the column's kind has this length.
     ///
     /// # Errors
     /// Internal when a row is longer; Exhausted when the column would pass 2^31 numbers.
-    pub fn padded(kind: &Kind, rows: &[&[u8]], length: usize, pad: &[u8]) -> Result<ArrayRef> {
+    pub fn padded(kind: &Kind, rows: &[&[u8]], length: usize, pad: &[u8], fixed: bool) -> Result<ArrayRef> {
         let wrong = || Error::internal(format!("rows of {kind} that cannot be padded to {length}"));
         let (inner, dtype) = Self::inner(kind).zip(kind.dtype()).filter(|_| !pad.is_empty()).ok_or_else(wrong)?;
         let Kind::Tensor { shape, .. } = kind else { return Err(wrong()) };
@@ -76,13 +77,18 @@ impl Ragged {
             return Err(Error::new(ErrorKind::Exhausted, "more than 2^31 numbers in one padded batch")
                 .hint("use smaller batches for the longest"));
         }
-        let mut bytes = Vec::with_capacity(numbers * rows.len() * dtype.size());
-        for row in rows {
-            let missing = (numbers * dtype.size()).checked_sub(row.len()).ok_or_else(wrong)?;
-            bytes.extend_from_slice(row);
-            (0..missing / pad.len()).for_each(|_| bytes.extend_from_slice(pad));
+        let mut bytes = pad.repeat(numbers * rows.len());
+        let row_bytes = numbers * dtype.size();
+        for (at, row) in rows.iter().enumerate() {
+            let to = bytes[at * row_bytes..(at + 1) * row_bytes].get_mut(..row.len()).ok_or_else(wrong)?;
+            to.copy_from_slice(row);
         }
-        let values = primitive(dtype, Buffer::from_vec(bytes), numbers * rows.len())?;
+        let bytes = Buffer::from_vec(bytes);
+        if fixed {
+            let shape = std::iter::once(Some(length)).chain(shape[1..].iter().copied()).collect();
+            return column_of(&Kind::Tensor { dtype, shape }, bytes, rows.len());
+        }
+        let values = primitive(dtype, bytes, numbers * rows.len())?;
         let ends = (0..=rows.len()).map(|row| (row * numbers) as i32).collect();
         let dims: Vec<i32> = shape.iter().map(|d| d.unwrap_or(length) as i32).collect();
         variable(dtype, shape.len(), values, ends, dims.repeat(rows.len()))
@@ -133,12 +139,12 @@ mod tests {
         let ragged = Ragged::of(&kind, &column).expect("ragged");
         assert_eq!((ragged.rows(), ragged.len_of(0), ragged.len_of(1)), (2, 2, 0));
         let pad = Ragged::number(DType::Int16, -1.0).expect("fits");
-        let padded = Ragged::padded(&kind, &[ragged.get(1), ragged.get(0)], 3, &pad).expect("fits");
+        let padded = Ragged::padded(&kind, &[ragged.get(1), ragged.get(0)], 3, &pad, false).expect("fits");
         let numbers = tensor_values(&kind, &padded).expect("numbers");
         let numbers: Vec<i16> = numbers.chunks(2).map(|n| i16::from_ne_bytes([n[0], n[1]])).collect();
         assert_eq!(numbers, [-1, -1, -1, -1, -1, -1, 1, 2, 3, 4, -1, -1]);
         assert_eq!(tensor_shape_of_row(&kind, &padded, 1), Ok(vec![3, 2]));
-        assert!(Ragged::padded(&kind, &[ragged.get(0)], 1, &pad).is_err(), "nothing is cut off");
+        assert!(Ragged::padded(&kind, &[ragged.get(0)], 1, &pad, false).is_err(), "nothing is cut off");
     }
 
     #[test]

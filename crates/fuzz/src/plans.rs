@@ -42,7 +42,7 @@ pub(crate) fn graph(data: &[u8]) {
 
 fn is_small(op: &Op) -> bool {
     match op {
-        Op::Batch(ops::Batch { size, .. }) => *size as u64 <= ROWS_MAX,
+        Op::Batch(ops::Batch { size, .. }) | Op::PaddedBatch(ops::PaddedBatch { size, .. }) => *size as u64 <= ROWS_MAX,
         Op::Repeat(ops::Repeat { count }) => count.is_some_and(|n| n <= 4),
         Op::Resize(ops::Resize { height, width, .. }) => height.saturating_mul(*width) <= 1 << 12,
         _ => true,

@@ -6,7 +6,7 @@ use forebay_core::ConsumerIndex;
 
 use crate::epoch::epoch_plan::EpochPlan;
 use crate::ops::Op;
-use crate::physical::stages::{FusedOp, Stages, TailStep};
+use crate::physical::stages::{FusedOp, Stages, Step, TailStep};
 
 /// The most names of unread columns that are listed.
 const COLUMNS_SHOWN: usize = 8;
@@ -163,6 +163,10 @@ fn describe_fused(fused: &FusedOp) -> String {
             format!("{}  ({group})", describe(&step.node.op))
         }
         FusedOp::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
+        FusedOp::Pad(step) => format!("pad: {}  (for each batch)", describe(&step.node.op)),
+        FusedOp::Table(Step { node, .. }) if matches!(node.op, Op::PaddedBatch(_)) => {
+            "lengths of rows: checked, cut and told".to_owned()
+        }
         other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
     }
 }

@@ -61,7 +61,8 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, meet, promote, stack_dtype,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, Values, meet, promote,
+    stack_dtype, text_pattern,
 };
 pub use ops::{
     Access, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo,

@@ -15,15 +15,17 @@ missing`` is true, and ``where`` returns ``no`` if its condition is missing.
 
 from __future__ import annotations
 
+import builtins
 import math
 import numbers
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final, NoReturn, TypeAlias, Union
 
+from forebay._src.expr_calls import ListFunctions, TextFunctions
 from forebay._src.schema import CAST_TYPES, cast_type
 
-__all__ = ["Expr", "col", "lit", "stack", "where"]
+__all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
 """The other operand of an operator: an expression, or a single value of Python or NumPy."""
@@ -70,22 +72,22 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     """
 
     __slots__ = ("_parts", "_text")
-    _parts: tuple[dict[str, Any], ...]
-    _text: str
+    _parts: tuple[dict[builtins.str, Any], ...]
+    _text: builtins.str
 
     def __init__(self, *_: object) -> None:
         raise TypeError("make an expression with fb.col(name), fb.lit(value) or fb.where(cond, yes, no)")
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
+    def __setattr__(self, name: builtins.str, value: object) -> NoReturn:
         raise AttributeError("an expression cannot be changed: make another one")
 
-    def __delattr__(self, name: str) -> NoReturn:
+    def __delattr__(self, name: builtins.str) -> NoReturn:
         raise AttributeError("an expression cannot be changed: make another one")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_make, (self._parts, self._text))
 
-    def to_parts(self) -> list[dict[str, Any]]:
+    def to_parts(self) -> builtins.list[dict[builtins.str, Any]]:
         """Returns the expression as the plain data that the engine reads: operands before the operator.
 
         >>> import forebay as fb
@@ -98,7 +100,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """
         return [dict(part) for part in self._parts]
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> builtins.str:
         return self._text
 
     def __bool__(self) -> NoReturn:
@@ -238,6 +240,14 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """The nearest whole number, half to even (2.5 gives 2); the dtype stays."""
         return self._call("round")
 
+    def abs(self) -> Expr:
+        """The absolute value, as ``abs(column)``."""
+        return self.__abs__()
+
+    def sign(self) -> Expr:
+        """1, 0 or -1; the dtype stays, and so does nan."""
+        return self._call("sign")
+
     def is_nan(self) -> Expr:
         """Whether it is not-a-number; missing values stay missing."""
         return self._call("is_nan")
@@ -268,6 +278,72 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def len(self) -> Expr:
         """The length of a string in characters, or of a byte string in bytes, as int64."""
         return self._call("len")
+
+    @property
+    def str(self) -> TextFunctions:
+        """Functions of strings.
+
+        They are ``lower upper strip slice contains starts_with ends_with replace match search split to_int to_float
+        len``.
+
+        >>> import forebay as fb
+        >>> fb.col("name").str.strip().str.lower()
+        col('name').str.strip().str.lower()
+        """
+        return TextFunctions(self)
+
+    @property
+    def list(self) -> ListFunctions:
+        """Functions of lists and arrays: ``get slice sum mean min max len``.
+
+        >>> import forebay as fb
+        >>> fb.col("ids").list.slice(0, 512).list.sum()
+        col('ids').list.slice(0, 512).list.sum()
+        """
+        return ListFunctions(self)
+
+    def isin(self, values: Iterable[Any]) -> Expr:
+        """Whether it is one of some values, numbers or strings, as pandas' ``isin``; a missing value stays missing.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"lang": ["en", "de", "fr"]})
+        >>> [row["lang"] for row in ds.filter(fb.col("lang").isin({"en", "fr"}))]
+        ['en', 'fr']
+        """
+        kind, rising = _values(values)
+        shown = f"{{{len(rising)} values}}" if len(rising) > 4 else repr(rising)
+        return self._called(f".isin({shown})", {"fn": "is_in", "values": {kind: rising}})
+
+    def bucketize(self, bounds: Iterable[float], *, right: bool = False) -> Expr:
+        """The number of the bucket between rising bounds, from 0, as int64: NumPy's ``digitize``.
+
+        Bucket ``i`` holds ``bounds[i - 1] <= x < bounds[i]``; with ``right``, ``bounds[i - 1] < x <= bounds[i]``. Nan
+        is in the last one.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"age": [5, 18, 70]})
+        >>> [int(row["age"]) for row in ds.with_column("age", fb.col("age").bucketize([18, 65]))]
+        [0, 1, 2]
+        """
+        edges = [_edge(bound) for bound in bounds]
+        if any(low > high for low, high in pairwise(edges)):
+            raise ValueError("bucketize: the bounds do not rise; give them in order")
+        if not isinstance(right, bool):
+            raise TypeError(f"bucketize: right is True or False, not {type(right).__name__}")
+        return self._called(f".bucketize({edges})", {"fn": "bucketize", "bounds": edges, "right": right})
+
+    def one_hot(self, n: int) -> Expr:
+        """``float32[n]``: 1 at the place of a whole number, 0 elsewhere. A number outside ``range(n)`` is an error.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"label": [2, 0]}).with_column("label", fb.col("label").one_hot(3))
+        >>> [row["label"].tolist() for row in ds]
+        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+        """
+        classes = _integer("one_hot: n", n)
+        if not 1 <= classes <= 2**20:
+            raise ValueError(f"one_hot: n is {classes}; use 1 to 2**20")
+        return self._called(f".one_hot({classes})", {"fn": "one_hot", "classes": classes})
 
     def clip(self, low: float | None = None, high: float | None = None) -> Expr:
         """``low`` where it is smaller, ``high`` where it is larger; the dtype stays, and so does nan.
@@ -315,10 +391,13 @@ uint64, float16, float32, float64, string, bytes
             raise ValueError(f"cast: unknown dtype {name!r}; use one of {', '.join(CAST_TYPES)}")
         return self._then({"expr": "cast", "dtype": name}, f"{_object(self)}.cast({name!r})")
 
-    def _call(self, op: str) -> Expr:
+    def _call(self, op: builtins.str) -> Expr:
         return self._then({"expr": "unary", "op": op}, f"{_object(self)}.{op}()")
 
-    def _then(self, part: dict[str, Any], text: str) -> Expr:
+    def _called(self, text: builtins.str, call: dict[builtins.str, Any]) -> Expr:
+        return self._then({"expr": "call", "call": call}, f"{_object(self)}{text}")
+
+    def _then(self, part: dict[builtins.str, Any], text: builtins.str) -> Expr:
         return _make((*self._parts, part), text)
 
 
@@ -381,6 +460,20 @@ def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     """
     parts = [lit(cond), lit(yes), lit(no)]
     return _join(parts, {"expr": "where"}, f"where({', '.join(map(str, parts))})")
+
+
+def coalesce(first: ExprLike, *others: ExprLike) -> Expr:
+    """Gives the first value of a row that is not missing; the dtype is that of the first: ``fill_null`` one by one.
+
+    >>> import forebay as fb
+    >>> ds = fb.from_dict({"a": [1, None, None], "b": [4, 5, None]})
+    >>> [int(row["x"]) for row in ds.with_column("x", fb.coalesce(fb.col("a"), fb.col("b"), 0))]
+    [1, 5, 0]
+    """
+    found = lit(first)
+    for other in others:
+        found = found.fill_null(other)
+    return found
 
 
 def stack(parts: Sequence[ExprLike]) -> Expr:
@@ -446,6 +539,45 @@ def _unicode(what: str, value: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"{what}: {word!r} is not valid Unicode: it has a surrogate by itself") from None
     return word
+
+
+#: The most values of ``isin``.
+_VALUES_MAX: Final = 2**20
+
+
+def _values(values: Iterable[Any]) -> tuple[str, list[Any]]:
+    """Returns values of one type without repetitions, rising, and what they are."""
+    if isinstance(values, (str, bytes, Expr)) or not isinstance(values, Iterable):
+        raise TypeError(f"isin: values is a list or a set, not {type(values).__name__}")
+    found = [value.item() if hasattr(value, "item") else value for value in values]
+    if len(found) > _VALUES_MAX:
+        raise ValueError(f"isin: {len(found)} values; use at most 2**20, or filter(fn) with a set")
+    if any(isinstance(value, str) for value in found):
+        wrong = next((value for value in found if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise TypeError(f"isin: {wrong!r} is among strings; give values of one type")
+        return "texts", sorted({_unicode("isin", value) for value in found}, key=str.encode)
+    for value in found:
+        if not isinstance(value, numbers.Real) or value != value:
+            raise TypeError(f"isin: {value!r} is no number or string; missing and nan have is_null() and is_nan()")
+    if all(isinstance(value, numbers.Integral) for value in found):
+        whole = sorted({int(value) for value in found})
+        if any(not _INT64_MIN <= value <= _INT64_MAX for value in whole):
+            raise OverflowError("isin: an integer does not fit 64 bits")
+        return "ints", whole
+    real = sorted({float(value) for value in found})
+    if not all(map(math.isfinite, real)):
+        raise ValueError("isin: infinity is not taken; compare with > or <")
+    return "floats", real
+
+
+def _edge(bound: Any) -> float:
+    if isinstance(bound, Expr) or not isinstance(bound, numbers.Real):
+        raise TypeError(f"bucketize: a bound is a number, not {type(bound).__name__}")
+    edge = float(bound)
+    if not math.isfinite(edge):
+        raise ValueError(f"bucketize: a bound is {edge}; use finite numbers")
+    return edge
 
 
 def _integer(what: str, value: Any) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
 from forebay._src.usage import explained
-from forebay.errors import InvalidPipelineError
+from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -58,11 +59,16 @@ class OrderOps(Base):
         return self._then({"op": "repeat", "count": count}, keep_position, name)
 
     def take(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Keeps the first `count` samples."""
+        """Keeps the first `count` samples; behind `batch`, batches.
+
+        >>> import forebay as fb
+        >>> [batch["id"].tolist() for batch in fb.range(10**9).batch(2).take(2)]
+        [[0, 1], [2, 3]]
+        """
         return self._then({"op": "take", "count": arguments.whole(count, "take", "count", 0)}, keep_position, name)
 
     def skip(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Leaves the first `count` samples out."""
+        """Leaves the first `count` samples out; behind `batch`, batches."""
         return self._then({"op": "skip", "count": arguments.whole(count, "skip", "count", 0)}, keep_position, name)
 
     def shard(self, count: int, index: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
@@ -76,29 +82,164 @@ class OrderOps(Base):
         index = arguments.whole(index, "shard", "index", 0)
         return self._then({"op": "shard", "count": count, "index": index}, keep_position, name)
 
-    @explained("batch(4, drop_remainder=True) leaves a short last batch out")
+    def select_rows(self, rows: Iterable[int], *, keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Keeps these samples, in this order, by their places; one may come more than once.
+
+        Only they are read. It is for subsets and samplers of datasets whose samples are counted, of up to 2**20 rows,
+        for they travel with the pipeline.
+
+        Args:
+            rows: Places from 0, from the end if negative: integers or an array of them.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> [int(row["id"]) for row in fb.range(10**9).select_rows([7, -1, 7])]
+        [7, 999999999, 7]
+        """
+        places = [arguments.whole(row, "select_rows", "a row", -(2**63)) for row in rows]
+        if any(place < 0 for place in places):
+            count = self._count("select_rows")
+            places = [place + count if place < 0 else place for place in places]
+            arguments.whole(min(places), "select_rows", "a row", 0, max(count - 1, 0))
+        return self._then({"op": "select_rows", "rows": places}, keep_position, name)
+
+    def split(self, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Returns two datasets: one with this share of the samples, one with the rest.
+
+        They are disjoint and complete, and the same for ever: in each epoch, whatever the seed of the iteration, before
+        or behind `shuffle`, filters and maps, on every machine. So a sample of the test part is never trained on. Each
+        has the order of the samples, and is counted where they are. The source has to be one whose rows are counted;
+        rows that are added at its end leave those before in their part, but for the last 64.
+
+        To keep samples of one key together, as of a patient, filter by `fb.col("patient").hash_mod(100) < 90`.
+
+        Args:
+            share: Of the first part, more than 0 and less than 1. It has this share of the samples, rounded down.
+            seed: Another one gives other parts.
+
+        >>> import forebay as fb
+        >>> train, test = fb.range(10).split(0.8, seed=1)
+        >>> len(train), len(test), sorted(int(row["id"]) for ds in (train, test) for row in ds)
+        (8, 2, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+        """
+        given = arguments.number(share, "split", "share")
+        if not 0 < given < 1:
+            raise InvalidPipelineError(f"split: share={given} is out of range", {"hint": "use 0 < share < 1"})
+        # To the nearest 2**-32, and up, so that 0.9 of 10 are 9.
+        parts = min(max(math.ceil(given * 2**32), 1), 2**32 - 1)
+        part = {"op": "part", "share": parts, "seed": arguments.seed(seed, "split")}
+        return self._then({**part, "rest": False}, False, None), self._then({**part, "rest": True}, False, None)
+
+    def _count(self, op: str) -> int:
+        """Returns how many samples or batches there are, for an op that counts from the end."""
+        try:
+            count = self._pipeline.cardinality()
+        except ForebayError as error:
+            raise InvalidPipelineError(f"{op}: this dataset has no length: {error.message}") from error
+        if count is None or count == -1:
+            why = "it shows when it is computed" if count is None else "an epoch of it never ends"
+            hint = "iterate, with itertools.islice(ds, n) for the first n; or put what filters behind"
+            raise InvalidPipelineError(f"{op}: how many there are is not known: {why}", {"hint": hint})
+        return count
+
+    @explained("batch(4, drop_remainder=True) leaves a short last batch out; batch(4, pad=0) pads lists")
     def batch(
-        self, size: int, *, drop_remainder: bool = False, keep_position: bool = False, name: str | None = None
+        self,
+        size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: float | Mapping[str, float] | None = None,
+        pad_to: int | Mapping[str, int] | None = None,
+        multiple_of: int | Mapping[str, int] | None = None,
+        truncate: bool | Sequence[str] = False,
+        lengths: str | Mapping[str, str] | None = None,
+        pad_last: bool = False,
+        valid: str = "valid",
+        keep_position: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Puts `size` samples together. Only the last batch of an epoch may be short.
+
+        Columns whose samples differ in their first dimension (`int32[?]`, `float32[?, 4]`) are padded behind where one
+        of `pad`, `pad_to`, `multiple_of`, `truncate` and `lengths` is given; else they are an error. By default each
+        column is padded to its longest sample in the batch, as tf.data's `padded_batch` does.
 
         Args:
             size: Samples in a batch.
             drop_remainder: Whether a short last batch is left out.
+            pad: What fills lists: a number, or numbers by column (0 for others).
+            pad_to: How long lists are in every batch: a length, or lengths by column. The column gets that shape. A
+                sample that is longer is an error that names it.
+            multiple_of: Of what the padded length is a multiple, where `pad_to` does not say it: a number, or numbers
+                by column.
+            truncate: Whether lists that are longer than `pad_to` are cut: True for all of these columns, or some names.
+            lengths: The name of an int32 column that gets the length of each list before it is padded (behind the
+                cut), where one column is padded; else names by column.
+            pad_last: Whether a short last batch is filled up with its last sample, so that all have one shape. A column
+                says which samples are no filling.
+            valid: The name of that column, a bool.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
 
-        >>> import forebay as fb
+        >>> import forebay as fb, numpy as np
         >>> [batch["id"].tolist() for batch in fb.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
+        >>> lists = fb.from_dict({"ids": [np.array(ids) for ids in ([1], [2, 3, 4], [5, 6])]})
+        >>> for batch in lists.batch(2, pad=-1, lengths="len", pad_last=True):
+        ...     print(batch["ids"].tolist(), batch["len"].tolist(), batch["valid"].tolist())
+        [[1, -1, -1], [2, 3, 4]] [1, 3] [True, True]
+        [[5, 6], [5, 6]] [2, 2] [True, False]
         """
         op = {
             "op": "batch",
             "size": arguments.whole(size, "batch", "size", 1),
             "drop_remainder": arguments.flag(drop_remainder, "batch", "drop_remainder"),
         }
+        padding = None
+        if truncate is not False or any(given is not None for given in (pad, pad_to, multiple_of, lengths)):
+            padding = self._batch_padding(pad, pad_to, multiple_of, truncate, lengths)
+        fill = arguments.flag(pad_last, "batch", "pad_last")
+        if padding is not None or fill:
+            op.update(op="padded_batch", padding=padding, valid=arguments.text(valid, "batch", "valid"))
+            op = {key: value for key, value in op.items() if value is not None and (key != "valid" or fill)}
         return self._then(op, keep_position, name)
 
+    def _batch_padding(
+        self,
+        pad: float | Mapping[str, float] | None,
+        pad_to: int | Mapping[str, int] | None,
+        multiple_of: int | Mapping[str, int] | None,
+        truncate: bool | Sequence[str],
+        lengths: str | Mapping[str, str] | None,
+    ) -> dict[str, Any]:
+        """Returns how each column is padded."""
+        lists = self._lists()
+        to = _by_column(pad_to, "pad_to", lists)
+        others = [column for column in lists if column not in {name for name, _ in to}]
+        if isinstance(truncate, Sequence) and not isinstance(truncate, str):
+            cut = arguments.columns(truncate, "batch", "truncate") or []
+        else:
+            cut = [name for name, _ in to] if arguments.flag(truncate, "batch", "truncate", _TRUNCATE) else []
+            if truncate and not cut:
+                raise InvalidPipelineError("batch: truncate=True without pad_to", {"hint": "give pad_to= as well"})
+        if isinstance(lengths, str):
+            if len(lists) != 1:
+                message = f"batch: lengths={lengths!r} is one name, and {len(lists)} columns are padded"
+                hint = f"give names by column, as {dict.fromkeys(lists[:1] or ['ids'], lengths)!r}"
+                raise InvalidPipelineError(message, {"hint": hint})
+            lengths = {lists[0]: lengths}
+        arguments.mapping(lengths, "batch", "lengths", "give names by column, as {'ids': 'ids_length'}")
+        told = [(column, arguments.text(new, "batch", "lengths")) for column, new in (lengths or {}).items()]
+        return {
+            "values": self._pad_values(0 if pad is None else pad, "batch"),
+            "to": to,
+            "multiple_of": _by_column(multiple_of, "multiple_of", others),
+            "truncate": cut,
+            "lengths": told,
+        }
+
+    @explained("bucket_by_length('ids', [64], [8, 4], pad=-1) fills rows with -1")
     def bucket_by_length(
         self,
         column: str,
@@ -106,7 +247,7 @@ class OrderOps(Base):
         batch_sizes: Sequence[int],
         *,
         pad_to: Literal["longest", "boundary"] | int = "longest",
-        padding: float | Mapping[str, float] = 0,
+        pad: float | Mapping[str, float] = 0,
         drop_remainder: bool = False,
         keep_position: bool = False,
         name: str | None = None,
@@ -125,7 +266,7 @@ class OrderOps(Base):
             batch_sizes: Samples in a batch, for each bucket: one more than boundaries.
             pad_to: `"longest"`, as long as the longest sample of the batch, each column by itself; `"boundary"`, as
                 long as the longest sample that the bucket may hold; or a length. A longer sample is an error.
-            padding: The fill value: a number, or numbers by column (0 for others).
+            pad: The fill value: a number, or numbers by column (0 for others), as for `batch`.
             drop_remainder: Whether batches that are not full are left out.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
@@ -147,15 +288,31 @@ class OrderOps(Base):
             "boundaries": [arguments.whole(b, what, "boundaries", 1) for b in boundaries],
             "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes],
             "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
-            "padding": self._padding(padding),
+            "padding": self._pad_values(pad, what),
             "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),
         }
         return self._then(op, keep_position, name)
 
-    def _padding(self, padding: float | Mapping[str, float]) -> list[tuple[str, float]]:
-        number = arguments.number
-        if isinstance(padding, Mapping):
-            return [(column, number(value, "bucket_by_length", "padding")) for column, value in padding.items()]
-        value = number(padding, "bucket_by_length", "padding")
-        padded = (name for name, _, shape, _ in self._pipeline.schema if shape and shape[0] is None)
-        return [(column, value) for column in padded] if value else []
+    def _lists(self) -> list[str]:
+        """Returns the columns whose samples differ in their first dimension."""
+        return [name for name, _, shape, _ in self._pipeline.schema if shape and shape[0] is None]
+
+    def _pad_values(self, pad: float | Mapping[str, float], op: str) -> list[tuple[str, float]]:
+        """Returns what fills columns, without those that are filled with 0."""
+        if isinstance(pad, Mapping):
+            return [(column, arguments.number(value, op, "pad")) for column, value in pad.items()]
+        value = arguments.number(pad, op, "pad")
+        return [(column, value) for column in self._lists()] if value else []
+
+
+_TRUNCATE = "use True for all columns of pad_to, or a list of their names"
+
+
+def _by_column(value: int | Mapping[str, int] | None, argument: str, lists: Sequence[str]) -> list[tuple[str, int]]:
+    """Returns whole numbers by column, of a number for all of `lists` or numbers by column."""
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return [(column, arguments.whole(number, "batch", argument, 1)) for column, number in value.items()]
+    number = arguments.whole(value, "batch", argument, 1)
+    return [(column, number) for column in lists]

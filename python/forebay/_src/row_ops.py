@@ -170,7 +170,11 @@ class RowOps(Base):
         >>> list(fb.from_dict({"a": [1], "b": [2], "c": [3]}).select("c", "a").schema)
         ['c', 'a']
         """
-        return self._then({"op": "select", "columns": _flat(columns)}, keep_position, name)
+        names = _flat(columns)
+        if any(hasattr(column, "__index__") for column in names):
+            hint = {"hint": "select_rows([0, 5]) keeps samples by their places; ds[a:b] some in a row"}
+            raise InvalidPipelineError("select: columns have names, and a number is none", hint)
+        return self._then({"op": "select", "columns": names}, keep_position, name)
 
     def drop(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
         """Leaves these columns out.

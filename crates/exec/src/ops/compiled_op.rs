@@ -1,5 +1,5 @@
 //! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's
-//! function, or mixup and cutmix.
+//! function, or a mixing or padding of batches.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::ops::batches::each_batch;
 use crate::ops::function_op::FunctionOp;
 use crate::ops::image_op::FusedImageOp;
 use crate::ops::mix_op::MixOp;
+use crate::ops::pad_op::PadOp;
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot};
 use crate::table;
@@ -30,6 +31,7 @@ pub(crate) enum Kernel {
     Tokenize(Box<TokenizeOp>),
     Function(FunctionOp),
     Mix(MixOp),
+    Pad(PadOp),
 }
 
 impl CompiledOp {
@@ -48,6 +50,7 @@ impl CompiledOp {
             FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
             FusedOp::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
+            FusedOp::Pad(step) => Kernel::Pad(PadOp::new(step, env.memory.clone())),
         };
         Ok(Self { kernel, slot: meter.slot_of(fused) })
     }
@@ -60,6 +63,7 @@ impl CompiledOp {
             Kernel::Tokenize(op) => op.schema(),
             Kernel::Function(op) => op.schema(),
             Kernel::Mix(op) => &op.step.schema,
+            Kernel::Pad(op) => &op.step.schema,
         }
     }
 
@@ -76,6 +80,7 @@ impl Kernel {
             Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Kernel::Tokenize(op) => op.run(chunk),
             Kernel::Function(op) => op.run(chunk, batch),
+            Kernel::Pad(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
             Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
         }
     }

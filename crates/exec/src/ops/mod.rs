@@ -3,6 +3,7 @@
 //! - `compiled_op`: one fused op of a plan, ready to run, of any kind
 //! - `image_op`: fused image ops over a column
 //! - `mix_op`: mixup and cutmix of whole batches
+//! - `pad_op`: rows of a batch padded to one length
 //! - `function_op`: a user's function
 //! - `functions`: the trait through which the engine calls users' Python
 //! - `determinism_check`: calls functions twice for a few rows, and compares
@@ -18,4 +19,5 @@ pub(crate) mod function_op;
 pub(crate) mod functions;
 pub(crate) mod image_op;
 pub(crate) mod mix_op;
+pub(crate) mod pad_op;
 pub(crate) mod scratch;

@@ -44,12 +44,24 @@ fn simple(op: Unary, numbers: Numbers) -> Result<Numbers> {
     let values = match op {
         Unary::Neg => native!(dtype, T => update::<T>(values, T::neg)),
         Unary::Abs => native!(dtype, T => update::<T>(values, Number::abs)),
+        Unary::Sign => native!(dtype, T => update::<T>(values, sign)),
         Unary::Floor => real!(dtype, T => update::<T>(values, Real::floor), else values),
         Unary::Ceil => real!(dtype, T => update::<T>(values, Real::ceil), else values),
         Unary::Round => real!(dtype, T => update::<T>(values, Real::round), else values),
         other => return Err(unknown(other)),
     };
     Ok(Numbers { dtype, values, nulls, layout })
+}
+
+/// 1, 0 or -1; not-a-number stays.
+fn sign<T: Number>(x: T) -> T {
+    let zero = T::default();
+    match x.partial_cmp(&zero) {
+        Some(std::cmp::Ordering::Greater) => T::of(1i8),
+        Some(std::cmp::Ordering::Less) => T::of(-1i8),
+        Some(std::cmp::Ordering::Equal) => zero,
+        None => x,
+    }
 }
 
 fn analytic<T: Real>(op: Unary, values: arrow_buffer::Buffer) -> arrow_buffer::Buffer {

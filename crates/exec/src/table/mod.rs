@@ -21,9 +21,12 @@ mod cast_text;
 mod choose;
 mod compare;
 mod finite;
+mod fit;
 mod hash;
 mod kernel;
+mod lists;
 mod logic;
+mod lookup;
 mod math;
 mod number;
 mod shape;
@@ -32,11 +35,13 @@ mod stack;
 mod tests;
 mod text;
 mod value;
+mod words;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray};
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_plan::{Binary, Expr, Unary};
+use forebay_plan::{Binary, Call, Expr, Unary};
 
 pub use apply::apply;
 use value::Value;
@@ -96,10 +101,24 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
         }
         Expr::FillNull { arg, value: filling } => choose::fill(value(arg, chunk)?, value(filling, chunk)?, rows),
         Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
+        Expr::Call { call, arg } => called(call, value(arg, chunk)?, rows),
         Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype, rows),
         Expr::Stack { args } => {
             let parts = args.iter().map(|arg| value(arg, chunk)).collect::<Result<_>>()?;
             stack::stack(args, parts, rows)
         }
+    }
+}
+
+fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
+    match (call, &arg) {
+        (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
+        (Call::Bucketize { bounds, right }, _) => lookup::bucketize(arg, bounds, *right),
+        (Call::OneHot { classes }, _) => lookup::one_hot(arg, *classes, rows),
+        (Call::Slice { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
+            words::slice_bytes(column, *start, *stop)
+        }
+        (_, Value::Text(_) | Value::Word(_)) => words::call(call, &arg, rows),
+        _ => lists::call(call, arg, rows),
     }
 }

@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 
 use arrow_array::{Array, ArrayRef};
 use forebay_core::{ConsumerIndex, Error, Result};
-use forebay_data::{Chunk, Kind, Ragged, RowId};
+use forebay_data::{Chunk, Memory, Ragged, RowId};
 use forebay_plan::{Bucket, Op, Sharding, Step};
 
+use crate::ops::pad_op::{Longest, Padded};
 use crate::tail::position::Position;
 
 /// When only one row of a chunk in this many is still held, the held rows are copied and the chunk is dropped.
@@ -81,6 +82,8 @@ pub(crate) struct Bucketer {
     passed: Vec<u64>,
     /// Full buckets, in the order in which they filled.
     full: VecDeque<usize>,
+    /// What padded rows may take.
+    memory: Memory,
 }
 
 impl Bucketer {
@@ -105,7 +108,13 @@ impl Bucketer {
             left: vec![0; buckets],
             passed,
             full: VecDeque::new(),
+            memory: Memory::default(),
         })
+    }
+
+    /// Keeps padded rows within the budget of this memory.
+    pub(crate) fn within(self, memory: &Memory) -> Self {
+        Self { memory: memory.clone(), ..self }
     }
 
     /// Says whether rows that the saved run had delivered are still to come.
@@ -257,14 +266,14 @@ impl Bucketer {
             let ragged = piece.ragged.iter().find(|(i, _)| *i == column);
             ragged.map(|(_, ragged)| (ragged, place)).ok_or_else(|| Error::internal("a column is gone"))
         };
-        let lengths = rows.iter().map(|row| of(row).map(|(ragged, row)| ragged.len_of(row)));
-        let longest = lengths.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
-        let length = self.spec.padded_length(bucket)?.unwrap_or(longest);
-        if longest > length {
-            return Err(too_long(&field.name, &field.kind, longest, length));
-        }
+        let lengths = rows.iter().map(|row| {
+            let (piece, place) = self.find(row)?;
+            of(row).map(|(ragged, row)| (ragged.len_of(row), piece.chunk.ids()[place].sample))
+        });
+        let longest = Longest::of(lengths.collect::<Result<Vec<_>>>()?.into_iter());
+        let length = self.spec.padded_length(bucket)?.unwrap_or(longest.length);
         let bytes = ours.iter().map(|row| of(row).map(|(ragged, row)| ragged.get(row))).collect::<Result<Vec<_>>>()?;
-        Ragged::padded(&field.kind, &bytes, length, &self.spec.pad_of(field)?)
+        Padded { field, rows: &bytes, longest, length, fixed: false }.column(&self.spec.pad_of(field)?, &self.memory)
     }
 
     fn gathered(&self, column: usize, ours: &[Row]) -> Result<ArrayRef> {
@@ -281,17 +290,12 @@ impl Bucketer {
     }
 }
 
-fn too_long(column: &str, kind: &Kind, longest: usize, length: usize) -> Error {
-    Error::data(format!("a row of column {column:?} ({kind}) has length {longest}, and rows are padded to {length}"))
-        .hint("pad to more, cut the rows, or leave them out with filter")
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use forebay_core::{Epoch, SampleId};
-    use forebay_data::{DType, Field, Int32Lists, Schema, tensor_shape_of_row};
+    use forebay_data::{DType, Field, Int32Lists, Kind, Schema, tensor_shape_of_row};
     use forebay_plan::{Node, PadTo};
     use proptest::prelude::*;
 

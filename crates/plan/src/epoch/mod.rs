@@ -3,7 +3,8 @@
 //! - `epoch_plan`: units, splits and morsels of each consumer
 //! - `sharding`: how units are divided among consumers
 //! - `ending`: how many batches an epoch has, and how consumers end it together if their counts differ
-//! - `order`: the order of counted rows after `shuffle`, `repeat`, `take`, `skip` and `shard`
+//! - `order`: the order of counted rows after `shuffle`, `repeat`, `take` and their like
+//! - `parts`: the rows of a part of a `split`
 //! - `permute`: a pseudo-random permutation that is computed element by element
 //! - `window`: shuffles over windows of counted rows, and their sizes
 //! - `lanes`, `lane_order`: shuffles over windows of files whose rows are not counted
@@ -13,6 +14,7 @@ pub(crate) mod epoch_plan;
 pub(crate) mod lane_order;
 pub(crate) mod lanes;
 pub(crate) mod order;
+mod parts;
 pub(crate) mod permute;
 pub(crate) mod sharding;
 pub(crate) mod window;

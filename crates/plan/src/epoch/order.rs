@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
 
+use crate::epoch::parts::PartRows;
 use crate::epoch::permute::Permutation;
 use crate::epoch::window::Windows;
 use crate::ops::{self, Op};
@@ -41,6 +42,10 @@ enum Step {
         count: u64,
         index: u64,
     },
+    Select {
+        rows: Arc<[u64]>,
+    },
+    Part(PartRows),
 }
 
 /// The blocks over which the first shuffle permutes rows within windows.
@@ -119,6 +124,21 @@ impl Order {
                     order.len = order.len.map(|len| (len + count - 1 - index) / count);
                     order.steps.push(Step::Shard { count: *count, index: *index });
                 }
+                Op::SelectRows(ops::SelectRows { rows }) => {
+                    let len = order.len.ok_or_else(endless)?;
+                    if let Some(row) = rows.iter().find(|row| **row >= len) {
+                        return Err(Error::invalid(format!("select_rows: there is no row {row}, for there are {len}"))
+                            .hint("rows are counted from 0; len() of the dataset is how many there are"));
+                    }
+                    order.steps.push(Step::Select { rows: rows.as_slice().into() });
+                    order.len = Some(rows.len() as u64);
+                }
+                Op::Part(part) => {
+                    let mut part = PartRows::new(part.clone(), order.len.ok_or_else(endless)?);
+                    blocks.starts.iter_mut().flatten().for_each(|start| *start = part.place_of(*start));
+                    order.len = Some(part.len());
+                    order.steps.push(Step::Part(part));
+                }
                 other => return Err(Error::internal(format!("{} is no order op", other.name()))),
             }
         }
@@ -142,7 +162,9 @@ impl Order {
 
     /// Prepares the map of one epoch.
     pub fn of_epoch(&self, seed: Seed, epoch: Epoch) -> EpochOrder<'_> {
-        EpochOrder { order: self, seed, epoch, permutations: vec![None; self.steps.len()] }
+        let parts = self.steps.iter().map(|step| if let Step::Part(part) = step { Some(part.clone()) } else { None });
+        let parts = parts.collect();
+        EpochOrder { order: self, seed, epoch, permutations: vec![None; self.steps.len()], parts }
     }
 }
 
@@ -153,6 +175,7 @@ pub struct EpochOrder<'a> {
     seed: Seed,
     epoch: Epoch,
     permutations: Vec<Option<(Epoch, Permutation)>>,
+    parts: Vec<Option<PartRows>>,
 }
 
 impl EpochOrder<'_> {
@@ -172,8 +195,15 @@ impl EpochOrder<'_> {
 
     /// Maps places and their repetitions back through all steps.
     fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
-        for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
+        let kept = self.permutations.iter_mut().zip(&mut self.parts);
+        for (step, (kept, part)) in self.order.steps.iter().zip(kept).rev() {
             match step {
+                Step::Select { rows } => places.iter_mut().for_each(|place| *place = rows[*place as usize]),
+                Step::Part(_) => {
+                    if let Some(part) = part {
+                        places.iter_mut().for_each(|place| *place = part.row_at(*place));
+                    }
+                }
                 Step::Shuffle { random, len } => {
                     let mut rest = &mut *places;
                     for run in repetitions.chunk_by(|a, b| a == b) {

@@ -43,12 +43,14 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     for node in graph.nodes() {
         match (&node.op, window) {
             (Op::Shuffle(first), None) => window = Some(first.window),
+            // Their rows are chosen by number.
+            (Op::SelectRows(_) | Op::Part(_), _) => return None,
             // Ops before the shuffle choose rows by their number in the source.
             (Op::Shuffle(_), Some(_)) | (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_), None) => {
                 return None;
             }
             (Op::Repeat(_), Some(_)) if !repeats => return None,
-            (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Batch(_), Some(_)) => repeats = false,
+            (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Batch(_) | Op::PaddedBatch(_), Some(_)) => repeats = false,
             _ => {}
         }
     }
@@ -69,7 +71,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
     for Step { node, .. } in order {
         let window = match &node.op {
             Op::Shuffle(shuffle) => shuffle.window,
-            Op::Repeat(_) => {
+            Op::Repeat(_) | Op::SelectRows(_) => {
                 before = before.or(Some(node.op.name()));
                 continue;
             }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::{Access, Batch, Class, Op};
+use crate::ops::{Access, Class, Op};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -128,9 +128,11 @@ impl Graph {
         if self.batch.is_some() {
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
+                // They count batches, which are rows of a known number.
+                Class::Order if matches!(node.op, Op::Take(_) | Op::Skip(_)) && !self.is_bucketed() => {}
                 _ => {
                     return Err(Error::invalid(format!("{} comes after batch", node.op.name()))
-                        .hint("put it before batch, where it works on rows"));
+                        .hint(self.instead_of_after_batch(&node.op)));
                 }
             }
         }
@@ -138,13 +140,21 @@ impl Graph {
             return Err(Error::invalid(format!("{} comes before batch", node.op.name()))
                 .hint("put it behind batch: it mixes the samples of a batch"));
         }
-        if let Op::Batch(Batch { size, drop_remainder }) = node.op {
-            if let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
+        let batched = match &node.op {
+            Op::Batch(batch) => Some((batch.size, batch.drop_remainder, true)),
+            Op::PaddedBatch(batch) => Some((batch.size, batch.drop_remainder, batch.padding.is_none())),
+            _ => None,
+        };
+        if let Some((size, drop_remainder, same_shapes)) = batched {
+            if same_shapes && let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
                 return Err(Error::invalid(format!(
                     "batch: column {:?} is {}, and rows of different shapes make no batch",
                     field.name, field.kind
                 ))
-                .hint("resize or crop it to one shape first, use bucket_by_length, or drop the column"));
+                .hint(match forebay_data::Ragged::inner(&field.kind) {
+                    Some(_) => "give pad=0 to pad it, use bucket_by_length, or drop the column",
+                    None => "resize or crop it to one shape first, use bucket_by_length, or drop the column",
+                }));
             }
             return Ok((schema, Some((size, drop_remainder))));
         }
@@ -161,9 +171,52 @@ impl Graph {
         Ok((schema, self.batch))
     }
 
+    /// A part of a split is the same in every epoch, and rows are selected by their places, if the plan does both.
+    fn check_chosen_rows(&self, op: &Op) -> Result<()> {
+        let moved = |n: &&Arc<Node>| matches!(n.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_));
+        let (before, hint) = match op {
+            Op::SelectRows(_) => {
+                (self.nodes.iter().find(|n| n.op.is_uncounted()), "how many rows it keeps is not known before it runs")
+            }
+            Op::Part(_) => {
+                let unsteady = |n: &Arc<Node>| matches!(n.op, Op::Shuffle(_)) || n.op.is_uncounted();
+                let first = self.nodes.iter().position(unsteady);
+                let chosen = first.and_then(|at| self.nodes[at..].iter().find(moved));
+                let again = |n: &&Arc<Node>| matches!(n.op, Op::Repeat(_) | Op::SelectRows(_));
+                let chosen = chosen.or_else(|| self.nodes.iter().find(again));
+                let global = self.nodes.iter().find(|n| n.op.class() == Class::Global);
+                (chosen.or(global), "a sample could come into both parts")
+            }
+            _ => return Ok(()),
+        };
+        let Some(before) = before else { return Ok(()) };
+        let (op, before) = (op.name(), before.op.name());
+        Err(Error::invalid(format!("{op} comes after {before}, and {hint}")).hint(format!("put {op} before {before}")))
+    }
+
+    fn is_bucketed(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.op, Op::BucketByLength(_)))
+    }
+
+    /// Says what to write instead of an op that takes no batches.
+    fn instead_of_after_batch(&self, op: &Op) -> &'static str {
+        match op {
+            Op::Take(_) | Op::Skip(_) => {
+                "put it before bucket_by_length, where it counts samples; itertools.islice(ds, n) stops after n batches"
+            }
+            Op::Repeat(_) => "put it before batch, or give iter() a number of epochs, across which no batch runs",
+            Op::Shard(_) => "give iter() consumers=(index, count): each consumer gets every count-th batch",
+            Op::Batch(_) | Op::PaddedBatch(_) | Op::BucketByLength(_) => {
+                "give the batch op before it the size that you want"
+            }
+            _ => "put it before batch, where it works on rows",
+        }
+    }
+
     /// Checks an order op of the epoch plan: it needs a source that can be counted and no unknown count before it.
     fn check_order(&self, op: &Op) -> Result<()> {
         let streams = matches!(op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
+        self.check_chosen_rows(op)?;
         if !self.source.can_index() && !streams {
             return Err(Error::invalid(format!(
                 "{}: {} cannot be read in any other order",

@@ -117,8 +117,14 @@ ops! {
     Skip(order::Skip),
     /// Keeps every `count`-th row, from `index`.
     Shard(order::Shard),
+    /// Rows by their places.
+    SelectRows(order::SelectRows),
+    /// One of the two parts of a split.
+    Part(order::Part),
     /// Groups rows to batches.
     Batch(batches::Batch),
+    /// Rows of any shape together.
+    PaddedBatch(batches::PaddedBatch),
     /// How many batches may wait for the consumer.
     Prefetch(batches::Prefetch),
 }

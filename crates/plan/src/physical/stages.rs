@@ -24,7 +24,7 @@ use forebay_data::Schema;
 
 use crate::epoch::window;
 use crate::graph::{Graph, Node};
-use crate::ops::{Class, Op};
+use crate::ops::{self, Class, Op};
 use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
 use crate::reorder::RunOrder;
 use crate::source::{RowsKnown, Source};
@@ -62,6 +62,8 @@ pub enum FusedOp {
     Function(Step),
     /// Mixes samples within their batch.
     Mix(Step),
+    /// Rows of a batch padded to one length.
+    Pad(Step),
 }
 
 impl FusedOp {
@@ -72,6 +74,7 @@ impl FusedOp {
             (None, Some(_)) => FusedOp::Function(step),
             (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
+            (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
             (None, None) => FusedOp::Table(step),
         }
     }
@@ -80,9 +83,11 @@ impl FusedOp {
     pub fn steps(&self) -> &[Step] {
         match self {
             FusedOp::Image { steps, .. } => steps,
-            FusedOp::Table(step) | FusedOp::Tokenize(step) | FusedOp::Function(step) | FusedOp::Mix(step) => {
-                std::slice::from_ref(step)
-            }
+            FusedOp::Table(step)
+            | FusedOp::Tokenize(step)
+            | FusedOp::Function(step)
+            | FusedOp::Mix(step)
+            | FusedOp::Pad(step) => std::slice::from_ref(step),
         }
     }
 }
@@ -172,26 +177,11 @@ impl Stages {
     pub(crate) fn build(graph: &Graph, counted: bool, kept: Option<usize>) -> Result<Self> {
         let run_order = RunOrder::of(graph)?;
         let places = run_order.places().to_vec();
-        let mut stages = Self {
-            graph: graph.clone(),
-            source: graph.projected_source()?,
-            run_order,
-            counted,
-            order: Vec::new(),
-            split: Vec::new(),
-            cached: None,
-            candidates: Vec::new(),
-            aligned: None,
-            unit: None,
-            tail: Vec::new(),
-            counts_known: false,
-            prefetch: None,
-        };
+        let mut stages = Self::empty(graph, run_order, counted)?;
         let mut exact = counted;
         let streams = streams(graph);
         let mut batched = false;
-        // A batch op that is applied as late as possible.
-        let mut late = None;
+        let mut batches = Batches::default();
         // The number of fused ops that are complete, and of row ops so far.
         let (mut closed, mut row_ops) = (0, 0);
         // The first op of the tail.
@@ -200,12 +190,13 @@ impl Stages {
         let mut schema = stages.source.schema()?;
         for place in places {
             let (Some(node), random) = (graph.nodes()[place].over(&schema), streams[place]) else { continue };
-            schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
+            let input = std::mem::take(&mut schema);
+            schema = node.op.apply(&input).map_err(|e| node.blame(e))?;
             let per_batch = batched && node.op.spec().runs_per_batch();
             let step = Step { node: node.clone(), place, random, schema: Arc::new(schema.clone()), per_batch };
             let in_plan = stages.tail.is_empty() && exact;
             if per_batch {
-                stages.tail.extend(late.take().map(TailStep::Batch));
+                batches.flush(&mut stages.tail);
             }
             match &node.op {
                 Op::Prefetch(op) => stages.prefetch = Some(op.count),
@@ -219,20 +210,26 @@ impl Stages {
                     closed = fused_ops;
                     stages.cached = Some(CachePoint { fused_ops, freeze: cache.freeze, schema });
                 }
-                Op::Shuffle(_) | Op::Repeat(_) => stages.order.push(step),
+                Op::Take(_) | Op::Skip(_) if batches.rows > 0 => batches.choose(&mut stages, step),
+                Op::Part(_) => stages.divide(step),
+                Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) => stages.order.push(step),
                 Op::Take(_) | Op::Skip(_) | Op::Shard(_) if in_plan => stages.order.push(step),
                 Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
                 Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
                 Op::Shard(op) => stages.tail.push(TailStep::Shard { count: op.count, index: op.index }),
                 Op::Batch(batch) => {
                     let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
-                    batched = true;
+                    (batched, batches.rows) = (true, batch.size as u64);
                     stages.unit = Some(batch.size).filter(|_| in_plan);
                     match tolerant {
-                        true => late = Some(batching),
+                        true => batches.late = Some(batching),
                         false if in_plan => stages.aligned = Some(batching),
                         false => stages.tail.push(TailStep::Batch(batching)),
                     }
+                }
+                Op::PaddedBatch(batch) => {
+                    (batched, batches.rows) = (true, batch.size as u64);
+                    row_ops += stages.pad(batch, &input, step, closed, in_plan).map_err(|e| node.blame(e))?;
                 }
                 Op::Pack(_) => {
                     exact = false;
@@ -253,17 +250,66 @@ impl Stages {
                             closed = stages.split.len();
                         }
                         row_ops += 1;
-                        push(&mut stages.split, closed, step);
-                    } else {
-                        push_tail(&mut stages.tail, step);
                     }
+                    push_row_op(&mut stages, closed, step);
                 }
             }
             merged = merged.or((!stages.tail.is_empty()).then_some(node));
         }
-        stages.tail.extend(late.map(TailStep::Batch));
+        batches.flush(&mut stages.tail);
         stages.counts_known = exact;
         Ok(stages)
+    }
+
+    fn empty(graph: &Graph, run_order: RunOrder, counted: bool) -> Result<Self> {
+        Ok(Self {
+            graph: graph.clone(),
+            source: graph.projected_source()?,
+            run_order,
+            counted,
+            order: Vec::new(),
+            split: Vec::new(),
+            cached: None,
+            candidates: Vec::new(),
+            aligned: None,
+            unit: None,
+            tail: Vec::new(),
+            counts_known: false,
+            prefetch: None,
+        })
+    }
+
+    /// Adds a part of a split: the plan divides rows before it shuffles them.
+    fn divide(&mut self, step: Step) {
+        let is_shuffle = |step: &Step| matches!(step.node.op, Op::Shuffle(_));
+        let at = self.order.iter().position(is_shuffle).unwrap_or(self.order.len());
+        self.order.insert(at, step);
+    }
+
+    /// Adds a batch that pads rows of `input`: what it does to single rows, the batch, and what it does to each batch.
+    /// Returns the number of steps inside splits.
+    fn pad(
+        &mut self,
+        batch: &ops::PaddedBatch,
+        input: &Schema,
+        step: Step,
+        closed: usize,
+        in_plan: bool,
+    ) -> Result<usize> {
+        let before = self.split.len();
+        let batching = Batching { size: batch.size, drop_remainder: batch.drop_remainder };
+        self.unit = Some(batch.size).filter(|_| in_plan);
+        // Single rows are cut, and fail, before they are grouped.
+        if batch.fits_rows() {
+            let fitted = Arc::new(batch.fitted(input)?);
+            push_row_op(self, closed, Step { schema: fitted, ..step.clone() });
+        }
+        match in_plan && !self.graph.on_error().is_tolerant() {
+            true => self.aligned = Some(batching),
+            false => self.tail.push(TailStep::Batch(batching)),
+        }
+        push_row_op(self, closed, Step { per_batch: true, ..step });
+        Ok(self.split.len() - before)
     }
 
     /// Returns whether rows come in batches of about the same length.
@@ -319,6 +365,52 @@ impl Stages {
     }
 }
 
+/// What is known of batches while a graph is divided.
+#[derive(Default)]
+struct Batches {
+    /// The rows of a batch, behind one.
+    rows: u64,
+    /// A batch that is made as late as possible.
+    late: Option<Batching>,
+    /// What chooses rows for it.
+    before_late: Vec<TailStep>,
+}
+
+impl Batches {
+    /// Adds the batch that is made late, behind what chooses its rows.
+    fn flush(&mut self, tail: &mut Vec<TailStep>) {
+        if let Some(batching) = self.late.take() {
+            tail.append(&mut self.before_late);
+            tail.push(TailStep::Batch(batching));
+        }
+    }
+
+    /// Adds `take` or `skip` of batches: of their rows, before they are put together.
+    fn choose(&mut self, stages: &mut Stages, step: Step) {
+        let step = over_rows(step, self.rows);
+        let in_tail = match &step.node.op {
+            Op::Take(op) => TailStep::Take(op.count),
+            Op::Skip(op) => TailStep::Skip(op.count),
+            _ => return,
+        };
+        match stages.tail.iter().position(|step| matches!(step, TailStep::Batch(_))) {
+            Some(at) => stages.tail.insert(at, in_tail),
+            None if self.late.is_some() => self.before_late.push(in_tail),
+            None => stages.order.push(step),
+        }
+    }
+}
+
+/// Returns `take` or `skip` of batches as one of their rows.
+fn over_rows(step: Step, rows: u64) -> Step {
+    let op = match &step.node.op {
+        Op::Take(op) => Op::Take(ops::Take { count: op.count.saturating_mul(rows) }),
+        Op::Skip(op) => Op::Skip(ops::Skip { count: op.count.saturating_mul(rows) }),
+        other => other.clone(),
+    };
+    Step { node: Arc::new(Node { op, ..(*step.node).clone() }), ..step }
+}
+
 /// Returns for each op, as written, the number of random ops before it: the number of its random stream.
 fn streams(graph: &Graph) -> Vec<u64> {
     let number = |next: &mut u64, node: &Arc<Node>| {
@@ -358,11 +450,19 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         // Cached rows are found by their row number.
         RowsKnown::ByReading if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         RowsKnown::ByReading => graph.nodes().iter().any(|n| match &n.op {
-            Op::Shuffle(_) | Op::Repeat(_) => true,
+            Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) | Op::Part(_) => true,
             Op::Tokenize(_) => facts.is_lines,
             op @ Op::Shard(_) => in_plan(op),
             _ => false,
         }),
+    }
+}
+
+/// Adds a step where rows are at its place: inside splits, or behind the merge.
+fn push_row_op(stages: &mut Stages, closed: usize, step: Step) {
+    match stages.tail.is_empty() {
+        true => push(&mut stages.split, closed, step),
+        false => push_tail(&mut stages.tail, step),
     }
 }
 

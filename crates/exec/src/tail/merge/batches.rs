@@ -43,7 +43,8 @@ impl Merge {
         loop {
             let start = self.first_pending();
             let span = self.scratch.tally.start();
-            let Some(batch) = self.bucketer.as_mut().map(|b| b.next(last)).transpose()?.flatten() else {
+            let next = self.bucketer.as_mut().map(|b| b.next(last)).transpose();
+            let Some(batch) = next.map_err(|e| self.executable.locate(e))?.flatten() else {
                 return Ok(());
             };
             self.grouping.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, Some(&batch)));

@@ -108,11 +108,16 @@ impl Merge {
                 }
                 TailStep::Bucket(step) => {
                     grouping = Some(executable.meter().slot(&[step.place]));
-                    bucketer = Some(Bucketer::new(step, executable.plan().sharding(), consumer, &from.bucketed)?);
+                    let made = Bucketer::new(step, executable.plan().sharding(), consumer, &from.bucketed)?;
+                    bucketer = Some(made.within(executable.memory()));
                     schema = step.schema.clone();
                 }
                 TailStep::Batch(b) => {
-                    let place = stages.graph.nodes().iter().position(|node| matches!(node.op, Op::Batch(_)));
+                    let place = stages
+                        .graph
+                        .nodes()
+                        .iter()
+                        .position(|node| matches!(node.op, Op::Batch(_) | Op::PaddedBatch(_)));
                     grouping = place.map(|place| executable.meter().slot(&[place]));
                     batching = Some(*b);
                 }

@@ -10,8 +10,8 @@ use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
 use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
 use forebay_plan::{
-    Binary, BlobId, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node, Op, Source,
-    Stages, ops,
+    Binary, BlobId, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node,
+    Op, Source, Stages, Unary, ops,
 };
 
 use super::Empty;
@@ -140,8 +140,17 @@ pub(crate) fn function(draw: &mut Draw, columns: &[&str]) -> Function {
 fn expression(draw: &mut Draw, columns: &[&str]) -> Expr {
     let (op, value) = ([Binary::Add, Binary::Mul, Binary::Mod][draw.below(3)], 1 + draw.below(5) as i64);
     let left = Expr::Binary { op, left: col(draw.one(columns)), right: Box::new(Expr::Int { value }) };
-    match draw.below(3) {
+    match draw.below(5) {
         0 => Expr::Binary { op: Binary::Sub, left: Box::new(left), right: col(draw.one(columns)) },
+        2 => {
+            let call = Call::Bucketize { bounds: vec![1.0, 2.5, 30.0], right: draw.coin() };
+            Expr::Call { call, arg: Box::new(left) }
+        }
+        3 => {
+            let text = Expr::Cast { arg: Box::new(left), dtype: CastType::String };
+            let call = Call::Slice { start: Some(-2), stop: None };
+            Expr::Unary { op: Unary::Len, arg: Box::new(Expr::Call { call, arg: Box::new(text) }) }
+        }
         1 => Expr::HashMod { arg: Box::new(left), buckets: 17 },
         _ => left,
     }

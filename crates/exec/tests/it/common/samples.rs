@@ -5,8 +5,8 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{
-    Binary, BlobId, CastType, Direction, Expr, Function, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo,
-    ShuffleWindow, ops,
+    Binary, BlobId, Call, CastType, Direction, Expr, Function, ImageMode, Interpolation, Layout, Mixing, Op, Packing,
+    PadTo, ShuffleWindow, Values, ops,
 };
 
 use super::random::col;
@@ -46,7 +46,10 @@ fn sample(op: Op, before: Vec<Op>, refused: Vec<Op>) -> Sample {
 
 /// Returns a sample of each op.
 pub(crate) fn samples() -> Vec<Sample> {
-    [columns(), functions(), images(), augmentations(), text(), batches(), orders()].into_iter().flatten().collect()
+    [columns(), calls(), functions(), images(), augmentations(), text(), batches(), orders()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn name(of: &str) -> String {
@@ -84,6 +87,32 @@ fn columns() -> Vec<Sample> {
             vec![add(Expr::HashMod { arg: col("a"), buckets: 0 }), add(*col("nowhere"))],
         ),
         sample(finite("a"), vec![cast("a", DType::Float32.into())], vec![finite("b"), finite("nowhere")]),
+    ]
+}
+
+/// Functions of texts and lists, and look-ups.
+fn calls() -> Vec<Sample> {
+    let add = |column, call| {
+        Op::WithColumn(ops::WithColumn { column: name("c"), value: Expr::Call { call, arg: col(column) } })
+    };
+    let search = |pattern| Call::Match { pattern: name(pattern), from_start: false };
+    let split = |separator| Call::Split { separator: name(separator), index: -1 };
+    let among = |values: &[i64]| Call::IsIn { values: Values::Ints(values.to_vec()) };
+    let buckets = |bounds: &[f64]| Call::Bucketize { bounds: bounds.to_vec(), right: true };
+    let hot = |classes| Call::OneHot { classes };
+    let text = || vec![cast("a", CastType::String)];
+    let last = || Call::Slice { start: Some(-2), stop: None };
+    vec![
+        sample(add("a", Call::Upper {}), text(), vec![add("b", Call::Upper {}), add("png", Call::Lower {})]),
+        sample(add("a", search("[1-4]$")), text(), vec![add("a", search("(")), add("b", search("1"))]),
+        sample(add("a", split("1")), text(), vec![add("a", split(""))]),
+        sample(add("a", Call::ToInt { base: 16 }), text(), vec![add("a", Call::ToInt { base: 1 })]),
+        sample(add("a", among(&[3, 9])), vec![], vec![add("a", among(&[9, 3])), add("png", among(&[3]))]),
+        sample(add("a", buckets(&[2.0, 5.5])), vec![], vec![add("a", buckets(&[5.0, 2.0])), add("png", buckets(&[]))]),
+        sample(add("a", hot(11)), vec![], vec![add("a", hot(0)), add("sized", hot(11))]),
+        sample(add("sized", last()), vec![], vec![add("a", last())]),
+        sample(add("sized", Call::Get { index: 1 }), vec![], vec![add("a", Call::Get { index: 1 })]),
+        sample(add("sized", Call::Mean {}), vec![], vec![add("a", Call::Mean {}), add("png", Call::Sum {})]),
     ]
 }
 
@@ -207,11 +236,28 @@ fn text() -> Vec<Sample> {
             drop_remainder: false,
         })
     };
+    let padded = |padding, valid| Op::PaddedBatch(ops::PaddedBatch { size: 4, drop_remainder: false, padding, valid });
+    let padding = |column: &str, to: Option<usize>, multiple_of: Option<usize>| {
+        let of = |number: Option<usize>| number.map(|n| (name(column), n)).into_iter().collect::<Vec<_>>();
+        let truncate = to.map(|_| name(column)).into_iter().collect();
+        let (values, lengths) = (vec![(name(column), -1.0)], vec![(name(column), name("n"))]);
+        Some(ops::Padding { values, to: of(to), multiple_of: of(multiple_of), truncate, lengths })
+    };
     let words = || vec![cast("a", CastType::String)];
     let ids = || vec![cast("a", CastType::String), tokenize("a", None)];
     vec![
         sample(tokenize("a", Some(3)), words(), vec![tokenize("b", None), tokenize("a", Some(0))]),
         sample(pack("ids", 8), ids(), vec![pack("a", 8), pack("ids", 0)]),
+        sample(
+            padded(padding("ids", Some(2), None), None),
+            ids(),
+            vec![padded(padding("b", None, None), None), padded(padding("ids", Some(2), Some(2)), None)],
+        ),
+        sample(
+            padded(padding("ids", None, Some(3)), Some(name("valid"))),
+            ids(),
+            vec![padded(None, Some(name("ids")))],
+        ),
         sample(bucket("ids", &[2, 4]), ids(), vec![bucket("b", &[2]), bucket("ids", &[4, 2]), bucket("ids", &[])]),
     ]
 }
@@ -237,6 +283,7 @@ fn orders() -> Vec<Sample> {
     let repeat = |count| Op::Repeat(ops::Repeat { count });
     let shard = |count, index| Op::Shard(ops::Shard { count, index });
     let shuffle = |window| Op::Shuffle(ops::Shuffle { window });
+    let part = |share, rest| Op::Part(ops::Part { share, seed: 3, rest });
     vec![
         sample(Op::SHUFFLE, vec![], vec![]),
         sample(shuffle(ShuffleWindow::Rows(3)), vec![], vec![]),
@@ -244,6 +291,9 @@ fn orders() -> Vec<Sample> {
         sample(Op::Take(ops::Take { count: 3 }), vec![], vec![]),
         sample(Op::Skip(ops::Skip { count: 3 }), vec![], vec![]),
         sample(shard(3, 1), vec![], vec![shard(3, 3), shard(0, 0)]),
+        sample(Op::SelectRows(ops::SelectRows { rows: vec![4, 0, 4] }), vec![], vec![]),
+        sample(part(1 << 30, false), vec![], vec![part(0, false), part(1 << 32, false)]),
+        sample(part(1 << 30, true), vec![], vec![]),
         sample(Op::Cache(ops::Cache { freeze: false }), vec![], vec![]),
         sample(Op::Autocache(ops::Autocache {}), vec![], vec![]),
     ]

@@ -5,14 +5,15 @@
 //! remaining rows come out bucket by bucket, the shortest first.
 
 use forebay_core::{Error, Result};
-use forebay_data::{Field, Kind, Ragged, Schema};
+use forebay_data::{Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
+use crate::ops::batches::pad::{LENGTH_MAX, is_padded, pad_value};
 use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
 
 /// The most buckets.
 const BUCKETS_MAX: usize = 1024;
-/// The most rows of a batch, and the largest padded length.
+/// The most rows of a batch.
 const ROWS_MAX: usize = 1 << 24;
 
 /// The padded length of rows.
@@ -66,7 +67,7 @@ impl OpSpec for Bucket {
             let field = input.field(column)?;
             if !is_padded(field) {
                 let message = format!("bucket_by_length: column {column:?} is {}, and is not padded", field.kind);
-                return Err(Error::invalid(message).hint("leave it out of padding="));
+                return Err(Error::invalid(message).hint("leave it out of pad="));
             }
         }
         let mut schema = input.clone();
@@ -94,6 +95,11 @@ impl OpSpec for Bucket {
 
     fn needs(&self, input: &Schema, after: Names) -> Names {
         with_read(input, after, std::slice::from_ref(&self.column))
+    }
+
+    fn restrict(&mut self, input: &Schema) -> bool {
+        self.padding.retain(|(column, _)| input.position(column).is_some());
+        true
     }
 
     fn is_uncounted(&self) -> bool {
@@ -127,11 +133,7 @@ impl Bucket {
     /// # Errors
     /// Invalid when its dtype cannot hold the number.
     pub fn pad_of(&self, field: &Field) -> Result<Vec<u8>> {
-        let value = self.padding.iter().find(|(column, _)| *column == field.name).map_or(0.0, |(_, value)| *value);
-        let number = field.kind.dtype().and_then(|dtype| Ragged::number(dtype, value));
-        number.ok_or_else(|| {
-            Error::invalid(format!("bucket_by_length: column {:?} is {}, and {value} is none", field.name, field.kind))
-        })
+        pad_value("bucket_by_length", &self.padding, field)
     }
 
     fn check_buckets(&self) -> Result<()> {
@@ -151,15 +153,10 @@ impl Bucket {
             return wrong(format!("batch_sizes={sizes:?}"), "a batch has at least 1 row");
         }
         match self.pad_to {
-            PadTo::Length(length) if !(1..=ROWS_MAX).contains(&length) => {
+            PadTo::Length(length) if !(1..=LENGTH_MAX).contains(&length) => {
                 wrong(format!("pad_to={length} is out of range"), "use 1 to 16777216")
             }
             _ => Ok(()),
         }
     }
-}
-
-/// Returns whether a column is padded: its rows differ in their first dimension alone.
-fn is_padded(field: &Field) -> bool {
-    Ragged::inner(&field.kind).is_some()
 }

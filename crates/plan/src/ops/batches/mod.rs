@@ -3,9 +3,12 @@
 mod batch;
 mod bucket_by_length;
 mod mix;
+mod pad;
+mod padded_batch;
 mod prefetch;
 
 pub use batch::Batch;
 pub use bucket_by_length::{Bucket, PadTo};
 pub use mix::{Mix, Mixing};
+pub use padded_batch::{PaddedBatch, Padding};
 pub use prefetch::Prefetch;

@@ -29,6 +29,7 @@ fn may_be_refused(expr: &Expr) -> bool {
         Expr::FillNull { arg, value } => may_be_refused(arg) || may_be_refused(value),
         Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } => may_be_refused(arg),
         Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().any(|expr| may_be_refused(expr)),
+        Expr::Call { call, arg } => call.may_fail() || may_be_refused(arg),
         Expr::Stack { .. } | Expr::Cast { .. } => true,
     }
 }
@@ -42,9 +43,11 @@ fn operations(value: &Expr) -> f64 {
     match value {
         Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => 0.5,
         Expr::Binary { left, right, .. } => 1.0 + operations(left) + operations(right),
-        Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
-            1.0 + operations(arg)
-        }
+        Expr::Unary { arg, .. }
+        | Expr::Clip { arg, .. }
+        | Expr::HashMod { arg, .. }
+        | Expr::Call { arg, .. }
+        | Expr::Cast { arg, .. } => 1.0 + operations(arg),
         Expr::FillNull { arg, value } => 1.0 + operations(arg) + operations(value),
         Expr::Where { cond, yes, no } => 1.0 + operations(cond) + operations(yes) + operations(no),
         Expr::Stack { args } => 1.0 + args.iter().map(operations).sum::<f64>(),

@@ -146,6 +146,7 @@ impl Expr {
                 let dtype = stack_dtype(args, &kinds)?;
                 Ok(ExprKind::Column(Kind::fixed(dtype, &[args.len()])))
             }
+            Expr::Call { call, arg } => Ok(ExprKind::Column(call.kind(&arg.kind(schema)?.column())?)),
             Expr::Cast { arg, dtype } => Ok(ExprKind::Column(dtype.kind(&arg.kind(schema)?.column())?)),
         }
     }
@@ -372,7 +373,7 @@ fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
         }
         Unary::IsNan => DType::Bool,
         Unary::Log | Unary::Log1p | Unary::Exp | Unary::Sqrt => Unary::real(dtype),
-        Unary::Neg | Unary::Abs if dtype == DType::Bool => {
+        Unary::Neg | Unary::Abs | Unary::Sign if dtype == DType::Bool => {
             return Err(Error::invalid("truth values have no arithmetic").hint("cast them to a number first"));
         }
         _ => dtype,

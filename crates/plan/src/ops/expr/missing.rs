@@ -49,6 +49,10 @@ impl Expr {
                     || no.may_be_missing(schema, &with(Truth::IsNot(true)))
             }
             Expr::FillNull { arg, value } => arg.may_be_missing(schema, known) && value.may_be_missing(schema, known),
+            Expr::Call { call, arg } => {
+                let gives_none = || arg.kind(schema).is_ok_and(|kind| call.may_be_missing(&kind.column()));
+                arg.may_be_missing(schema, known) || gives_none()
+            }
             Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
                 arg.may_be_missing(schema, known)
             }
@@ -92,9 +96,11 @@ impl Expr {
                 let no = &no.needs() | &cond.proves(Truth::IsNot(true));
                 &yes & &no
             }
-            Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
-                arg.needs()
-            }
+            Expr::Unary { arg, .. }
+            | Expr::Clip { arg, .. }
+            | Expr::HashMod { arg, .. }
+            | Expr::Call { arg, .. }
+            | Expr::Cast { arg, .. } => arg.needs(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! changes ids. [`written`] has its serialized form, [`kind`] its types, and [`missing`] the columns that may be
 //! missing; `exec` evaluates it.
 
+mod call;
 mod cast;
 mod kind;
 mod missing;
@@ -12,6 +13,7 @@ mod written;
 
 use serde::{Deserialize, Serialize};
 
+pub use call::{Call, Values, text_pattern};
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
@@ -100,6 +102,13 @@ pub enum Expr {
         /// One number each; at least one.
         args: Vec<Expr>,
     },
+    /// A function with arguments that are fixed.
+    Call {
+        /// The function.
+        call: Call,
+        /// What it is of.
+        arg: Box<Expr>,
+    },
     /// Another type, as NumPy's `astype`.
     Cast {
         /// The value to cast.
@@ -139,6 +148,7 @@ pub enum Unary {
     Neg,
     Not,
     Abs,
+    Sign,
     Log,
     Log1p,
     Exp,
@@ -161,9 +171,11 @@ impl Expr {
                 a.columns(see);
                 b.columns(see);
             }
-            Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
-                arg.columns(see);
-            }
+            Expr::Unary { arg, .. }
+            | Expr::Clip { arg, .. }
+            | Expr::HashMod { arg, .. }
+            | Expr::Call { arg, .. }
+            | Expr::Cast { arg, .. } => arg.columns(see),
             Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().for_each(|e| e.columns(see)),
             Expr::Stack { args } => args.iter().for_each(|e| e.columns(see)),
         }
@@ -184,6 +196,7 @@ impl std::fmt::Display for Expr {
             Expr::Where { cond, yes, no } => write!(f, "where({cond}, {yes}, {no})"),
             Expr::FillNull { arg, value } => write!(f, "fill_null({arg}, {value})"),
             Expr::HashMod { arg, buckets } => write!(f, "hash_mod({arg}, {buckets})"),
+            Expr::Call { call, arg } => write!(f, "{arg}.{call}"),
             Expr::Cast { arg, dtype } => write!(f, "{arg}.cast({dtype})"),
             Expr::Stack { args } => {
                 let args: Vec<String> = args.iter().map(Expr::to_string).collect();

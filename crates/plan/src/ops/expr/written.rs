@@ -6,7 +6,7 @@
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Binary, CastType, Expr, Unary};
+use super::{Binary, Call, CastType, Expr, Unary};
 
 /// The most levels of an expression: a sum of so many columns. Evaluation takes less than 1 KiB of stack for each.
 const DEPTH_MAX: usize = 1000;
@@ -27,6 +27,7 @@ pub(super) enum Part {
     FillNull {},
     HashMod { buckets: u64 },
     Stack { count: usize },
+    Call { call: Call },
     Cast { dtype: CastType },
 }
 
@@ -74,6 +75,10 @@ fn write(expr: Expr, parts: &mut Vec<Part>) {
             let count = args.len();
             args.into_iter().for_each(|e| write(e, parts));
             Part::Stack { count }
+        }
+        Expr::Call { call, arg } => {
+            write(*arg, parts);
+            Part::Call { call }
         }
         Expr::Cast { arg, dtype } => {
             write(*arg, parts);
@@ -133,6 +138,7 @@ impl Reader {
                 depth = args.iter().map(|(_, depth)| *depth).max().unwrap_or(0);
                 Expr::Stack { args: args.into_iter().map(|(arg, _)| arg).collect() }
             }
+            Part::Call { call } => Expr::Call { call, arg: self.operand(&mut depth)? },
             Part::Cast { dtype } => Expr::Cast { arg: self.operand(&mut depth)?, dtype },
         };
         if depth >= DEPTH_MAX {

@@ -2,10 +2,12 @@
 //!
 //! They read no column, and keep the columns unchanged.
 
+mod chosen_rows;
 mod parts;
 mod repeat;
 mod shuffle;
 
+pub use chosen_rows::{Part, SelectRows};
 pub use parts::{Shard, Skip, Take};
 pub use repeat::Repeat;
 pub use shuffle::{Shuffle, ShuffleWindow};

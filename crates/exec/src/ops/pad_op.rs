@@ -1,0 +1,121 @@
+//! Rows of any length padded to one, for `batch` and `bucket_by_length`.
+//!
+//! Invariant: what a padded column takes is computed, and compared with the memory budget, before it is allocated.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int8Array};
+use forebay_core::{Error, ErrorKind, Result, SampleId};
+use forebay_data::{Chunk, Field, Memory, Ragged};
+use forebay_plan::ops::PaddedBatch;
+use forebay_plan::{Op, Step};
+
+/// Pads the rows of each batch, and fills up one that is short where that is asked for.
+pub(crate) struct PadOp {
+    pub(crate) step: Step,
+    memory: Memory,
+}
+
+impl PadOp {
+    pub(crate) fn new(step: &Step, memory: Memory) -> Self {
+        Self { step: step.clone(), memory }
+    }
+
+    /// Pads the rows of one batch.
+    pub(crate) fn run(&self, batch: &Chunk) -> Result<Chunk> {
+        let Op::PaddedBatch(op) = &self.step.node.op else { return Err(Error::internal("an op that pads nothing")) };
+        let rows = batch.num_rows();
+        let filled = filled_up(op, batch)?;
+        let columns = self.step.schema.fields().iter().map(|field| -> Result<ArrayRef> {
+            if op.valid.as_ref() == Some(&field.name) {
+                return Ok(Arc::new((0..filled.num_rows()).map(|row| i8::from(row < rows)).collect::<Int8Array>()));
+            }
+            let column = filled.column(&field.name)?;
+            let given = filled.schema().field(&field.name)?;
+            if op.is_padded(given) { self.padded(op, given, column, &filled) } else { Ok(column.clone()) }
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        Ok(Chunk::new(self.step.schema.clone(), columns, filled.ids().into())?.with_losses(batch.losses().to_vec()))
+    }
+
+    fn padded(&self, op: &PaddedBatch, field: &Field, column: &ArrayRef, batch: &Chunk) -> Result<ArrayRef> {
+        let rows = Ragged::of(&field.kind, column)?;
+        let longest = Longest::of((0..rows.rows()).map(|row| (rows.len_of(row), batch.ids()[row].sample)));
+        let length = op.length_of(&field.name, longest.length);
+        let fixed = op.padding.as_ref().is_some_and(|padding| padding.to_of(&field.name).is_some());
+        let rows: Vec<&[u8]> = (0..rows.rows()).map(|row| rows.get(row)).collect();
+        Padded { field, rows: &rows, longest, length, fixed }.column(&op.pad_of(field)?, &self.memory)
+    }
+}
+
+/// Returns a batch with its last row again as often as it takes to fill it up, where that is asked for.
+fn filled_up(op: &PaddedBatch, batch: &Chunk) -> Result<Chunk> {
+    let rows = batch.num_rows();
+    if op.valid.is_none() || rows == 0 || rows >= op.size {
+        return Ok(batch.clone());
+    }
+    batch.take(&(0..op.size).map(|row| row.min(rows - 1) as u32).collect::<Vec<_>>())
+}
+
+/// The longest of some rows, and the first sample that has it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Longest {
+    pub(crate) length: usize,
+    sample: Option<SampleId>,
+}
+
+impl Longest {
+    pub(crate) fn of(rows: impl Iterator<Item = (usize, SampleId)>) -> Self {
+        rows.fold(Self::default(), |longest, (length, sample)| match longest.sample {
+            Some(_) if longest.length >= length => longest,
+            _ => Self { length, sample: Some(sample) },
+        })
+    }
+
+    fn name(self, error: Error) -> Error {
+        self.sample.iter().fold(error, |error, sample| error.with("sample", sample))
+    }
+}
+
+/// The rows of a column, and how long they are to be.
+pub(crate) struct Padded<'a> {
+    pub(crate) field: &'a Field,
+    /// The bytes of each.
+    pub(crate) rows: &'a [&'a [u8]],
+    pub(crate) longest: Longest,
+    pub(crate) length: usize,
+    /// Whether the column's kind has this length.
+    pub(crate) fixed: bool,
+}
+
+impl Padded<'_> {
+    /// Makes the padded column.
+    ///
+    /// # Errors
+    /// Data when a row is longer; Exhausted when the column would take more than the memory budget.
+    pub(crate) fn column(&self, pad: &[u8], memory: &Memory) -> Result<ArrayRef> {
+        let Self { field, rows, longest, length, fixed } = *self;
+        if longest.length > length {
+            let hint = "pad to more, cut the rows, or leave them out with filter";
+            return Err(longest.name(too_long(field, longest.length, length)).hint(hint));
+        }
+        let inner = Ragged::inner(&field.kind).unwrap_or(1);
+        let bytes = [length, inner, pad.len()].iter().fold(rows.len(), |bytes, n| bytes.saturating_mul(*n)) as u64;
+        let bound = memory.budget().bytes();
+        if bytes > bound {
+            let message =
+                format!("{} rows of column {:?} padded to {length} take {bytes} bytes", rows.len(), field.name);
+            let error = Error::new(ErrorKind::Exhausted, message).with("bound", format!("{bound} bytes of memory"));
+            return Err(longest
+                .name(error)
+                .hint("use smaller batches, cut the longest rows or leave them out; memory= is the bound"));
+        }
+        Ragged::padded(&field.kind, rows, length, pad, fixed)
+    }
+}
+
+/// Returns the error for a row that is longer than its column is padded to, without a hint.
+pub(crate) fn too_long(field: &Field, longest: usize, length: usize) -> Error {
+    let (name, kind) = (&field.name, &field.kind);
+    Error::data(format!("a row of column {name:?} ({kind}) has length {longest}, and rows are padded to {length}"))
+}

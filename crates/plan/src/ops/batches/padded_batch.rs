@@ -1,0 +1,231 @@
+//! Rows of any shape together: `batch` that pads lists, or that fills up the last batch.
+//!
+//! It means what tf.data's `padded_batch` means: columns whose rows differ in their first dimension are padded behind,
+//! to the longest row of the batch, to its next multiple of a number, or to a fixed length. The lengths of rows are
+//! checked, cut and told row by row before rows are grouped, so a row that is too long fails by itself.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind, Ragged, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::ops::batches::pad::{LENGTH_MAX, is_padded, pad_value};
+use crate::ops::checks::range;
+use crate::ops::spec::{About, Class, Names, OpSpec, with_read};
+
+const NAME: &str = "batch";
+
+/// Rows together, padded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaddedBatch {
+    /// How many.
+    pub size: usize,
+    /// Whether a short last batch is left out.
+    pub drop_remainder: bool,
+    /// How columns of lists are padded; `None` where there may be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+    /// The column that says which rows are no filling. With it a short batch is filled up with its last row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid: Option<String>,
+}
+
+/// How columns of lists are padded, by column; what names no column here is padded with 0, to the longest of the batch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Padding {
+    /// What fills them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<(String, f64)>,
+    /// How long their rows are in every batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<(String, usize)>,
+    /// Of what their length is a multiple.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multiple_of: Vec<(String, usize)>,
+    /// Those whose longer rows are cut; others fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncate: Vec<String>,
+    /// The columns that get the lengths of their rows, cut as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<(String, String)>,
+}
+
+impl OpSpec for PaddedBatch {
+    fn about(&self) -> About {
+        About { name: NAME, class: Class::Group, is_random: false }
+    }
+
+    fn apply(&self, input: &Schema) -> Result<Schema> {
+        if self.size == 0 {
+            return Err(Error::invalid("batch: size must be at least 1").hint("give the rows of a batch"));
+        }
+        if self.valid.is_some() && self.drop_remainder {
+            return Err(Error::invalid("batch: pad_last fills up the batch that drop_remainder leaves out")
+                .hint("leave one of them out"));
+        }
+        if let Some(padding) = &self.padding {
+            padding.check(input)?;
+        }
+        let mut schema = self.fitted(input)?;
+        for field in input.fields().iter().filter(|field| self.is_padded(field)) {
+            schema = schema.with(self.padded(field)?);
+        }
+        match &self.valid {
+            Some(valid) => added(&schema, valid, DType::Bool, "valid"),
+            None => Ok(schema),
+        }
+    }
+
+    fn arguments(&self) -> String {
+        let mut parts = vec![self.size.to_string()];
+        parts.extend(self.drop_remainder.then(|| "drop_remainder=True".to_owned()));
+        parts.extend(self.padding.iter().flat_map(Padding::arguments));
+        parts.extend(self.valid.iter().map(|valid| format!("pad_last=True, valid={valid}")));
+        parts.join(", ")
+    }
+
+    fn needs(&self, input: &Schema, after: Names) -> Names {
+        let lengths = self.padding.iter().flat_map(|padding| &padding.lengths);
+        let read: Vec<_> = lengths.filter(|(_, output)| after.contains(output)).map(|(of, _)| of.clone()).collect();
+        with_read(input, after, &read)
+    }
+
+    fn restrict(&mut self, input: &Schema) -> bool {
+        let Some(padding) = &mut self.padding else { return true };
+        let is_here = |column: &String| input.position(column).is_some();
+        padding.values.retain(|(column, _)| is_here(column));
+        padding.to.retain(|(column, _)| is_here(column));
+        padding.multiple_of.retain(|(column, _)| is_here(column));
+        padding.truncate.retain(is_here);
+        padding.lengths.retain(|(column, _)| is_here(column));
+        true
+    }
+}
+
+impl PaddedBatch {
+    /// Returns the columns of single rows once their lists are cut, and their lengths told.
+    ///
+    /// # Errors
+    /// Invalid when a column of lengths is there already.
+    pub fn fitted(&self, input: &Schema) -> Result<Schema> {
+        let lengths = self.padding.iter().flat_map(|padding| &padding.lengths);
+        lengths
+            .into_iter()
+            .try_fold(input.clone(), |schema, (_, output)| added(&schema, output, DType::Int32, "lengths"))
+    }
+
+    /// Says whether it does anything to single rows.
+    pub fn fits_rows(&self) -> bool {
+        self.padding.as_ref().is_some_and(|padding| !padding.to.is_empty() || !padding.lengths.is_empty())
+    }
+
+    /// Says whether a column of rows is padded.
+    pub fn is_padded(&self, field: &Field) -> bool {
+        self.padding.is_some() && is_padded(field)
+    }
+
+    /// Returns how long the rows of a column are in a batch whose longest row has this length.
+    pub fn length_of(&self, column: &str, longest: usize) -> usize {
+        let Some(padding) = &self.padding else { return longest };
+        let multiple = of(&padding.multiple_of, column).map(|multiple| longest.next_multiple_of(*multiple));
+        padding.to_of(column).or(multiple).unwrap_or(longest)
+    }
+
+    /// Returns what a column is filled with, as the bytes of one number.
+    ///
+    /// # Errors
+    /// Invalid when its dtype has no such number.
+    pub fn pad_of(&self, field: &Field) -> Result<Vec<u8>> {
+        pad_value(NAME, self.padding.as_ref().map_or(&[], |padding| &padding.values), field)
+    }
+
+    /// Returns a column behind the padding.
+    fn padded(&self, field: &Field) -> Result<Field> {
+        self.pad_of(field)?;
+        match (self.padding.as_ref().and_then(|padding| padding.to_of(&field.name)), &field.kind) {
+            (Some(length), Kind::Tensor { dtype, shape }) => {
+                let shape = std::iter::once(Some(length)).chain(shape[1..].iter().copied()).collect();
+                Ok(Field { kind: Kind::Tensor { dtype: *dtype, shape }, ..field.clone() })
+            }
+            _ => Ok(Field { uniform: true, ..field.clone() }),
+        }
+    }
+}
+
+impl Padding {
+    /// Returns how long a column's rows are in every batch.
+    pub fn to_of(&self, column: &str) -> Option<usize> {
+        of(&self.to, column).copied()
+    }
+
+    fn check(&self, input: &Schema) -> Result<()> {
+        let all = [
+            ("pad", self.values.iter().map(|(column, _)| column).collect::<Vec<_>>()),
+            ("pad_to", self.to.iter().map(|(column, _)| column).collect()),
+            ("multiple_of", self.multiple_of.iter().map(|(column, _)| column).collect()),
+            ("truncate", self.truncate.iter().collect()),
+            ("lengths", self.lengths.iter().map(|(column, _)| column).collect()),
+        ];
+        for (argument, column) in all.iter().flat_map(|(argument, columns)| columns.iter().map(move |c| (argument, c)))
+        {
+            let field = input.field(column)?;
+            if !is_padded(field) {
+                let message = format!("batch: column {column:?} is {}, and is not padded", field.kind);
+                return Err(Error::invalid(message).hint(format!("leave it out of {argument}=")));
+            }
+        }
+        for (argument, numbers) in [("pad_to", &self.to), ("multiple_of", &self.multiple_of)] {
+            let wrong = numbers.iter().find(|(_, number)| !(1..=LENGTH_MAX).contains(number));
+            if let Some((_, number)) = wrong {
+                return Err(range(NAME, argument, number, &format!("1 to {LENGTH_MAX}")));
+            }
+        }
+        if let Some((column, _)) = self.multiple_of.iter().find(|(column, _)| self.to_of(column).is_some()) {
+            let message = format!("batch: column {column:?} is in pad_to and in multiple_of");
+            return Err(
+                Error::invalid(message).hint("pad_to alone says how long its rows are: leave it out of the other")
+            );
+        }
+        if let Some(column) = self.truncate.iter().find(|column| self.to_of(column).is_none()) {
+            let message = format!("batch: rows of column {column:?} are to be cut, and pad_to does not say where");
+            return Err(Error::invalid(message).hint(format!("give pad_to={{{column:?}: length}}")));
+        }
+        let other = input.fields().iter().find(|f| {
+            matches!(f.kind, Kind::Tensor { .. }) && f.kind.known_shape().is_none() && Ragged::inner(&f.kind).is_none()
+        });
+        match other {
+            Some(field) => Err(Error::invalid(format!("batch: column {:?} is {}", field.name, field.kind))
+                .hint("rows may differ in their first dimension alone")),
+            None => Ok(()),
+        }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        fn mapping<T: std::fmt::Display>(name: &str, values: &[(String, T)]) -> Option<String> {
+            let inner: Vec<_> = values.iter().map(|(column, value)| format!("{column}: {value}")).collect();
+            (!inner.is_empty()).then(|| format!("{name}={{{}}}", inner.join(", ")))
+        }
+        let mut parts = vec![mapping("pad", &self.values).unwrap_or_else(|| "pad=0".to_owned())];
+        parts.extend(mapping("pad_to", &self.to));
+        parts.extend(mapping("multiple_of", &self.multiple_of));
+        parts.extend((!self.truncate.is_empty()).then(|| format!("truncate=[{}]", self.truncate.join(", "))));
+        parts.extend(mapping("lengths", &self.lengths));
+        parts
+    }
+}
+
+fn of<'a, T>(values: &'a [(String, T)], column: &str) -> Option<&'a T> {
+    values.iter().find(|(name, _)| name == column).map(|(_, value)| value)
+}
+
+/// Adds a column of numbers that must not be there yet.
+fn added(schema: &Schema, name: &str, dtype: DType, argument: &str) -> Result<Schema> {
+    if schema.position(name).is_some() {
+        return Err(Error::invalid(format!("batch: there is a column {name:?} already"))
+            .hint(format!("give another name, as {argument}=")));
+    }
+    let field = Field::new(name, Kind::scalar(dtype));
+    field.check()?;
+    Ok(schema.with(field))
+}

@@ -1,0 +1,356 @@
+//! Functions of one expression whose other arguments are fixed when it is written: of texts, of lists, and look-ups.
+//!
+//! Invariant: [`Call::kind`] refuses arguments that `exec` could not compute with: a pattern that is none, values out of
+//! order, bounds beyond what is allowed here.
+
+use std::ops::Range;
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Kind};
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+/// The most values of `isin`, bounds of `bucketize` and classes of `one_hot`.
+const VALUES_MAX: usize = 1 << 20;
+/// The most bytes of a compiled pattern.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// See the module's documentation. Texts are counted in characters (Unicode scalar values), as Python's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "fn", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Call {
+    /// In lower case.
+    Lower {},
+    /// In upper case.
+    Upper {},
+    /// Without these characters at both ends; without white space where there are none.
+    Strip {
+        /// The characters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chars: Option<String>,
+    },
+    /// The characters, or items of the first dimension, from `start` to before `stop`, as Python's slices.
+    Slice {
+        /// The first; from the end if negative.
+        start: Option<i64>,
+        /// The first that is left out; from the end if negative.
+        stop: Option<i64>,
+    },
+    /// Whether a text has another one in it.
+    Contains {
+        /// The other one.
+        text: String,
+    },
+    /// Whether a text begins with another one.
+    StartsWith {
+        /// The other one.
+        text: String,
+    },
+    /// Whether a text ends with another one.
+    EndsWith {
+        /// The other one.
+        text: String,
+    },
+    /// With each occurrence of a text replaced.
+    Replace {
+        /// What is replaced.
+        old: String,
+        /// By what.
+        new: String,
+    },
+    /// Whether a pattern is found in a text, in time linear in its length.
+    Match {
+        /// The pattern, as the regex crate has them.
+        pattern: String,
+        /// Whether it has to begin where the text does.
+        from_start: bool,
+    },
+    /// The part of a text at `index`, split at `separator`; missing where there are fewer.
+    Split {
+        /// What is between parts.
+        separator: String,
+        /// The part; from the end if negative.
+        index: i64,
+    },
+    /// The whole number that a text writes in a base.
+    ToInt {
+        /// The base.
+        base: u32,
+    },
+    /// Whether it is one of some values.
+    IsIn {
+        /// The values, rising.
+        values: Values,
+    },
+    /// How many bounds are not above a number (or, with `right`, below it), as NumPy's `digitize`.
+    Bucketize {
+        /// The bounds, rising.
+        bounds: Vec<f64>,
+        /// Whether a bound belongs to the bucket that it ends.
+        right: bool,
+    },
+    /// 1 at the place of a number, 0 elsewhere.
+    OneHot {
+        /// How many places.
+        classes: usize,
+    },
+    /// The item of the first dimension at `index`.
+    Get {
+        /// The item; from the end if negative.
+        index: i64,
+    },
+    /// The sum of the numbers of a row.
+    Sum {},
+    /// Their mean.
+    Mean {},
+    /// The least of them.
+    Min {},
+    /// The greatest of them.
+    Max {},
+}
+
+/// Values of one type, rising.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Numbers.
+    Floats(Vec<f64>),
+    /// Texts.
+    Texts(Vec<String>),
+}
+
+impl Call {
+    /// Returns the method of Python that makes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Lower {} => "lower",
+            Call::Upper {} => "upper",
+            Call::Strip { .. } => "strip",
+            Call::Slice { .. } => "slice",
+            Call::Contains { .. } => "contains",
+            Call::StartsWith { .. } => "starts_with",
+            Call::EndsWith { .. } => "ends_with",
+            Call::Replace { .. } => "replace",
+            Call::Match { from_start: true, .. } => "match",
+            Call::Match { .. } => "search",
+            Call::Split { .. } => "split",
+            Call::ToInt { .. } => "to_int",
+            Call::IsIn { .. } => "isin",
+            Call::Bucketize { .. } => "bucketize",
+            Call::OneHot { .. } => "one_hot",
+            Call::Get { .. } => "get",
+            Call::Sum {} => "sum",
+            Call::Mean {} => "mean",
+            Call::Min {} => "min",
+            Call::Max {} => "max",
+        }
+    }
+
+    /// Says whether a row of `kind` can make it fail.
+    pub fn may_fail(&self) -> bool {
+        matches!(self, Call::ToInt { .. } | Call::OneHot { .. } | Call::Get { .. })
+    }
+
+    /// Says whether it may give nothing for a value of `kind` that is there.
+    pub fn may_be_missing(&self, kind: &Kind) -> bool {
+        match self {
+            Call::Split { .. } => true,
+            Call::Mean {} | Call::Min {} | Call::Max {} => kind.known_shape().is_none_or(|shape| shape.contains(&0)),
+            _ => false,
+        }
+    }
+
+    /// Returns what it gives of a value of `kind`.
+    ///
+    /// # Errors
+    /// Invalid for a value that it takes none of, and for wrong arguments.
+    pub fn kind(&self, kind: &Kind) -> Result<Kind> {
+        let name = self.name();
+        let truth = Kind::scalar(DType::Bool);
+        match self {
+            Call::Lower {} | Call::Upper {} | Call::Strip { .. } | Call::Replace { .. } => text(name, kind, Kind::Utf8),
+            Call::Contains { .. } | Call::StartsWith { .. } | Call::EndsWith { .. } => text(name, kind, truth),
+            Call::Match { pattern, .. } => text_pattern(pattern).and_then(|_| text(name, kind, truth)),
+            Call::Split { separator, .. } if separator.is_empty() => {
+                Err(Error::invalid("split: the separator is empty")
+                    .hint("name what is between the parts, as a space; slice takes single characters"))
+            }
+            Call::Split { .. } => text(name, kind, Kind::Utf8),
+            Call::ToInt { base } if !(2..=36).contains(base) => {
+                Err(Error::invalid(format!("to_int: base={base} is out of range")).hint("use 2 to 36"))
+            }
+            Call::ToInt { .. } => text(name, kind, Kind::scalar(DType::Int64)),
+            Call::Slice { start, stop } => match kind {
+                Kind::Utf8 | Kind::Bytes => Ok(kind.clone()),
+                Kind::Tensor { dtype, shape } => {
+                    let length = shape[0].map(|len| Call::bounds(*start, *stop, len).len());
+                    let shape = std::iter::once(length).chain(item(name, kind)?.into_iter().map(Some)).collect();
+                    Ok(Kind::Tensor { dtype: *dtype, shape })
+                }
+                Kind::Scalar { .. } => Err(no_list(name, kind)),
+            },
+            Call::IsIn { values } => values.check().and_then(|()| values.kind(kind)),
+            Call::Bucketize { bounds, .. } => {
+                if bounds.len() > VALUES_MAX || bounds.iter().any(|b| b.is_nan()) || !bounds.is_sorted() {
+                    return Err(Error::invalid("bucketize: the bounds do not rise, or are more than 1048576")
+                        .hint("give finite numbers in order"));
+                }
+                numbers(name, kind, DType::Int64)
+            }
+            Call::OneHot { classes } => match kind {
+                Kind::Scalar { dtype } if !dtype.is_float() && (1..=VALUES_MAX).contains(classes) => {
+                    Ok(Kind::fixed(DType::Float32, &[*classes]))
+                }
+                Kind::Scalar { dtype } if !dtype.is_float() => {
+                    Err(Error::invalid(format!("one_hot: {classes} classes")).hint("use 1 to 1048576"))
+                }
+                kind => Err(Error::invalid(format!("one_hot: {kind} is no class"))
+                    .hint("it takes whole numbers: cast them, as .cast(\"int64\")")),
+            },
+            Call::Get { .. } => {
+                let shape = item(name, kind)?;
+                let dtype = kind.dtype().ok_or_else(|| no_list(name, kind))?;
+                Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) })
+            }
+            Call::Sum {} | Call::Mean {} | Call::Min {} | Call::Max {} => match kind {
+                Kind::Tensor { dtype, .. } => Ok(Kind::scalar(self.reduced(*dtype))),
+                kind => Err(no_list(name, kind)),
+            },
+        }
+    }
+
+    /// Returns the dtype of a sum, mean, least or greatest number: NumPy's.
+    pub fn reduced(&self, dtype: DType) -> DType {
+        match (self, dtype) {
+            (Call::Sum {}, DType::Uint8 | DType::Uint16 | DType::Uint32 | DType::Uint64) => DType::Uint64,
+            (Call::Sum {}, dtype) if !dtype.is_float() => DType::Int64,
+            (Call::Mean {}, dtype) if !dtype.is_float() => DType::Float64,
+            (_, dtype) => dtype,
+        }
+    }
+
+    /// Returns the items of `len` from `start` to before `stop`, as Python's slices.
+    pub fn bounds(start: Option<i64>, stop: Option<i64>, len: usize) -> Range<usize> {
+        let at = |place: i64| match usize::try_from(place) {
+            Ok(place) => place.min(len),
+            Err(_) => len.saturating_sub(usize::try_from(place.unsigned_abs()).unwrap_or(usize::MAX)),
+        };
+        let (start, stop) = (start.map_or(0, at), stop.map_or(len, at));
+        start..stop.max(start)
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}(", self.name())?;
+        match self {
+            Call::Lower {} | Call::Upper {} | Call::Sum {} | Call::Mean {} | Call::Min {} | Call::Max {} => {}
+            Call::Strip { chars } => chars.iter().try_for_each(|chars| write!(f, "{chars:?}"))?,
+            Call::Slice { start, stop } => write!(f, "{}, {}", place(*start), place(*stop))?,
+            Call::Contains { text } | Call::StartsWith { text } | Call::EndsWith { text } => write!(f, "{text:?}")?,
+            Call::Replace { old, new } => write!(f, "{old:?}, {new:?}")?,
+            Call::Match { pattern, .. } => write!(f, "{pattern:?}")?,
+            Call::Split { separator, index } => write!(f, "{separator:?}, {index}")?,
+            Call::ToInt { base } => write!(f, "{base}")?,
+            Call::IsIn { values } => write!(f, "{} values", values.len())?,
+            Call::Bucketize { bounds, .. } => write!(f, "{} bounds", bounds.len())?,
+            Call::OneHot { classes } => write!(f, "{classes}")?,
+            Call::Get { index } => write!(f, "{index}")?,
+        }
+        f.write_str(")")
+    }
+}
+
+fn place(place: Option<i64>) -> String {
+    place.map_or_else(|| "None".to_owned(), |place| place.to_string())
+}
+
+impl Values {
+    fn len(&self) -> usize {
+        match self {
+            Values::Ints(values) => values.len(),
+            Values::Floats(values) => values.len(),
+            Values::Texts(values) => values.len(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let (count, rising) = match self {
+            Values::Ints(values) => (values.len(), values.is_sorted_by(|a, b| a < b)),
+            Values::Floats(values) => {
+                (values.len(), values.is_sorted_by(|a, b| a < b) && !values.iter().any(|v| v.is_nan()))
+            }
+            Values::Texts(values) => (values.len(), values.is_sorted_by(|a, b| a < b)),
+        };
+        match rising && count <= VALUES_MAX {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("isin: {count} values, which are too many or do not rise"))
+                .hint("give at most 1048576 values; a filter by a function takes any set")),
+        }
+    }
+
+    fn kind(&self, kind: &Kind) -> Result<Kind> {
+        match (self, kind) {
+            (Values::Texts(_), Kind::Utf8) => Ok(Kind::scalar(DType::Bool)),
+            (Values::Texts(_), _) | (_, Kind::Utf8 | Kind::Bytes) => {
+                let what = if matches!(self, Values::Texts(_)) { "texts" } else { "numbers" };
+                Err(Error::invalid(format!("isin: {kind} is none of some {what}"))
+                    .hint("give values of the column's type, or cast the column, as .cast(str)"))
+            }
+            _ => numbers("isin", kind, DType::Bool),
+        }
+    }
+}
+
+/// Compiles a pattern: no pattern takes more than linear time in a text.
+///
+/// # Errors
+/// Invalid when it is none, or takes more than a MiB.
+pub fn text_pattern(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|e| {
+        let why = e.to_string();
+        let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Error::invalid(format!("{pattern:?} is no pattern: {why}")).hint(
+            "it is matched in linear time, so look-around and back-references are not there; use a function for these",
+        )
+    })
+}
+
+/// Returns `gives` for a text.
+fn text(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
+    match kind {
+        Kind::Utf8 => Ok(gives),
+        Kind::Bytes => Err(Error::invalid(format!("{name}: this is bytes, not a string"))
+            .hint("if it is text in UTF-8, cast it first: .cast(str)")),
+        other => {
+            Err(Error::invalid(format!("{name}: {other} is no string")).hint("write it as text first: .cast(str)"))
+        }
+    }
+}
+
+/// Returns a kind of the same shape with another dtype, for numbers.
+fn numbers(name: &str, kind: &Kind, dtype: DType) -> Result<Kind> {
+    match kind {
+        Kind::Scalar { .. } => Ok(Kind::scalar(dtype)),
+        Kind::Tensor { shape, .. } => Ok(Kind::Tensor { dtype, shape: shape.clone() }),
+        other => Err(Error::invalid(format!("{name}: {other} is no number"))
+            .hint("cast it to a number first, as .cast(\"int64\")")),
+    }
+}
+
+/// Returns the shape of an item of the first dimension.
+fn item(name: &str, kind: &Kind) -> Result<Vec<usize>> {
+    match kind {
+        Kind::Tensor { shape, .. } => shape[1..].iter().copied().collect::<Option<_>>().ok_or_else(|| {
+            Error::invalid(format!("{name}: the items of {kind} have no shape of their own"))
+                .hint("rows may differ in their first dimension alone")
+        }),
+        kind => Err(no_list(name, kind)),
+    }
+}
+
+fn no_list(name: &str, kind: &Kind) -> Error {
+    Error::invalid(format!("{name}: {kind} is no list")).hint("it takes columns like int32[?] or float32[8]")
+}
