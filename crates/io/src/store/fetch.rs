@@ -21,6 +21,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::body::Feed;
 use super::http::Wrong;
+use super::levels::Levels;
 use super::retry::{Attempts, Budget, Failure, Policy};
 use super::{Mark, Stat, refusal};
 use crate::fail;
@@ -38,6 +39,8 @@ pub(super) struct Store {
     pub(super) is_unsigned: bool,
     /// How large objects are written to it, block by block.
     pub(super) blocks: Option<Blocks>,
+    /// How one folder of it is listed; `None` where it cannot list.
+    pub(super) levels: Option<Levels>,
 }
 
 /// A store that takes an object block by block.

@@ -12,6 +12,7 @@ mod folders;
 mod forward;
 mod guard;
 mod http;
+mod levels;
 mod listing;
 mod local;
 mod matching;
@@ -36,6 +37,7 @@ pub(crate) use body::Body;
 pub(crate) use braces::expand;
 pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::{CodecOf, Forward};
+pub(crate) use levels::{Level, Listed, is_prefix, level, objects};
 pub(crate) use matching::only_name;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 pub(crate) use target::{Target, Version};
@@ -314,6 +316,15 @@ impl Object {
                 })))
             }
             Where::Near(near) => Some(Pending(near.request(offset..offset + len as u64))),
+        }
+    }
+
+    /// Says whether reading a range waits for no store.
+    pub(crate) fn holds(&self, range: Range<u64>) -> bool {
+        match &self.place {
+            Where::Local(_) => true,
+            Where::Remote(_) => false,
+            Where::Near(near) => near.holds(range),
         }
     }
 
