@@ -100,6 +100,7 @@ def mounted(name: str, far: Far, scratch: Path) -> Iterator[Path]:
     for folder in (at, cache):
         folder.mkdir()
     environment = {**os.environ, **far.settings, "FOREBAY_CACHE": "", "FOREBAY_LOG": "warn"}
+    environment.pop("AWS_CA_BUNDLE", None)
     command = {
         "forebay": f"{sys.executable} -m forebay mount s3://far {at} --cache {cache}",
         "rclone": f"rclone mount :s3:far {at} --s3-provider=Other --s3-endpoint={far.url} --s3-env-auth --read-only "

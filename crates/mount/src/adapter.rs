@@ -343,7 +343,7 @@ impl Filesystem for Adapter {
         }
         let entries = listed.list.entries.iter().enumerate().skip(offset.saturating_sub(2) as usize);
         for (at, entry) in entries {
-            let number = INodeNo(Node::of(&folder, entry).ino);
+            let number = INodeNo(self.tree.number(&folder, entry));
             if reply.add(number, at as u64 + 3, kind_of(&entry.kind), &entry.name) {
                 break;
             }

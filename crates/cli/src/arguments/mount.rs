@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_core::Result;
+use forebay_core::{Error, Result};
+use forebay_mount::NamedSource;
 use forebay_server::{CacheConfig, CachePlaces};
 
 use super::settings::{bytes, places, switch};
@@ -19,15 +20,12 @@ The mount is read-only. It ends with Ctrl-C, SIGTERM or `umount DIR`. The same c
 was killed. Credentials are those that pipelines use: see docs/stores.md.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "forebay mount [OPTIONS] <SOURCE>... <DIR>")]
 pub(crate) struct Mount {
-    /// Folder, url of a store (s3://, gs://, az://), or url of a file (http://, https://); NAME=SOURCE shows it below that name, which
-    /// each of several sources needs
-    #[arg(required = true, value_name = "SOURCE")]
-    pub(crate) sources: Vec<String>,
-    /// Folder of the mount: it exists, and is empty
-    #[arg(required = true, value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+    /// SOURCE: a folder, url of a store (s3://, gs://, az://), or url of a file (http://, https://); NAME=SOURCE shows it below that
+    /// name, which each of several sources needs. DIR, the last: the folder of the mount, which exists and is empty
+    #[arg(required = true, value_name = "SOURCE... DIR")]
+    pub(crate) sources_and_dir: Vec<String>,
     /// Number of seconds for which names and attributes of remote files are kept before they are listed again
     #[arg(long, env = "FOREBAY_MOUNT_REFRESH", default_value_t = 60.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) refresh: f64,
@@ -39,6 +37,18 @@ pub(crate) struct Mount {
     pub(crate) allow_other: bool,
     #[command(flatten)]
     pub(crate) cache: PageCache,
+}
+
+impl Mount {
+    /// Returns the sources, and the folder of the mount.
+    pub(crate) fn split(&self) -> Result<(Vec<NamedSource>, PathBuf)> {
+        match self.sources_and_dir.split_last() {
+            Some((dir, sources)) if !sources.is_empty() => Ok((NamedSource::parse(sources)?, dir.into())),
+            _ => {
+                Err(Error::invalid("a mount needs a source and a folder").hint("forebay mount s3://bucket/train /data"))
+            }
+        }
+    }
 }
 
 /// Where a mount keeps the bytes of remote files.

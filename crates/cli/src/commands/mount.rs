@@ -15,12 +15,12 @@ use crate::output;
 
 pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Host) -> Result<(), Failure> {
     init_logs("info").map_err(Failure::Usage)?;
-    let sources = NamedSource::parse(&arguments.sources).map_err(Failure::Usage)?;
+    let (sources, folder) = arguments.split().map_err(Failure::Usage)?;
     if arguments.background {
         return Ok(in_background(words, host)?);
     }
     let config = CacheConfig::try_from(arguments.cache).map_err(Failure::Usage)?;
-    Ok(serve(sources, arguments.dir, Duration::from_secs_f64(arguments.refresh), arguments.allow_other, &config)?)
+    Ok(serve(sources, folder, Duration::from_secs_f64(arguments.refresh), arguments.allow_other, &config)?)
 }
 
 fn serve(

@@ -26,6 +26,9 @@ pub(crate) use nodes::{Node, ROOT};
 /// How long the system believes what a local folder said.
 const LOCAL_AGE: Duration = Duration::from_secs(1);
 
+/// What is known of a folder that has neither a time nor an owner.
+const NOTHING: Attributes = Attributes { mtime: None, owner: None };
+
 /// Where a source's names come from.
 pub(crate) trait Names: Send + Sync {
     /// Says whether a folder is listed as a whole, so that single names are found in its list.
@@ -90,13 +93,11 @@ impl<N: Names> Tree<N> {
     /// What the source says.
     pub(crate) fn lookup(&self, folder: &Node, name: &OsStr, now: Ticks) -> Result<Option<(Arc<Node>, Duration)>> {
         let Some(source) = self.source(folder) else {
-            let Some(number) = self.sources.iter().position(|(of, _)| of == name) else { return Ok(None) };
-            let mut node = Node::folder(0, Some(number), Path::new(""));
-            let source = &self.sources[number].1;
+            let Some(mut node) = self.top(&source_entry(name)) else { return Ok(None) };
             let mut age = self.refresh;
-            if !source.is_listed() {
+            if let Some(source) = self.source(&node).filter(|source| !source.is_listed()) {
                 age = LOCAL_AGE.min(age);
-                node.attributes = source.look(Path::new(""))?.map_or(node.attributes, |entry| entry.attributes);
+                node.attributes = source.look(Path::new(""))?.map_or(NOTHING, |entry| entry.attributes);
             }
             return Ok(Some((self.nodes.hold(node), age)));
         };
@@ -111,7 +112,23 @@ impl<N: Names> Tree<N> {
 
     /// Makes the node of an entry of a folder; the system holds it until it forgets it.
     pub(crate) fn hold(&self, folder: &Node, entry: &TreeEntry) -> Arc<Node> {
-        self.nodes.hold(Node::of(folder, entry))
+        self.nodes.hold(self.node(folder, entry))
+    }
+
+    /// Returns the inode number of an entry of a folder.
+    pub(crate) fn number(&self, folder: &Node, entry: &TreeEntry) -> u64 {
+        self.node(folder, entry).ino
+    }
+
+    fn node(&self, folder: &Node, entry: &TreeEntry) -> Node {
+        let top = if folder.source.is_none() { self.top(entry) } else { None };
+        top.unwrap_or_else(|| Node::of(folder, entry))
+    }
+
+    /// Returns the node of a source in the folder above several.
+    fn top(&self, entry: &TreeEntry) -> Option<Node> {
+        let number = self.sources.iter().position(|(name, _)| *name == entry.name)?;
+        Some(Node::folder(0, Some(number), Path::new("")))
     }
 
     /// Lists a folder.
@@ -142,7 +159,6 @@ impl<N: Names> Tree<N> {
     /// # Errors
     /// NotFound, when a local folder is gone; what the source says.
     pub(crate) fn attributes(&self, node: &Node) -> Result<(Attributes, Duration)> {
-        let nothing = Attributes { mtime: None, owner: None };
         match self.source(node) {
             Some(source) if !source.is_listed() => {
                 let age = LOCAL_AGE.min(self.refresh);
@@ -155,7 +171,7 @@ impl<N: Names> Tree<N> {
             }
             // A number names one content, so what a list said of it stays true.
             Some(_) => Ok((node.attributes, self.refresh)),
-            None => Ok((nothing, self.refresh)),
+            None => Ok((NOTHING, self.refresh)),
         }
     }
 
@@ -178,8 +194,7 @@ impl<N: Names> Tree<N> {
 }
 
 fn source_entry(name: &OsStr) -> TreeEntry {
-    let attributes = Attributes { mtime: None, owner: None };
-    TreeEntry { name: name.to_owned(), kind: EntryKind::Folder, attributes }
+    TreeEntry { name: name.to_owned(), kind: EntryKind::Folder, attributes: NOTHING }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Node {
     }
 
     /// Makes the node of an entry of a folder.
-    pub(crate) fn of(folder: &Self, entry: &TreeEntry) -> Self {
+    pub(super) fn of(folder: &Self, entry: &TreeEntry) -> Self {
         let mut node = Self {
             ino: 0,
             source: folder.source,

@@ -162,6 +162,9 @@ fn several_sources_show_by_their_names() {
     let (mnist, _) = tree.lookup(&root, OsStr::new("mnist"), Ticks(0)).expect("there").expect("there");
     let (c4, _) = tree.lookup(&root, OsStr::new("c4"), Ticks(0)).expect("there").expect("there");
     assert_ne!(mnist.ino, c4.ino);
+    let listed = tree.list(&root, Ticks(0)).expect("listed");
+    assert_eq!(tree.hold(&root, &listed.list.entries[0]).ino, mnist.ino, "looked up or listed, it is one inode");
+    assert_eq!(tree.number(&root, &listed.list.entries[1]), c4.ino);
     assert_eq!(tree.list(&mnist, Ticks(0)).expect("listed").list.entries.len(), 2);
     assert!(tree.lookup(&root, OsStr::new("other"), Ticks(0)).expect("looked").is_none());
 }
