@@ -1,14 +1,13 @@
 //! Requests of the system (FUSE), answered by the tree and the reader. Nothing is decided here.
 //!
 //! Each request has a thread until it is answered. Invariants: a file that is open for reading only is all that is ever
-//! opened; an error that is the source's goes to the log, once for each open file. Bound: [`OPEN_FILES_MAX`].
+//! opened; an error that is the source's goes to the log, once for each open file.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
@@ -20,11 +19,10 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyStatfs, Request,
 };
 
+use crate::open::{Open, OpenTable, OpenedFile};
 use crate::reader::{AheadBudget, OpenFile, told};
 use crate::tree::{Listed, Names, Node, ROOT, Tree};
 
-/// The most files and folders that are open at once.
-pub const OPEN_FILES_MAX: usize = 65_536;
 /// Requests that the system makes ahead of their need, at once.
 const BACKGROUND_MAX: u16 = 64;
 /// What programs are told to read at once.
@@ -52,27 +50,12 @@ impl Names for MountedSource {
     }
 }
 
-/// What is open.
-#[derive(Debug, Clone)]
-enum Open {
-    File(Arc<OpenedFile>),
-    Folder(Arc<Node>, Listed),
-}
-
-#[derive(Debug)]
-struct OpenedFile {
-    node: Arc<Node>,
-    file: OpenFile,
-    was_told: AtomicBool,
-}
-
 /// The file system. See the module's documentation.
 pub(crate) struct Adapter {
     tree: Tree<MountedSource>,
     budget: Arc<AheadBudget>,
     clock: SystemClock,
-    open: RwLock<HashMap<u64, Open>>,
-    next: AtomicU64,
+    open: OpenTable,
     /// Whose the entries of stores are.
     owner: (u32, u32),
     /// The time of folders that have none.
@@ -86,8 +69,7 @@ impl Adapter {
             tree,
             budget: Arc::default(),
             clock: SystemClock::default(),
-            open: RwLock::default(),
-            next: AtomicU64::new(1),
+            open: OpenTable::default(),
             owner,
             began: SystemTime::now(),
         }
@@ -124,25 +106,8 @@ impl Adapter {
         self.tree.get(ino.0).ok_or(Errno::ESTALE)
     }
 
-    fn handle(&self, fh: FileHandle) -> Result<Open, Errno> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(&fh.0).cloned().ok_or(Errno::EBADF)
-    }
-
     fn add(&self, open: Open) -> Result<FileHandle, Errno> {
-        let mut all = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= OPEN_FILES_MAX {
-            tracing::warn!(open = all.len(), "no more files of this mount may be open");
-            return Err(Errno::ENFILE);
-        }
-        let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        all.insert(handle, open);
-        Ok(FileHandle(handle))
-    }
-
-    fn close(&self, fh: FileHandle) {
-        let closed = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&fh.0);
-        // Blocks are dropped here, without the lock.
-        drop(closed);
+        self.open.add(open).map(FileHandle).ok_or(Errno::ENFILE)
     }
 
     fn open_file(&self, ino: INodeNo) -> Result<FileHandle, Errno> {
@@ -176,9 +141,10 @@ impl Adapter {
     }
 
     fn folder(&self, fh: FileHandle) -> Result<(Arc<Node>, Listed), Errno> {
-        match self.handle(fh)? {
-            Open::Folder(node, listed) => Ok((node, listed)),
-            Open::File(_) => Err(Errno::ENOTDIR),
+        match self.open.get(fh.0) {
+            Some(Open::Folder(node, listed)) => Ok((node, listed)),
+            Some(Open::File(_)) => Err(Errno::ENOTDIR),
+            None => Err(Errno::EBADF),
         }
     }
 }
@@ -217,8 +183,8 @@ impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let wanted = [
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // Always, not as the system guesses: who lists a folder of samples looks at each.
             InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
         ];
@@ -286,10 +252,10 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let opened = match self.handle(fh) {
-            Ok(Open::File(opened)) => opened,
-            Ok(Open::Folder(..)) => return reply.error(Errno::EISDIR),
-            Err(number) => return reply.error(number),
+        let opened = match self.open.get(fh.0) {
+            Some(Open::File(opened)) => opened,
+            Some(Open::Folder(..)) => return reply.error(Errno::EISDIR),
+            None => return reply.error(Errno::EBADF),
         };
         let mut reply = Some(reply);
         let read = opened.file.read(offset, size as usize, |bytes| {
@@ -320,7 +286,7 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.close(fh);
+        self.open.remove(fh.0);
         reply.ok();
     }
 
@@ -376,7 +342,7 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.close(fh);
+        self.open.remove(fh.0);
         reply.ok();
     }
 

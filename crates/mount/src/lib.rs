@@ -5,6 +5,7 @@
 //! | `tree` | names, attributes and inode numbers, from the lists of sources |
 //! | `reader` | ranges of an open file to bytes, with read-ahead |
 //! | `adapter` | requests of the system (FUSE) to the two above |
+//! | `open` | the files and folders that are open |
 //! | `point` | the folder of a mount: whether it is free, and dead mounts |
 //! | `serve` | a mount from its start to its end: [`Mounted`] |
 //!
@@ -15,12 +16,13 @@
 //! [`AHEAD_BYTES_MAX`].
 
 mod adapter;
+mod open;
 mod point;
 mod reader;
 mod serve;
 mod tree;
 
-pub use adapter::OPEN_FILES_MAX;
+pub use open::OPEN_FILES_MAX;
 pub use reader::AHEAD_BYTES_MAX;
 pub use serve::{MountOptions, Mounted, THREADS};
 pub use tree::{FOLDER_NAMES_MAX, LISTED_NAMES_MAX, NamedSource};

@@ -55,7 +55,8 @@ impl<B: Clone> Window<B> {
             // It was overtaken by more than there are blocks.
             return Vec::new();
         }
-        let mut at = self.blocks.back().map_or(range.start, |(block, _)| block.end);
+        // The first of a run may have been overtaken.
+        let mut at = self.blocks.back().map_or(range.start.min(end), |(block, _)| block.end);
         let mut wanted = Vec::new();
         // Half of what is ahead was used up, or more: blocks are asked for together.
         if at < range.end + self.ahead / 2 || self.blocks.is_empty() {

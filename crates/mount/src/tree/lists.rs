@@ -66,12 +66,22 @@ type Key = (usize, Arc<Path>);
 type Place = Arc<Mutex<Option<Listed>>>;
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
-pub(super) struct Lists(Mutex<HashMap<Key, Place>>);
+#[derive(Debug)]
+pub(super) struct Lists {
+    all: Mutex<HashMap<Key, Place>>,
+    /// The most names of all.
+    pub(super) names_max: usize,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { all: Mutex::default(), names_max: LISTED_NAMES_MAX }
+    }
+}
 
 impl Lists {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a list that is not older than `refresh`, made by `list` where there is none.
@@ -112,12 +122,12 @@ impl Lists {
             _ => Arc::strong_count(place) > 1,
         });
         let mut names: usize = known.iter().map(|(_, names, _)| names).sum();
-        if names <= LISTED_NAMES_MAX {
+        if names <= self.names_max {
             return;
         }
         known.sort();
         for (_, gone, key) in known {
-            if names <= LISTED_NAMES_MAX {
+            if names <= self.names_max {
                 return;
             }
             lists.remove(&key);

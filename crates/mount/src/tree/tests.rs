@@ -125,13 +125,14 @@ fn two_inodes_with_one_hash_have_two_numbers() {
 
 #[test]
 fn lists_are_bounded_and_the_oldest_goes() {
-    let store = Store { many: LISTED_NAMES_MAX / 2, ..Store::default() };
-    let tree = tree(&store);
+    let store = Store { many: 500, ..Store::default() };
+    let mut tree = tree(&store);
+    tree.lists.names_max = 1000;
     let folder = |name: &str| Node::folder(0, Some(0), Path::new(name));
     for (at, name) in ["a", "b", "c"].iter().enumerate() {
         tree.list(&folder(name), Ticks(at as u64)).expect("listed");
     }
-    assert_eq!(tree.lists.names(), LISTED_NAMES_MAX);
+    assert_eq!(tree.lists.names(), 1000);
     tree.list(&folder("c"), Ticks(3)).expect("kept");
     tree.list(&folder("b"), Ticks(3)).expect("kept");
     assert_eq!(store.lists.load(Ordering::Relaxed), 3);
