@@ -10,7 +10,9 @@ use std::ops::Range;
 /// Blocks begin and end at multiples of this, as pages of the cache do.
 const GRAIN: u64 = 1 << 20;
 /// The longest block.
-const BLOCK_MAX: u64 = 8 << 20;
+const BLOCK_MAX: u64 = 4 << 20;
+/// Bytes ahead of a reader that has just begun.
+const AHEAD_MIN: u64 = 2 << 20;
 /// The most bytes ahead of a reader.
 const AHEAD_MAX: u64 = 32 << 20;
 /// How far reads of one run may be out of order. Blocks are kept so far behind it.
@@ -57,11 +59,11 @@ impl<B: Clone> Window<B> {
         }
         // The first of a run may have been overtaken.
         let mut at = self.blocks.back().map_or(range.start.min(end), |(block, _)| block.end);
+        let block = (self.ahead / 2).clamp(GRAIN, BLOCK_MAX);
         let mut wanted = Vec::new();
-        // Half of what is ahead was used up, or more: blocks are asked for together.
-        if at < range.end + self.ahead / 2 || self.blocks.is_empty() {
-            self.ahead = (self.ahead * 2).clamp(GRAIN, AHEAD_MAX);
-            let block = (self.ahead / 2).clamp(GRAIN, BLOCK_MAX);
+        // There is room for a block: the store has always as much to send as it may.
+        if at < range.end || at + block <= range.end + self.ahead {
+            self.ahead = (self.ahead * 2).clamp(AHEAD_MIN, AHEAD_MAX);
             let until = (range.end + self.ahead).min(self.size);
             while at < until {
                 let next = ((at / GRAIN * GRAIN) + block).min(self.size);
@@ -149,6 +151,14 @@ mod tests {
             assert_eq!(read(&mut window, range.clone()), [range]);
             assert_eq!(window.blocks.len(), 1);
         }
+    }
+
+    #[test]
+    fn a_run_may_begin_anywhere() {
+        let (mut window, from) = (Window::new(1 << 30), 500_000_000);
+        assert_eq!(read(&mut window, from..from + 1000), [from..from + 1000]);
+        let ahead = read(&mut window, from + 1000..from + 2000);
+        assert!(ahead.last().is_some_and(|last| last.end >= from + AHEAD_MIN), "{ahead:?}");
     }
 
     #[test]
