@@ -14,6 +14,7 @@ use bytes::Bytes;
 use forebay_core::{Error, Result};
 use futures::StreamExt;
 use object_store::client::HttpError;
+use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -21,7 +22,6 @@ use tokio::time::{timeout, timeout_at};
 
 use super::body::Feed;
 use super::http::Wrong;
-use super::levels::Levels;
 use super::retry::{Attempts, Budget, Failure, Policy};
 use super::{Mark, Stat, refusal};
 use crate::fail;
@@ -50,6 +50,16 @@ pub(super) struct Blocks(pub(super) Arc<dyn MultipartStore>);
 impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Blocks")
+    }
+}
+
+/// A store that lists one folder, answer by answer.
+#[derive(Clone)]
+pub(super) struct Levels(pub(super) Arc<dyn PaginatedListStore>);
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Levels")
     }
 }
 

@@ -4,35 +4,24 @@
 //! [`HEADS_MAX`] objects are asked for at once; every answer has the policy's time.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_core::{Error, ErrorKind, Result};
 use futures::{StreamExt, TryStreamExt};
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tokio::time::timeout;
 
 use super::Stat;
-use super::fetch::{NOTHING_PINNED, Store, identity, why};
+use super::fetch::{Levels, NOTHING_PINNED, Store, identity, why};
 use super::remote::{parse, wait};
 use super::retry::Attempts;
 use crate::Allowed;
 
 /// Objects that are asked for at once.
 const HEADS_MAX: usize = 16;
-
-/// A store that lists one folder, answer by answer.
-#[derive(Clone)]
-pub(super) struct Levels(pub(super) Arc<dyn PaginatedListStore>);
-
-impl fmt::Debug for Levels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Levels")
-    }
-}
 
 /// An object that a list or its store told of.
 #[derive(Debug, Clone)]

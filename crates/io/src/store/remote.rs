@@ -18,10 +18,9 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreScheme, RetryConfig};
 
 use super::body::Body;
-use super::fetch::{Blocks, Store, identity};
+use super::fetch::{Blocks, Levels, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
-use super::levels::Levels;
 use super::retry::{Budget, Policy};
 use super::{Done, Found, Stat, nothing_matches, refusal};
 use crate::Allowed;

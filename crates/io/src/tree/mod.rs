@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, ErrorKind, Result};
 
-use crate::store::{self, Arriving, Level, Listed, Object, ReadThrough, Stat, is_remote};
+use crate::store::levels::{Level, Listed, is_prefix, level, objects};
+use crate::store::{self, Arriving, Object, ReadThrough, Stat, is_remote};
 use crate::{Allowed, fail};
 
 use local::{LocalFile, LocalTree};
@@ -104,13 +105,13 @@ impl FileTree {
         if source.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) || source.contains('{') {
             return Self::of_files(source);
         }
-        let is_empty = !store::is_prefix(&uri)?;
+        let is_empty = !is_prefix(&uri)?;
         let is_bucket = uri.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
         if !is_empty || is_bucket {
             return Ok(Self { uri, place: Place::Prefix });
         }
         let hint = "check the url: it names neither an object nor the beginning of names of objects";
-        store::objects(std::slice::from_ref(&uri)).map_err(|e| match e.kind() {
+        objects(std::slice::from_ref(&uri)).map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 Error::new(ErrorKind::NotFound, "there is nothing here").with("source", &uri).hint(hint)
             }
@@ -130,7 +131,7 @@ impl FileTree {
         if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
             return Err(Error::invalid(format!("two files are called {}", twice[0])).with("source", source));
         }
-        store::objects(&files)?;
+        objects(&files)?;
         Ok(Self { uri: source.to_owned(), place: Place::Files(files) })
     }
 
@@ -153,13 +154,13 @@ impl FileTree {
             Place::Local(local) => local.list(folder, most)?,
             Place::Prefix => {
                 let uri = self.uri_of(folder)?;
-                let level = store::level(&uri, most)?;
+                let level = level(&uri, most)?;
                 if level.is_empty() && !folder.as_os_str().is_empty() {
                     return Err(fail::missing(&uri));
                 }
                 entries_of(level)
             }
-            Place::Files(files) => store::objects(files)?.into_iter().map(file).collect(),
+            Place::Files(files) => objects(files)?.into_iter().map(file).collect(),
         };
         Ok(in_order(entries))
     }
