@@ -104,11 +104,12 @@ class _Server:
             self._say(writer, 200, {"content-type": "application/xml"}, self._list(query))
 
     async def _answer_object(self, writer: asyncio.StreamWriter, method: str, key: str, asked: str) -> None:
-        try:
-            stat = (self._folder / key).stat()
-        except OSError:
+        path = self._folder / key
+        # A store has no folders.
+        if not path.is_file() or key.endswith("/"):
             self._say(writer, 404, {}, b"")
             return
+        stat = path.stat()
         first, last = 0, stat.st_size - 1
         if asked:
             first, last = (min(int(n), last) for n in asked.removeprefix("bytes=").split("-"))
@@ -158,14 +159,34 @@ class _Server:
 
     def _list(self, query: str) -> bytes:
         asked = dict(urllib.parse.parse_qsl(query))
-        after = asked.get("continuation-token") or asked.get("start-after", "")
-        prefix = asked.get("prefix", "")
-        keys = [key for key in self._keys if key.startswith(prefix) and key > after]
-        objects = "".join(map(self._object, keys[:LISTED]))
-        more = len(keys) > LISTED
-        next_token = f"<NextContinuationToken>{escape(keys[LISTED - 1])}</NextContinuationToken>" if more else ""
-        listed = f"<IsTruncated>{str(more).lower()}</IsTruncated>{next_token}{objects}"
-        return f'<?xml version="1.0"?><ListBucketResult><Name>far</Name>{listed}</ListBucketResult>'.encode()
+        after = asked.get("continuation-token") or asked.get("start-after") or asked.get("marker", "")
+        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
+        at, listed = bisect.bisect_left(self._keys, prefix), []
+        if after:
+            # Behind a folder are names that do not begin with it.
+            at = max(at, bisect.bisect_right(self._keys, after + "\uffff" if after.endswith("/") else after))
+        while at < len(self._keys) and self._keys[at].startswith(prefix) and len(listed) <= LISTED:
+            folder, found, _ = self._keys[at][len(prefix) :].partition(delimiter or "\0")
+            if found:
+                listed.append(prefix + folder + delimiter)
+                at = bisect.bisect_left(self._keys, listed[-1] + "\uffff")
+            else:
+                listed.append(self._keys[at])
+                at += 1
+        more = len(listed) > LISTED
+        objects = "".join(
+            self._folder_of(name) if name.endswith("/") else self._object(name) for name in listed[:LISTED]
+        )
+        last = escape(listed[LISTED - 1]) if more else ""
+        next_token = (
+            f"<NextContinuationToken>{last}</NextContinuationToken><NextMarker>{last}</NextMarker>" if more else ""
+        )
+        body = f"<Prefix>{escape(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>{next_token}{objects}"
+        return f'<?xml version="1.0"?><ListBucketResult><Name>far</Name>{body}</ListBucketResult>'.encode()
+
+    @staticmethod
+    def _folder_of(name: str) -> str:
+        return f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
 
     def _object(self, key: str) -> str:
         stat = (self._folder / key).stat()

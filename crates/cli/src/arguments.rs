@@ -4,6 +4,7 @@ mod cache;
 mod checks;
 mod demo;
 mod jobs;
+mod mount;
 mod offers;
 mod roles;
 mod settings;
@@ -16,6 +17,7 @@ pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use demo::Demo;
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
+pub(crate) use mount::Mount;
 pub(crate) use offers::Imaginable;
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
 pub(crate) use settings::{Access, Aim, Cache, Identity, Process, SourceCache};
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Quarantine(Quarantine),
     /// List, verify, remove or fill the contents of a cache folder or store
     Cache(KeptRows),
+    /// Mount folders, buckets and web files as a read-only file system
+    Mount(Mount),
     /// Check, print or repair the ledger of a stopped dispatcher
     Ledger(Ledger),
     /// Measure throughput on this machine, beside tf.data and PyTorch if they are installed

@@ -29,8 +29,8 @@ pub use progress::Progress;
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
 pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
-    let args = std::iter::once(OsString::from("forebay")).chain(args);
-    let command = match Arguments::try_parse_from(args) {
+    let words = std::iter::once(OsString::from("forebay")).chain(args.iter().cloned());
+    let command = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments.command,
         Err(help) => {
             // Help and version are data, and go to stdout; errors of the arguments to stderr. Clap separates the two.
@@ -42,6 +42,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Up(up) => return code(commands::up::run(up, host)),
         Command::Dispatcher(dispatcher) => return code(commands::dispatcher::run(dispatcher)),
         Command::Worker(worker) => return code(commands::worker::run(worker, host)),
+        Command::Mount(mount) => return code(commands::mount::run(mount, &args, host)),
         Command::Demo(demo) => commands::demo::run(&demo, host),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
         Command::Workers(workers) => commands::workers::run(&workers),

@@ -27,6 +27,7 @@ mod rows;
 pub mod saved;
 mod sources;
 mod store;
+mod tree;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub use parallel::Progress;
 pub use readers::{Chunks, Place, ReadOptions, Reader, WindowAnnouncement};
 pub use sources::{CsvDraft, CsvHeader, Draft, Features, Together, infer, infer_following};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
+pub use tree::{Attributes, EntryKind, FileTree, Pinned, TreeEntry, TreeFile};
 
 /// Lists and pins the files of a source, and with `counted` also finds every row.
 ///

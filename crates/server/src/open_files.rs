@@ -13,7 +13,7 @@ const FILES_WANTED: u64 = 1 << 16;
 ///
 /// # Errors
 /// Exhausted when that is too few.
-pub(crate) fn allow_files() -> Result<()> {
+pub fn allow_files() -> Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let most = maximum.unwrap_or(FILES_WANTED).min(FILES_WANTED);
     let mut may = current.unwrap_or(u64::MAX);

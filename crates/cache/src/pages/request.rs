@@ -82,6 +82,12 @@ impl PagedFile {
         Request { file: self.clone(), parts }
     }
 
+    /// Says whether all pages of a range are on disk, as far as this process knows. It does not look into the folder.
+    pub fn holds(&self, range: Range<u64>) -> bool {
+        let range = range.start.min(self.size)..range.end.min(self.size);
+        range.is_empty() || pages(&range).all(|page| self.page_state().index.find(&self.key(page)).is_some())
+    }
+
     fn cache(&self) -> &Arc<CacheState> {
         &self.source.cache
     }

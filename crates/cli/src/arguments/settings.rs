@@ -85,7 +85,7 @@ pub(super) fn places() -> impl TypedValueParser<Value = CachePlaces> {
     OsStringValueParser::new().try_map(|text: OsString| CachePlaces::parse(&text).map_err(|e| e.to_string()))
 }
 
-fn switch(text: &str) -> std::result::Result<bool, String> {
+pub(super) fn switch(text: &str) -> std::result::Result<bool, String> {
     forebay_server::parse_switch(text).map_err(|e| e.to_string())
 }
 

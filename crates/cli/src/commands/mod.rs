@@ -7,6 +7,7 @@ pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
 pub(crate) mod ledger;
+pub(crate) mod mount;
 mod ops;
 pub(crate) mod quarantine;
 pub(crate) mod run;

@@ -21,6 +21,12 @@ impl PageCachedSource {
         cache.page_cache(&folder(source)?, bytes).map(Self)
     }
 
+    /// Opens the files below a remote folder. `what` names it for messages: `s3://bucket/train/`. `None` where the cache
+    /// keeps no pages.
+    pub fn below(what: &str, cache: &Cache) -> Option<Self> {
+        cache.page_cache(what, 0).map(Self)
+    }
+
     /// Returns how many bytes were read from which place since this process opened the source.
     pub fn stats(&self) -> SourceStats {
         self.0.stats()
@@ -56,6 +62,10 @@ impl NearFile for File {
     fn request(&self, range: Range<u64>) -> Arriving {
         let request = self.0.request(range);
         Box::new(move |to| request.fill(to))
+    }
+
+    fn holds(&self, range: Range<u64>) -> bool {
+        self.0.holds(range)
     }
 }
 

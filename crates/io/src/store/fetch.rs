@@ -16,6 +16,7 @@ use bytes::Bytes;
 use forebay_core::{Error, Result};
 use futures::StreamExt;
 use object_store::client::HttpError;
+use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -41,6 +42,8 @@ pub(super) struct Store {
     pub(super) is_unsigned: bool,
     /// Writes large objects to it, block by block.
     pub(super) blocks: Option<Blocks>,
+    /// How one folder of it is listed; `None` where it cannot list.
+    pub(super) levels: Option<Levels>,
 }
 
 /// A store that accepts an object block by block.
@@ -50,6 +53,16 @@ pub(super) struct Blocks(pub(super) Arc<dyn MultipartStore>);
 impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Blocks")
+    }
+}
+
+/// A store that lists one folder, answer by answer.
+#[derive(Clone)]
+pub(super) struct Levels(pub(super) Arc<dyn PaginatedListStore>);
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Levels")
     }
 }
 

@@ -40,4 +40,7 @@ pub trait ReadThrough: Send + Sync + fmt::Debug {
 pub trait NearFile: Send + Sync + fmt::Debug {
     /// Requests a range, which lies within the file.
     fn request(&self, range: Range<u64>) -> Arriving;
+
+    /// Says whether all of a range is kept, as far as this process knows, so that asking for it waits for no store.
+    fn holds(&self, range: Range<u64>) -> bool;
 }

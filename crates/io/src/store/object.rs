@@ -146,6 +146,15 @@ impl Object {
         }
     }
 
+    /// Returns whether a read of this range waits for no store.
+    pub(crate) fn holds(&self, range: Range<u64>) -> bool {
+        match &self.place {
+            Where::Local(_) => true,
+            Where::Remote(_) => false,
+            Where::Near(near) => near.holds(range),
+        }
+    }
+
     /// Asks for a long range, of which at most `ahead` bytes wait for the reader; `None` where short ranges are to be asked for instead.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreScheme, RetryConfig};
 
 use super::body::Body;
-use super::fetch::{Blocks, Store, identity};
+use super::fetch::{Blocks, Levels, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
 use super::near::Done;
@@ -72,7 +72,7 @@ pub(super) fn shared() -> Result<Arc<Shared>> {
 }
 
 /// Runs a request to its end from any thread.
-fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = sync_channel(1);
     shared()?.runtime.spawn(async move {
         let _ = send.send(request.await);
@@ -268,17 +268,17 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let (inner, blocks) = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
+    let (inner, blocks, levels) = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
         .map_err(|e| refusal::refused(uri, &e))?
         .ok_or_else(|| wrong(&"there is no such kind of store"))?;
-    let store =
-        Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1), blocks });
+    let is_unsigned = refusal::are_missing(&scheme, &address.1);
+    let store = Arc::new(Store { inner, policy, budget, is_unsigned, blocks, levels });
     stores.insert(address, store.clone());
     Ok((store, path))
 }
 
-/// A store, and its writer of large objects, if it has one.
-type Connected = (Arc<dyn ObjectStore>, Option<Blocks>);
+/// A store, how large objects are written to it, if they can be, and how a folder of it is listed.
+type Connected = (Arc<dyn ObjectStore>, Option<Blocks>, Option<Levels>);
 
 /// Creates a store without retries and time limits, because `retry` handles both better; `None` for an unknown kind.
 fn connect(
@@ -302,14 +302,14 @@ fn connect(
     macro_rules! with_blocks {
         ($store:expr) => {{
             let store = $store;
-            (store.clone() as Arc<dyn ObjectStore>, Some(Blocks(store)))
+            (store.clone() as Arc<dyn ObjectStore>, Some(Blocks(store.clone())), Some(Levels(store)))
         }};
     }
     Ok(Some(match scheme {
         ObjectStoreScheme::AmazonS3 => with_blocks!(build!(AmazonS3Builder, url.as_str())),
         ObjectStoreScheme::GoogleCloudStorage => with_blocks!(build!(GoogleCloudStorageBuilder, url.as_str())),
         ObjectStoreScheme::MicrosoftAzure => with_blocks!(build!(MicrosoftAzureBuilder, url.as_str())),
-        ObjectStoreScheme::Http => (build!(HttpBuilder, &url[..url::Position::BeforePath]), None),
+        ObjectStoreScheme::Http => (build!(HttpBuilder, &url[..url::Position::BeforePath]), None, None),
         _ => return Ok(None),
     }))
 }

@@ -35,7 +35,8 @@ pub(super) fn open(uri: &str, folder: &str) -> Result<(Store, Path)> {
     let base = Path::from_absolute_path(FilePath::new(folder)).map_err(|e| wrong(e.to_string()))?;
     let policy = Policy::from_settings(|_| None)?;
     let budget = Arc::new(Budget::default());
-    Ok((Store { inner: Arc::new(LocalFileSystem::new()), policy, budget, is_unsigned: false, blocks: None }, base))
+    let inner = Arc::new(LocalFileSystem::new());
+    Ok((Store { inner, policy, budget, is_unsigned: false, blocks: None, levels: None }, base))
 }
 
 /// Reads a part of a file directly, so that a missing part and a system error are distinguished.

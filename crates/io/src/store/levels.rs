@@ -1,0 +1,139 @@
+//! One folder of a store: what is directly in it, and single objects with their times.
+//!
+//! A list that breaks goes on with the answer that broke. Bounds: a folder has at most as many names as the caller says;
+//! [`HEADS_MAX`] objects are asked for at once; every answer has the policy's time.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_core::{Error, ErrorKind, Result};
+use futures::{StreamExt, TryStreamExt};
+use object_store::list::PaginatedListOptions;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt};
+use tokio::time::timeout;
+
+use super::Stat;
+use super::fetch::{Levels, NOTHING_PINNED, Store, identity, why};
+use super::remote::{parse, wait};
+use super::retry::Attempts;
+use crate::Allowed;
+
+/// Objects that are asked for at once.
+const HEADS_MAX: usize = 16;
+
+/// An object that a list or its store told of.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    /// Its name in its folder.
+    pub(crate) name: String,
+    pub(crate) stat: Stat,
+    /// Nanoseconds since 1970.
+    pub(crate) mtime: i64,
+}
+
+/// What is directly in a folder, in no order.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    pub(crate) objects: Vec<Listed>,
+    pub(crate) folders: Vec<String>,
+}
+
+impl Level {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names() == 0
+    }
+
+    fn names(&self) -> usize {
+        self.objects.len() + self.folders.len()
+    }
+}
+
+/// Lists what is directly below a url, with at most `most` names.
+///
+/// # Errors
+/// Exhausted for a folder with more names; what the store says.
+pub(crate) fn level(folder: &str, most: usize) -> Result<Level> {
+    let (store, path) = parse(folder, &Allowed::everything())?;
+    let uri = folder.to_owned();
+    wait(async move { store.level(&path, &uri, most, false).await })
+}
+
+/// Says whether names of objects begin with a url and a slash.
+///
+/// # Errors
+/// What the store says.
+pub(crate) fn is_prefix(folder: &str) -> Result<bool> {
+    let (store, path) = parse(folder, &Allowed::everything())?;
+    let uri = folder.to_owned();
+    wait(async move { store.level(&path, &uri, usize::MAX, true).await }).map(|level| !level.is_empty())
+}
+
+/// Asks for objects by their urls, and returns them in this order.
+///
+/// # Errors
+/// NotFound for the first that is not there; what the store says.
+pub(crate) fn objects(uris: &[String]) -> Result<Vec<Listed>> {
+    let found: Vec<_> =
+        uris.iter().map(|uri| Ok((parse(uri, &Allowed::everything())?, uri.clone()))).collect::<Result<_>>()?;
+    wait(async move {
+        let ask = |((store, path), uri): ((Arc<Store>, Path), String)| async move {
+            let meta = store.tried(&uri, || store.inner.head(&path)).await?;
+            Ok::<_, Error>(listed(&meta, path.filename().unwrap_or_default()))
+        };
+        futures::stream::iter(found.into_iter().map(ask)).buffered(HEADS_MAX).try_collect().await
+    })
+}
+
+fn listed(meta: &ObjectMeta, name: &str) -> Listed {
+    let mtime = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
+    Listed { name: name.to_owned(), stat: identity(meta), mtime }
+}
+
+impl Store {
+    /// Lists a folder; of one that is only looked at, `first` answer is enough.
+    async fn level(&self, path: &Path, uri: &str, most: usize, first: bool) -> Result<Level> {
+        let Some(Levels(lists)) = &self.levels else {
+            return Err(Error::invalid("an http server cannot list files").with("file", uri).hint("name the files"));
+        };
+        let prefix = (!path.as_ref().is_empty()).then(|| format!("{path}/"));
+        let below = prefix.as_deref().unwrap_or_default();
+        let (mut level, mut page_token) = (Level::default(), None);
+        let mut attempts = Attempts::new(Instant::now());
+        loop {
+            let options = PaginatedListOptions {
+                delimiter: Some(Cow::Borrowed("/")),
+                page_token: page_token.clone(),
+                ..PaginatedListOptions::default()
+            };
+            let failed = match timeout(self.policy.stall, lists.list_paginated(prefix.as_deref(), options)).await {
+                Ok(Ok(page)) => {
+                    attempts.progressed(Instant::now());
+                    let name =
+                        |path: &Path| Some(path.as_ref().strip_prefix(below)?.to_owned()).filter(|n| !n.is_empty());
+                    level.folders.extend(page.result.common_prefixes.iter().filter_map(name));
+                    let objects = page.result.objects.iter();
+                    level.objects.extend(objects.filter_map(|meta| Some(listed(meta, &name(&meta.location)?))));
+                    if level.names() > most {
+                        return Err(too_many(uri, most));
+                    }
+                    match page.page_token {
+                        Some(next) if !first || level.is_empty() => page_token = Some(next),
+                        _ => return Ok(level),
+                    }
+                    continue;
+                }
+                Ok(Err(e)) => why(uri, &NOTHING_PINNED, e),
+                Err(_) => self.silent(),
+            };
+            self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+        }
+    }
+}
+
+fn too_many(uri: &str, most: usize) -> Error {
+    Error::new(ErrorKind::Exhausted, format!("this folder has more than {most} names"))
+        .with("folder", uri)
+        .hint("divide the files among several folders")
+}

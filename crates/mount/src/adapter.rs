@@ -1,0 +1,359 @@
+//! Requests of the system (FUSE), answered by the tree and the reader. Nothing is decided here.
+//!
+//! Each request has a thread until it is answered. Invariants: a file that is open for reading only is all that is ever
+//! opened; an error that is the source's goes to the log, once for each open file.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
+use forebay_exec::PageCachedSource;
+use forebay_io::{Attributes, EntryKind, FileTree, ReadThrough, TreeEntry};
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+};
+
+use crate::open::{Open, OpenTable, OpenedFile};
+use crate::reader::{AheadBudget, OpenFile, told};
+use crate::tree::{Listed, Names, Node, ROOT, Tree};
+
+/// Requests that the system makes ahead of their need, at once.
+const BACKGROUND_MAX: u16 = 64;
+/// What programs are told to read at once.
+const BLOCK_SIZE: u32 = 128 << 10;
+const GENERATION: Generation = Generation(0);
+
+/// A source of a mount, and what its remote files are read through.
+#[derive(Debug)]
+pub(crate) struct MountedSource {
+    pub(crate) tree: FileTree,
+    pub(crate) near: Option<PageCachedSource>,
+}
+
+impl Names for MountedSource {
+    fn is_listed(&self) -> bool {
+        Names::is_listed(&self.tree)
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>> {
+        Names::list(&self.tree, folder)
+    }
+
+    fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
+        Names::look(&self.tree, path)
+    }
+}
+
+/// The file system. See the module's documentation.
+pub(crate) struct Adapter {
+    tree: Tree<MountedSource>,
+    budget: Arc<AheadBudget>,
+    clock: SystemClock,
+    open: OpenTable,
+    /// Whose the entries of stores are.
+    owner: (u32, u32),
+    /// The time of folders that have none.
+    began: SystemTime,
+}
+
+impl Adapter {
+    pub(crate) fn new(tree: Tree<MountedSource>) -> Self {
+        let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        Self {
+            tree,
+            budget: Arc::default(),
+            clock: SystemClock::default(),
+            open: OpenTable::default(),
+            owner,
+            began: SystemTime::now(),
+        }
+    }
+
+    fn attr(&self, node: &Node, attributes: Attributes) -> FileAttr {
+        let (kind, size, store_mode) = match &node.kind {
+            EntryKind::Folder => (FileType::Directory, 0, 0o555),
+            EntryKind::File(pinned) => (FileType::RegularFile, pinned.size(), 0o444),
+            EntryKind::Link(target) => (FileType::Symlink, target.as_os_str().len() as u64, 0o777),
+        };
+        let (uid, gid, perm) = attributes.owner.unwrap_or((self.owner.0, self.owner.1, store_mode));
+        let time = attributes.mtime.map_or(self.began, time_of);
+        FileAttr {
+            ino: INodeNo(node.ino),
+            size,
+            blocks: size.div_ceil(512),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            uid,
+            gid,
+            rdev: 0,
+            blksize: BLOCK_SIZE,
+            flags: 0,
+        }
+    }
+
+    fn node(&self, ino: INodeNo) -> Result<Arc<Node>, Errno> {
+        self.tree.get(ino.0).ok_or(Errno::ESTALE)
+    }
+
+    fn add(&self, open: Open) -> Result<FileHandle, Errno> {
+        self.open.add(open).map(FileHandle).ok_or(Errno::ENFILE)
+    }
+
+    fn open_file(&self, ino: INodeNo) -> Result<FileHandle, Errno> {
+        let node = self.node(ino)?;
+        let (Some(source), EntryKind::File(pinned)) = (self.tree.source(&node), &node.kind) else {
+            return Err(Errno::EISDIR);
+        };
+        // The system looks the name up again, and finds what is there now.
+        if node.is_stale() {
+            return Err(Errno::ESTALE);
+        }
+        let near = source.near.as_ref().map(|near| near as &dyn ReadThrough);
+        match source.tree.file(&node.path, pinned, near) {
+            Ok(file) => {
+                let file = OpenFile::new(file, &self.budget);
+                self.add(Open::File(Arc::new(OpenedFile { node, file, was_told: AtomicBool::new(false) })))
+            }
+            Err(e) if is_changed(&e) => {
+                self.tree.changed(&node);
+                Err(Errno::ESTALE)
+            }
+            Err(e) => Err(failed(&e, &node.path)),
+        }
+    }
+
+    fn open_folder(&self, ino: INodeNo) -> Result<(FileHandle, FopenFlags), Errno> {
+        let node = self.node(ino)?;
+        let listed = self.tree.list(&node, self.clock.now()).map_err(|e| failed(&e, &node.path))?;
+        let known = if listed.list.open() { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        Ok((self.add(Open::Folder(node, listed))?, FopenFlags::FOPEN_CACHE_DIR | known))
+    }
+
+    fn folder(&self, fh: FileHandle) -> Result<(Arc<Node>, Listed), Errno> {
+        match self.open.get(fh.0) {
+            Some(Open::Folder(node, listed)) => Ok((node, listed)),
+            Some(Open::File(_)) => Err(Errno::ENOTDIR),
+            None => Err(Errno::EBADF),
+        }
+    }
+}
+
+fn time_of(nanos: i64) -> SystemTime {
+    let since = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 { SystemTime::UNIX_EPOCH - since } else { SystemTime::UNIX_EPOCH + since }
+}
+
+/// Says whether another content is at the place of a file, or none.
+fn is_changed(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Data | ErrorKind::NotFound)
+}
+
+/// Returns the system's number of an error of a source, and tells the log what the number does not say.
+fn failed(e: &Error, path: &Path) -> Errno {
+    let number = match e.kind() {
+        ErrorKind::NotFound => return Errno::ENOENT,
+        ErrorKind::PermissionDenied => Errno::EACCES,
+        ErrorKind::Exhausted => Errno::EOVERFLOW,
+        _ => Errno::EIO,
+    };
+    tracing::warn!(path = %path.display(), "{}", told("", e));
+    number
+}
+
+fn kind_of(kind: &EntryKind) -> FileType {
+    match kind {
+        EntryKind::Folder => FileType::Directory,
+        EntryKind::File(_) => FileType::RegularFile,
+        EntryKind::Link(_) => FileType::Symlink,
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            // Always, not as the system guesses: who lists a folder of samples looks at each.
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_ASYNC_DIO,
+        ];
+        // A system that lacks one does without.
+        wanted.into_iter().for_each(|flag| _ = config.add_capabilities(flag));
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.node(parent).and_then(|folder| {
+            self.tree.lookup(&folder, name, self.clock.now()).map_err(|e| failed(&e, &folder.path.join(name)))
+        });
+        match found {
+            Ok(Some((node, age))) => reply.entry(&age, &self.attr(&node, node.attributes), GENERATION),
+            Ok(None) => reply.error(Errno::ENOENT),
+            Err(number) => reply.error(number),
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
+        self.tree.forget(ino.0, times);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let known = self.node(ino).and_then(|node| {
+            let (attributes, age) = self.tree.attributes(&node).map_err(|e| failed(&e, &node.path))?;
+            Ok((self.attr(&node, attributes), age))
+        });
+        match known {
+            Ok((attr, age)) => reply.attr(&age, &attr),
+            Err(number) => reply.error(number),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.node(ino) {
+            Ok(node) => match &node.kind {
+                EntryKind::Link(target) => reply.data(target.as_os_str().as_bytes()),
+                _ => reply.error(Errno::EINVAL),
+            },
+            Err(number) => reply.error(number),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        match self.open_file(ino) {
+            // A number names one content, so what the system kept of it is right.
+            Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+            Err(number) => reply.error(number),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let opened = match self.open.get(fh.0) {
+            Some(Open::File(opened)) => opened,
+            Some(Open::Folder(..)) => return reply.error(Errno::EISDIR),
+            None => return reply.error(Errno::EBADF),
+        };
+        let mut reply = Some(reply);
+        let read = opened.file.read(offset, size as usize, |bytes| {
+            if let Some(reply) = reply.take() {
+                reply.data(bytes);
+            }
+        });
+        if let Err(e) = read {
+            if is_changed(&e) {
+                self.tree.changed(&opened.node);
+            }
+            if !opened.was_told.swap(true, Ordering::Relaxed) {
+                tracing::warn!(offset, "{}; readers of it get EIO", told(opened.file.uri(), &e));
+            }
+            if let Some(reply) = reply {
+                reply.error(Errno::EIO);
+            }
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.open.remove(fh.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.open_folder(ino) {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(number) => reply.error(number),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let (folder, listed) = match self.folder(fh) {
+            Ok(open) => open,
+            Err(number) => return reply.error(number),
+        };
+        for (at, name) in [(1, "."), (2, "..")] {
+            if offset < at && reply.add(ino, at, FileType::Directory, name) {
+                return reply.ok();
+            }
+        }
+        let entries = listed.list.entries.iter().enumerate().skip(offset.saturating_sub(2) as usize);
+        for (at, entry) in entries {
+            let number = INodeNo(self.tree.number(&folder, entry));
+            if reply.add(number, at as u64 + 3, kind_of(&entry.kind), &entry.name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn readdirplus(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let (folder, listed) = match self.folder(fh) {
+            Ok(open) => open,
+            Err(number) => return reply.error(number),
+        };
+        let age = self.tree.age(&folder, &listed, self.clock.now());
+        for (at, name) in [(1, "."), (2, "..")] {
+            let attr = self.attr(&folder, folder.attributes);
+            if offset < at && reply.add(ino, at, name, &age, &attr, GENERATION) {
+                return reply.ok();
+            }
+        }
+        let entries = listed.list.entries.iter().enumerate().skip(offset.saturating_sub(2) as usize);
+        for (at, entry) in entries {
+            let node = self.tree.hold(&folder, entry);
+            let attr = self.attr(&node, node.attributes);
+            if reply.add(INodeNo(node.ino), at as u64 + 3, &entry.name, &age, &attr, GENERATION) {
+                self.tree.forget(node.ino, 1);
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.open.remove(fh.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        // What stores hold in all nobody knows: they have no number of blocks.
+        let known: Vec<(u64, u64)> = self.tree.sources().filter_map(|source| source.tree.space()).collect();
+        let block = u64::from(BLOCK_SIZE);
+        let all = known.iter().map(|(all, _)| all / block).sum();
+        reply.statfs(all, 0, 0, 0, 0, BLOCK_SIZE, 255, BLOCK_SIZE);
+    }
+}
+
+/// The root is never forgotten.
+const _: () = assert!(ROOT == INodeNo::ROOT.0);

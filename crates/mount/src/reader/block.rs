@@ -1,0 +1,96 @@
+//! A run of bytes of a file that is on its way, or here; and the memory of all of them.
+//!
+//! Invariant: one thread waits for the bytes of a block, and the others for that thread. Bound: blocks ahead of their
+//! readers take at most [`AHEAD_BYTES_MAX`] together, blocks that a read waits for at most one for each thread.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_core::{Error, Result};
+use forebay_io::{Arriving, TreeFile};
+
+/// The most bytes of read-ahead of a mount.
+pub const AHEAD_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes that blocks take.
+#[derive(Debug, Default)]
+pub(crate) struct AheadBudget(AtomicU64);
+
+#[derive(Debug)]
+struct Taken {
+    budget: Arc<AheadBudget>,
+    bytes: u64,
+}
+
+impl Taken {
+    /// Takes bytes of the budget, in any case where they `must` be had.
+    fn take(budget: &Arc<AheadBudget>, bytes: u64, must: bool) -> Option<Self> {
+        let taken = Self { budget: budget.clone(), bytes };
+        let before = budget.0.fetch_add(bytes, Ordering::Relaxed);
+        (must || before + bytes <= AHEAD_BYTES_MAX).then_some(taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+enum State {
+    Asked(Arriving),
+    Here(Arc<Vec<u8>>),
+    Failed(Error),
+}
+
+/// See the module's documentation.
+pub(super) struct Block {
+    range: Range<u64>,
+    state: Mutex<State>,
+    _taken: Taken,
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+impl Block {
+    /// Asks for a range, without a wait; `None` where there is no memory for it, or nothing to wait for.
+    pub(super) fn ask(file: &TreeFile, range: Range<u64>, budget: &Arc<AheadBudget>, must: bool) -> Option<Self> {
+        let bytes = range.end - range.start;
+        let taken = Taken::take(budget, bytes, must)?;
+        let arriving = file.request(range.start, bytes as usize)?;
+        Some(Self { range, state: Mutex::new(State::Asked(arriving)), _taken: taken })
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.range.start
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.range.end
+    }
+
+    /// Waits for the bytes.
+    pub(super) fn bytes(&self, file: &TreeFile) -> Result<Arc<Vec<u8>>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = State::Failed(Error::internal("a read was dropped").with("file", file.uri()));
+        let now = match std::mem::replace(&mut *state, waiting) {
+            State::Asked(arriving) => {
+                let mut bytes = vec![0; (self.range.end - self.range.start) as usize];
+                arriving(&mut bytes).map_or_else(State::Failed, |()| State::Here(Arc::new(bytes)))
+            }
+            arrived => arrived,
+        };
+        let bytes = match &now {
+            State::Here(bytes) => Ok(bytes.clone()),
+            State::Failed(e) => Err(e.clone()),
+            State::Asked(_) => Err(Error::internal("a block is asked for twice")),
+        };
+        *state = now;
+        bytes
+    }
+}

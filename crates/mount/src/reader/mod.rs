@@ -1,0 +1,103 @@
+//! Ranges of an open file to bytes, with read-ahead for files that are read from front to back.
+//!
+//! A range that is on this machine is read as it was asked for. One that is not is read in blocks, which the reader asks
+//! for ahead of time: see `window`. Any number of threads read one file. Invariants: bytes are those of the content that
+//! was opened; an error is of the read that it failed, and a later read asks anew.
+
+mod block;
+mod window;
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_core::{Error, Result};
+use forebay_io::TreeFile;
+
+pub use block::AHEAD_BYTES_MAX;
+pub(crate) use block::AheadBudget;
+use block::Block;
+use window::Window;
+
+thread_local! {
+    /// The bytes of a reply; one for each thread, as long as the longest read.
+    static REPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    file: TreeFile,
+    window: Mutex<Window<Arc<Block>>>,
+    budget: Arc<AheadBudget>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(file: TreeFile, budget: &Arc<AheadBudget>) -> Self {
+        let window = Mutex::new(Window::new(file.size()));
+        Self { file, window, budget: budget.clone() }
+    }
+
+    /// Returns where the file is.
+    pub(crate) fn uri(&self) -> &str {
+        self.file.uri()
+    }
+
+    /// Hands `reply` the bytes of a range, fewer at the end of the file.
+    ///
+    /// # Errors
+    /// Data, when the file has changed; what the system or the store says.
+    pub(crate) fn read<T>(&self, offset: u64, len: usize, reply: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let len = len.min(self.file.size().saturating_sub(offset) as usize);
+        if len == 0 {
+            return Ok(reply(&[]));
+        }
+        let blocks = if self.file.holds(offset..offset + len as u64) { Vec::new() } else { self.blocks(offset, len) };
+        if let [block] = &blocks[..] {
+            let bytes = block.bytes(&self.file).inspect_err(|_| self.start_again())?;
+            let from = (offset - block.start()) as usize;
+            return Ok(reply(&bytes[from..from + len]));
+        }
+        REPLY.with_borrow_mut(|to| {
+            if to.len() < len {
+                to.resize(len, 0);
+            }
+            let to = &mut to[..len];
+            if blocks.is_empty() {
+                self.file.read_at(offset, to)?;
+            }
+            for block in &blocks {
+                let bytes = block.bytes(&self.file).inspect_err(|_| self.start_again())?;
+                let (from, until) = (block.start().max(offset), block.end().min(offset + len as u64));
+                let part = &bytes[(from - block.start()) as usize..(until - block.start()) as usize];
+                to[(from - offset) as usize..(until - offset) as usize].copy_from_slice(part);
+            }
+            Ok(reply(to))
+        })
+    }
+
+    /// Returns the blocks of a range, and asks for those ahead of it; none where the range is to be read as it is.
+    fn blocks(&self, offset: u64, len: usize) -> Vec<Arc<Block>> {
+        let range = offset..offset + len as u64;
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = window.plan(range.clone());
+        for block in wanted {
+            let is_ahead = block.start >= range.end;
+            // What is needed now is asked for in any case: there is a thread for each such read.
+            let Some(block) = Block::ask(&self.file, block, &self.budget, !is_ahead) else { break };
+            window.add(block.start()..block.end(), Arc::new(block));
+        }
+        window.of(range)
+    }
+
+    fn start_again(&self) {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Returns what a person is told of a read that failed.
+pub(crate) fn told(uri: &str, e: &Error) -> String {
+    let context = |name: &str| e.get(name).map(|value| format!(", {name} {value}")).unwrap_or_default();
+    let parts = ["was", "is", "range", "attempts", "seen"].map(context).concat();
+    let file = e.get("file").unwrap_or(uri);
+    format!("{}: {file}{parts}", e.message().replace("since it was indexed", "since it was opened"))
+}

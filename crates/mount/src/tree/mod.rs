@@ -1,0 +1,201 @@
+//! Names, attributes and inode numbers of a mount.
+//!
+//! The root is a source, or a folder with one name for each of several sources. A folder of a remote source is listed as a
+//! whole, and the list serves its names until it is older than the refresh time. A local folder is looked at each time.
+//! The time is an argument. Invariants: see `nodes` and `lists`.
+
+mod lists;
+mod names;
+mod nodes;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+use forebay_io::{Attributes, EntryKind, FileTree, TreeEntry};
+
+use lists::Lists;
+pub use lists::{FOLDER_NAMES_MAX, LISTED_NAMES_MAX};
+pub(crate) use lists::{List, Listed};
+pub use names::NamedSource;
+use nodes::Nodes;
+pub(crate) use nodes::{Node, ROOT};
+
+/// How long the system believes what a local folder said.
+const LOCAL_AGE: Duration = Duration::from_secs(1);
+
+/// What is known of a folder that has neither a time nor an owner.
+const NOTHING: Attributes = Attributes { mtime: None, owner: None };
+
+/// Where a source's names come from.
+pub(crate) trait Names: Send + Sync {
+    /// Says whether a folder is listed as a whole, so that single names are found in its list.
+    fn is_listed(&self) -> bool;
+    /// Returns the entries of a folder, sorted by name.
+    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>>;
+    /// Looks at one name; only where [`Names::is_listed`] is false.
+    fn look(&self, path: &Path) -> Result<Option<TreeEntry>>;
+}
+
+impl Names for FileTree {
+    fn is_listed(&self) -> bool {
+        self.is_remote()
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>> {
+        FileTree::list(self, folder, FOLDER_NAMES_MAX)
+    }
+
+    fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
+        FileTree::look(self, path)
+    }
+}
+
+/// The tree of a mount. See the module's documentation.
+pub(crate) struct Tree<N> {
+    /// The sources; the first has no name where it is the root itself.
+    sources: Vec<(OsString, N)>,
+    nodes: Nodes,
+    lists: Lists,
+    refresh: Duration,
+}
+
+impl<N: Names> Tree<N> {
+    /// Makes a tree of sources with their names. One source without a name is the root.
+    pub(crate) fn new(sources: Vec<(OsString, N)>, refresh: Duration) -> Self {
+        Self { sources, nodes: Nodes::default(), lists: Lists::default(), refresh }
+    }
+
+    /// Returns the source of a node; `None` for the folder above several sources.
+    pub(crate) fn source(&self, node: &Node) -> Option<&N> {
+        let source = node.source?;
+        self.sources.get(source).map(|(_, source)| source)
+    }
+
+    /// Returns a node that the system knows.
+    pub(crate) fn get(&self, ino: u64) -> Option<Arc<Node>> {
+        if ino == ROOT { Some(Arc::new(self.root())) } else { self.nodes.get(ino) }
+    }
+
+    fn is_single(&self) -> bool {
+        self.sources.first().is_some_and(|(name, _)| name.is_empty())
+    }
+
+    fn root(&self) -> Node {
+        Node::folder(ROOT, self.is_single().then_some(0), Path::new(""))
+    }
+
+    /// Looks a name up in a folder. The system holds the node until it forgets it. Returns how long it may believe this.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(crate) fn lookup(&self, folder: &Node, name: &OsStr, now: Ticks) -> Result<Option<(Arc<Node>, Duration)>> {
+        let Some(source) = self.source(folder) else {
+            let Some(mut node) = self.top(&source_entry(name)) else { return Ok(None) };
+            let mut age = self.refresh;
+            if let Some(source) = self.source(&node).filter(|source| !source.is_listed()) {
+                age = LOCAL_AGE.min(age);
+                node.attributes = source.look(Path::new(""))?.map_or(NOTHING, |entry| entry.attributes);
+            }
+            return Ok(Some((self.nodes.hold(node), age)));
+        };
+        let (entry, age) = if source.is_listed() {
+            let listed = self.list(folder, now)?;
+            (listed.list.find(name).cloned(), listed.left(self.refresh, now))
+        } else {
+            (source.look(&folder.path.join(name))?, LOCAL_AGE.min(self.refresh))
+        };
+        Ok(entry.map(|entry| (self.hold(folder, &entry), age)))
+    }
+
+    /// Makes the node of an entry of a folder; the system holds it until it forgets it.
+    pub(crate) fn hold(&self, folder: &Node, entry: &TreeEntry) -> Arc<Node> {
+        self.nodes.hold(self.node(folder, entry))
+    }
+
+    /// Returns the inode number of an entry of a folder.
+    pub(crate) fn number(&self, folder: &Node, entry: &TreeEntry) -> u64 {
+        self.node(folder, entry).ino
+    }
+
+    fn node(&self, folder: &Node, entry: &TreeEntry) -> Node {
+        let top = if folder.source.is_none() { self.top(entry) } else { None };
+        top.unwrap_or_else(|| Node::of(folder, entry))
+    }
+
+    /// Returns the node of a source in the folder above several.
+    fn top(&self, entry: &TreeEntry) -> Option<Node> {
+        let number = self.sources.iter().position(|(name, _)| *name == entry.name)?;
+        Some(Node::folder(0, Some(number), Path::new("")))
+    }
+
+    /// Lists a folder.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(crate) fn list(&self, folder: &Node, now: Ticks) -> Result<Listed> {
+        match self.source(folder) {
+            None => Ok(Listed::new(List::new(self.sources.iter().map(|(name, _)| source_entry(name)).collect()), now)),
+            Some(source) if !source.is_listed() => Ok(Listed::new(List::new(source.list(&folder.path)?), now)),
+            Some(source) => {
+                let key = (folder.source.unwrap_or(0), folder.path.clone());
+                self.lists.get(key, self.refresh, now, || source.list(&folder.path))
+            }
+        }
+    }
+
+    /// Returns how long the system may believe what is in a folder.
+    pub(crate) fn age(&self, folder: &Node, listed: &Listed, now: Ticks) -> Duration {
+        match self.source(folder) {
+            Some(source) if !source.is_listed() => LOCAL_AGE.min(self.refresh),
+            _ => listed.left(self.refresh, now),
+        }
+    }
+
+    /// Returns what is known of a node now, and how long the system may believe it.
+    ///
+    /// # Errors
+    /// NotFound, when a local folder is gone; what the source says.
+    pub(crate) fn attributes(&self, node: &Node) -> Result<(Attributes, Duration)> {
+        match self.source(node) {
+            Some(source) if !source.is_listed() => {
+                let age = LOCAL_AGE.min(self.refresh);
+                match source.look(&node.path)? {
+                    Some(entry) if entry.kind == node.kind => Ok((entry.attributes, age)),
+                    // It is another by now, or gone; who has it open sees what was opened.
+                    _ if matches!(node.kind, EntryKind::File(_)) => Ok((node.attributes, age)),
+                    _ => Err(Error::new(ErrorKind::NotFound, "there is no such folder any more")),
+                }
+            }
+            // A number names one content, so what a list said of it stays true.
+            Some(_) => Ok((node.attributes, self.refresh)),
+            None => Ok((NOTHING, self.refresh)),
+        }
+    }
+
+    /// Notes that a file is another than the node says: its folder is listed anew, and the node opens no more.
+    pub(crate) fn changed(&self, node: &Node) {
+        node.set_stale();
+        let folder = node.path.parent().unwrap_or(Path::new(""));
+        self.lists.forget(&(node.source.unwrap_or(0), folder.into()));
+    }
+
+    /// The system forgets a node as many times as it was given it.
+    pub(crate) fn forget(&self, ino: u64, times: u64) {
+        self.nodes.forget(ino, times);
+    }
+
+    /// Returns the sources.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &N> {
+        self.sources.iter().map(|(_, source)| source)
+    }
+}
+
+fn source_entry(name: &OsStr) -> TreeEntry {
+    TreeEntry { name: name.to_owned(), kind: EntryKind::Folder, attributes: NOTHING }
+}
+
+#[cfg(test)]
+mod tests;
