@@ -232,7 +232,7 @@ def test_a_worker_that_is_refused_ends_and_says_why(mutual, authority):
     for shown, env, says in (
         ([], {}, "speaks TLS, and this side does not"),
         (trust, {}, "asks for a token"),
-        (trust, {"FOREBAY_TOKEN": mutual.token}, "takes the token of a worker"),
+        (trust, {"FOREBAY_TOKEN": mutual.token}, "requires the token of a worker"),
     ):
         done = forebay("worker", *flags, *shown, **env)
         assert (done.returncode, says in done.stderr) == (4, True), done.stderr

@@ -240,7 +240,7 @@ mod tests {
             ("{\"token\": []}".to_owned(), "unknown field"),
             ("{\"tokens\": [{\"sha256\": \"00\", \"role\": \"worker\"}]}".to_owned(), "64 hexadecimal"),
             (format!("{{\"tokens\": [{}]}}", token.replace("worker", "king")), "king"),
-            (format!("{{\"tokens\": [{}]}}", token.replace("worker", "client")), "of a tenant"),
+            (format!("{{\"tokens\": [{}]}}", token.replace("worker", "client")), "must name a tenant"),
             (format!("{{\"tokens\": [{token}, {token}]}}"), "twice"),
             ("{\"tenants\": {\"..\": {}}}".to_owned(), "name of a tenant"),
             ("{\"tenants\": {\"a\": {\"job\": 1}}}".to_owned(), "unknown field"),

@@ -3,6 +3,8 @@
 //! A list that breaks goes on with the answer that broke. Bounds: a folder has at most as many names as the caller says;
 //! [`HEADS_MAX`] objects are asked for at once; every answer has the policy's time.
 
+#![expect(clippy::disallowed_methods, reason = "lists are tried again within a bound")]
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
