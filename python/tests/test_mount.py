@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -32,10 +33,14 @@ FAR_NAMES = 1001
 
 def cannot_mount() -> str | None:
     """Why a mount cannot be made here."""
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return "there is no /dev/fuse that this user may open"
-    if os.geteuid() != 0:
-        return "this user may not mount"
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/fuse cannot be opened: {error}"
+    # Root of a container may lack the capability to mount (CAP_SYS_ADMIN, number 21).
+    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    if capabilities is None or not int(capabilities[1], 16) >> 21 & 1:
+        return "this process may not mount"
     return None
 
 
