@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use forebay_core::{Error, Result};
 use forebay_mount::NamedSource;
-use forebay_server::{CacheConfig, CachePlaces};
+use forebay_server::CacheConfig;
 
-use super::settings::{bytes, places, switch};
+use super::SourceCache;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   forebay mount s3://bucket/train /data --background
 
 The mount is read-only. It ends with Ctrl-C, SIGTERM or `umount DIR`. The same command mounts again where a mount's process
-was killed. Credentials are those that pipelines use: see docs/stores.md.";
+was killed. Credentials are set as for pipelines: see docs/stores.md.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = "forebay mount [OPTIONS] <SOURCE>... <DIR>")]
@@ -26,7 +26,7 @@ pub(crate) struct Mount {
     /// name, which each of several sources needs. DIR, the last: the folder of the mount, which exists and is empty
     #[arg(required = true, value_name = "SOURCE... DIR")]
     pub(crate) sources_and_dir: Vec<String>,
-    /// Number of seconds for which names and attributes of remote files are kept before they are listed again
+    /// Number of seconds for which the mount keeps names and attributes of remote files before it lists them again
     #[arg(long, env = "FOREBAY_MOUNT_REFRESH", default_value_t = 60.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) refresh: f64,
     /// Return when the mount is ready, and serve it in the background
@@ -36,10 +36,17 @@ pub(crate) struct Mount {
     #[arg(long)]
     pub(crate) allow_other: bool,
     #[command(flatten)]
-    pub(crate) cache: PageCache,
+    cache: SourceCache,
 }
 
 impl Mount {
+    /// Returns the cache of pages: a mount has no rows to keep, in memory or in a store.
+    pub(crate) fn cache(self) -> Result<CacheConfig> {
+        let mut config = CacheConfig::try_from(self.cache)?;
+        config.places.store = None;
+        Ok(CacheConfig { memory: Some(0), ..config })
+    }
+
     /// Returns the sources, and the folder of the mount.
     pub(crate) fn split(&self) -> Result<(Vec<NamedSource>, PathBuf)> {
         match self.sources_and_dir.split_last() {
@@ -48,32 +55,6 @@ impl Mount {
                 Err(Error::invalid("a mount needs a source and a folder").hint("forebay mount s3://bucket/train /data"))
             }
         }
-    }
-}
-
-/// Where a mount keeps the bytes of remote files.
-#[derive(Debug, Args)]
-pub(crate) struct PageCache {
-    /// Cache folder for the bytes of remote files; pipelines of this machine that use the same folder share them [default: none]
-    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER", value_parser = places())]
-    places: Vec<CachePlaces>,
-    /// Quota of the cache folder, such as 100GiB [default: 32GiB]
-    #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
-    disk: Option<u64>,
-    /// Whether the cache folder keeps the bytes of remote files: on or off [default: on]
-    #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
-    source: Option<bool>,
-}
-
-impl TryFrom<PageCache> for CacheConfig {
-    type Error = forebay_core::Error;
-
-    fn try_from(cache: PageCache) -> Result<Self> {
-        let PageCache { places, disk, source } = cache;
-        let mut places = places.into_iter().try_fold(CachePlaces::default(), CachePlaces::and)?;
-        // A store keeps rows, and a mount has none.
-        places.store = None;
-        Ok(Self { places, disk, source, memory: Some(0), ..Self::default() })
     }
 }
 

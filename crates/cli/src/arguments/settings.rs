@@ -55,11 +55,11 @@ pub(crate) struct Cache {
     prices: Option<StorePrices>,
 }
 
-/// Where a dispatcher keeps the bytes of remote files that it reads.
+/// Where a dispatcher or a mount keeps the bytes of remote files that it reads.
 #[derive(Debug, Args)]
 pub(crate) struct SourceCache {
-    /// Cache folder for the bytes of remote files that the dispatcher indexes; share it with the workers of this machine, and each
-    /// byte is fetched once [default: none]
+    /// Cache folder for the bytes of remote files; processes of this machine that use the same folder fetch each byte once
+    /// [default: none]
     #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER", value_parser = places())]
     places: Vec<CachePlaces>,
     /// Quota of the cache folder, such as 100GiB [default: 32GiB]
@@ -85,7 +85,7 @@ pub(super) fn places() -> impl TypedValueParser<Value = CachePlaces> {
     OsStringValueParser::new().try_map(|text: OsString| CachePlaces::parse(&text).map_err(|e| e.to_string()))
 }
 
-pub(super) fn switch(text: &str) -> std::result::Result<bool, String> {
+fn switch(text: &str) -> std::result::Result<bool, String> {
     forebay_server::parse_switch(text).map_err(|e| e.to_string())
 }
 

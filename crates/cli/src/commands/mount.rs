@@ -19,8 +19,9 @@ pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Hos
     if arguments.background {
         return Ok(in_background(words, host)?);
     }
-    let config = CacheConfig::try_from(arguments.cache).map_err(Failure::Usage)?;
-    Ok(serve(sources, folder, Duration::from_secs_f64(arguments.refresh), arguments.allow_other, &config)?)
+    let (refresh, allow_other) = (Duration::from_secs_f64(arguments.refresh), arguments.allow_other);
+    let config = arguments.cache().map_err(Failure::Usage)?;
+    Ok(serve(sources, folder, refresh, allow_other, &config)?)
 }
 
 fn serve(
@@ -38,7 +39,7 @@ fn serve(
     };
     let mounted = Mounted::start(MountOptions { sources, folder, refresh, allow_other, cache })?;
     output::line(&format!("mounted at {}", mounted.folder().display()))?;
-    // The wait ends with a signal, or when somebody else has unmounted it.
+    // A signal ends the wait, and so does an unmount from outside.
     let unmounted = || Error::new(forebay_core::ErrorKind::Closed, "the mount was unmounted");
     let _ = stop.wait(|| if mounted.has_ended() { Err(unmounted()) } else { Ok(()) });
     if !mounted.end()? {
