@@ -5,7 +5,7 @@
 Each worker is a process with a thread and a folder of its own, as if on a machine of its own, or with so much memory
 and no folder; JPEGs of 500 by 375 pixels, decoded and resized to 256 on the shorter side, cached, and cropped anew.
 `alone` is the number of rows that the workers would compute without each other: of the rows that an epoch gives a
-worker, those that it had in no earlier epoch.
+worker, it counts the rows that the worker had in no earlier epoch.
 """
 
 from __future__ import annotations

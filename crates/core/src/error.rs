@@ -46,7 +46,7 @@ pub enum Fault {
     Sample,
     /// Presumably the sample's: its process died or was stopped. At another try it may not.
     Process,
-    /// Nobody's: a user's function skipped the sample.
+    /// No fault: a user's function skipped the sample.
     Nobody,
     /// The pipeline's, the machine's, or the storage's: every other row would fail too, or this one may pass later.
     Other,

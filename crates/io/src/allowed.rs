@@ -1,5 +1,5 @@
-//! The files and addresses that the pipelines of a job may read: those that its tenant was given, and no address near
-//! this machine that no rule names.
+//! The files and addresses that the pipelines of a job may read: the sources that its tenant was given. An address of
+//! this machine or of its link needs a rule that names it.
 //!
 //! A rule is the beginning of an address (`s3://bucket/`, `https://host/data/`) or a folder (`/data/`). A path is
 //! compared after the system resolves it, so no link and no `..` leads out of a folder; an address is compared as a

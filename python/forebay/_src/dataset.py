@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments, for_torch, habits, quality, saving
+from forebay._src.access_ops import AccessOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
 from forebay._src.mix_ops import MixOps
-from forebay._src.order_ops import OrderOps
 from forebay._src.quality import ShuffleQuality
 from forebay._src.reorder import Order, reordered
 from forebay._src.row_ops import RowOps
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
+class Dataset(RowOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …
@@ -86,64 +86,6 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         if count == math.inf:
             raise TypeError("this dataset has no length: an epoch of it never ends; take() ends it")
         return int(count)
-
-    @overload
-    def __getitem__(self, key: int) -> dict[str, Any]: ...
-
-    @overload
-    def __getitem__(self, key: slice) -> Dataset: ...
-
-    def __getitem__(self, key: Any) -> Any:
-        """`ds[i]` is sample (or batch) `i` of epoch 0 as `iter()` gives it; `ds[a:b]` a dataset of some of them.
-
-        Of sources with an index only what is asked for is read. `ds[a:b]` is `ds.skip(a).take(b - a)`, so it follows
-        the seed and the epoch that it is iterated with.
-
-        Raises:
-            IndexError: There is no such sample.
-            InvalidPipelineError: The place is counted from the end, and the number of samples is not known.
-
-        >>> import forebay as fb
-        >>> ds = fb.range(10**9)
-        >>> int(ds[5]["id"]), int(ds[-1]["id"]), [int(row["id"]) for row in ds[7:9]]
-        (5, 999999999, [7, 8])
-        >>> ds.batch(4)[2]["id"].tolist()
-        [8, 9, 10, 11]
-        """
-        if isinstance(key, slice):
-            return self._slice(key)
-        if isinstance(key, bool) or not hasattr(key, "__index__"):
-            message = f"ds[...]: this is a {type(key).__name__}, not a place or a slice"
-            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes a list of places"
-            raise InvalidPipelineError(message, {"hint": hint})
-        place = int(key.__index__())
-        if place < 0:
-            place += self._count(f"ds[{place}]")
-        if 0 <= place < 2**63:
-            with self._part(f"ds[{key}]", place, 1).iter(threads=1, consumers=(0, 1)) as items:
-                for item in items:
-                    return item
-        raise IndexError(f"this dataset has no sample or batch {int(key.__index__())}")
-
-    def _slice(self, key: slice) -> Dataset:
-        op = "ds[a:b]"
-        if key.step not in (None, 1):
-            hint = "shard(n, i) takes every n-th sample from i; select_rows takes places in any order"
-            raise InvalidPipelineError(f"{op}: a step of {key.step}", {"hint": hint})
-        ends = [None if end is None else arguments.whole(end, op, "a place", -(2**63)) for end in (key.start, key.stop)]
-        if any(end is not None and end < 0 for end in ends):
-            count = self._count(op)
-            ends = [end if end is None or end >= 0 else max(end + count, 0) for end in ends]
-        first, end = ends[0] or 0, ends[1]
-        return self._part(op, first, None if end is None else max(end - first, 0))
-
-    def _part(self, op: str, first: int, count: int | None) -> Dataset:
-        try:
-            rest = self.skip(first) if first else self
-            return rest if count is None else rest.take(count)
-        except InvalidPipelineError as error:
-            hint = "iterate: itertools.islice(ds, a, b) passes over what comes before"
-            raise InvalidPipelineError(f"{op}: {error.message}", {"hint": hint}) from error
 
     if not TYPE_CHECKING:
 

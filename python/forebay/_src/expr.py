@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final, NoReturn, TypeAlias, Union
 
+from forebay._src.expr_arguments import distinct_values, edge, integer, limit, unicode_text
 from forebay._src.expr_calls import ListFunctions, TextFunctions
 from forebay._src.schema import CAST_TYPES, cast_type
 
@@ -310,7 +311,9 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         >>> [row["lang"] for row in ds.filter(fb.col("lang").isin({"en", "fr"}))]
         ['en', 'fr']
         """
-        kind, rising = _values(values)
+        if isinstance(values, Expr):
+            raise TypeError(f"isin: values is a list or a set, not {type(values).__name__}")
+        kind, rising = distinct_values(values)
         shown = f"{{{len(rising)} values}}" if len(rising) > 4 else repr(rising)
         return self._called(f".isin({shown})", {"fn": "is_in", "values": {kind: rising}})
 
@@ -325,7 +328,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         >>> [int(row["age"]) for row in ds.with_column("age", fb.col("age").bucketize([18, 65]))]
         [0, 1, 2]
         """
-        edges = [_edge(bound) for bound in bounds]
+        edges = [edge(bound) for bound in bounds]
         if any(low > high for low, high in pairwise(edges)):
             raise ValueError("bucketize: the bounds do not rise; give them in order")
         if not isinstance(right, bool):
@@ -340,7 +343,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         >>> [row["label"].tolist() for row in ds]
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
         """
-        classes = _integer("one_hot: n", n)
+        classes = integer("one_hot: n", n)
         if not 1 <= classes <= 2**20:
             raise ValueError(f"one_hot: n is {classes}; use 1 to 2**20")
         return self._called(f".one_hot({classes})", {"fn": "one_hot", "classes": classes})
@@ -352,7 +355,10 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         >>> fb.col("x").clip(low=0)
         col('x').clip(0.0, None)
         """
-        bounds = {"low": _bound("low", low, -math.inf), "high": _bound("high", high, math.inf)}
+        for what, value in (("low", low), ("high", high)):
+            if isinstance(value, Expr):
+                raise TypeError(f"clip: {what} is a number; use fb.where to limit a column by another one")
+        bounds = {"low": limit("low", low, -math.inf), "high": limit("high", high, math.inf)}
         text = f"{_object(self)}.clip({bounds['low']}, {bounds['high']})"
         return self._then({"expr": "clip", **bounds}, text)
 
@@ -364,7 +370,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         >>> import forebay as fb
         >>> is_test = fb.col("user").hash_mod(100) < 5
         """
-        buckets = _integer("hash_mod: n", n)
+        buckets = integer("hash_mod: n", n)
         if not 1 <= buckets <= _INT64_MAX:
             raise ValueError(f"hash_mod: n is {buckets}; use a number of buckets from 1 to 2**63 - 1")
         return self._then({"expr": "hash_mod", "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})")
@@ -410,7 +416,7 @@ def col(name: str) -> Expr:
     """
     if not isinstance(name, str):
         raise TypeError(f"col: a column's name is a string, not {type(name).__name__}")
-    return _leaf(f"col({_unicode('col: a column name', name)!r})", expr="col", name=str.__str__(name))
+    return _leaf(f"col({unicode_text('col: a column name', name)!r})", expr="col", name=str.__str__(name))
 
 
 def lit(value: Any) -> Expr:
@@ -434,7 +440,7 @@ def lit(value: Any) -> Expr:
             raise TypeError("an expression takes no masked value; use fb.col(name).is_null() to find missing values")
         value = value.item()
     if isinstance(value, str):
-        word = _unicode("an expression", value)
+        word = unicode_text("an expression", value)
         return _leaf(repr(word), expr="str", value=word)
     if isinstance(value, bool):
         return _leaf(repr(value), expr="bool", value=value)
@@ -529,73 +535,3 @@ def _float(value: float) -> Expr:
     over = {"expr": "float", "value": 0.0 if math.isnan(value) else math.copysign(1.0, value)}
     parts = (over, {"expr": "float", "value": 0.0}, {"expr": "binary", "op": "true_div"})
     return _make(parts, repr(value))
-
-
-def _unicode(what: str, value: str) -> str:
-    """Checks that a text has no lone surrogates, which no encoding can express."""
-    word = str.__str__(value)
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what}: {word!r} is not valid Unicode: it has a surrogate by itself") from None
-    return word
-
-
-#: The most values of ``isin``.
-_VALUES_MAX: Final = 2**20
-
-
-def _values(values: Iterable[Any]) -> tuple[str, list[Any]]:
-    """Returns values of one type without repetitions, rising, and what they are."""
-    if isinstance(values, (str, bytes, Expr)) or not isinstance(values, Iterable):
-        raise TypeError(f"isin: values is a list or a set, not {type(values).__name__}")
-    found = [value.item() if hasattr(value, "item") else value for value in values]
-    if len(found) > _VALUES_MAX:
-        raise ValueError(f"isin: {len(found)} values; use at most 2**20, or filter(fn) with a set")
-    if any(isinstance(value, str) for value in found):
-        wrong = next((value for value in found if not isinstance(value, str)), None)
-        if wrong is not None:
-            raise TypeError(f"isin: {wrong!r} is among strings; give values of one type")
-        return "texts", sorted({_unicode("isin", value) for value in found}, key=str.encode)
-    for value in found:
-        if not isinstance(value, numbers.Real) or value != value:
-            raise TypeError(f"isin: {value!r} is no number or string; missing and nan have is_null() and is_nan()")
-    if all(isinstance(value, numbers.Integral) for value in found):
-        whole = sorted({int(value) for value in found})
-        if any(not _INT64_MIN <= value <= _INT64_MAX for value in whole):
-            raise OverflowError("isin: an integer does not fit 64 bits")
-        return "ints", whole
-    real = sorted({float(value) for value in found})
-    if not all(map(math.isfinite, real)):
-        raise ValueError("isin: infinity is not taken; compare with > or <")
-    return "floats", real
-
-
-def _edge(bound: Any) -> float:
-    if isinstance(bound, Expr) or not isinstance(bound, numbers.Real):
-        raise TypeError(f"bucketize: a bound is a number, not {type(bound).__name__}")
-    edge = float(bound)
-    if not math.isfinite(edge):
-        raise ValueError(f"bucketize: a bound is {edge}; use finite numbers")
-    return edge
-
-
-def _integer(what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{what} is an integer, not {type(value).__name__}")
-    return int(value)
-
-
-def _bound(what: str, value: Any, unlimited: float) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, Expr):
-        raise TypeError(f"clip: {what} is a number; use fb.where to limit a column by another one")
-    if not isinstance(value, numbers.Real) and not hasattr(value, "__float__"):
-        raise TypeError(f"clip: {what} is a number, not {type(value).__name__}")
-    bound = float(value)
-    if isinstance(value, numbers.Integral) and int(value) != bound:
-        raise ValueError(f"clip: {what} is {value}, which no float64 is; use fb.where to limit so large integers")
-    if math.isnan(bound) or bound == -unlimited:
-        raise ValueError(f"clip: {what} is {bound}; use a number, or None for no limit")
-    return None if bound == unlimited else bound

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
 from forebay._src.usage import explained
-from forebay.errors import ForebayError, InvalidPipelineError
+from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -81,67 +80,6 @@ class OrderOps(Base):
         count = arguments.whole(count, "shard", "count", 1)
         index = arguments.whole(index, "shard", "index", 0)
         return self._then({"op": "shard", "count": count, "index": index}, keep_position, name)
-
-    def select_rows(self, rows: Iterable[int], *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Keeps these samples, in this order, by their places; one may come more than once.
-
-        Only they are read. It is for subsets and samplers of datasets whose samples are counted, of up to 2**20 rows,
-        for they travel with the pipeline.
-
-        Args:
-            rows: Places from 0, from the end if negative: integers or an array of them.
-            keep_position: Whether the optimiser leaves the op where it is.
-            name: What to call the op in errors and explanations.
-
-        >>> import forebay as fb
-        >>> [int(row["id"]) for row in fb.range(10**9).select_rows([7, -1, 7])]
-        [7, 999999999, 7]
-        """
-        places = [arguments.whole(row, "select_rows", "a row", -(2**63)) for row in rows]
-        if any(place < 0 for place in places):
-            count = self._count("select_rows")
-            places = [place + count if place < 0 else place for place in places]
-            arguments.whole(min(places), "select_rows", "a row", 0, max(count - 1, 0))
-        return self._then({"op": "select_rows", "rows": places}, keep_position, name)
-
-    def split(self, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-        """Returns two datasets: one with this share of the samples, one with the rest.
-
-        They are disjoint and complete, and the same for ever: in each epoch, whatever the seed of the iteration, before
-        or behind `shuffle`, filters and maps, on every machine. So a sample of the test part is never trained on. Each
-        has the order of the samples, and is counted where they are. The source has to be one whose rows are counted;
-        rows that are added at its end leave those before in their part, but for the last 64.
-
-        To keep samples of one key together, as of a patient, filter by `fb.col("patient").hash_mod(100) < 90`.
-
-        Args:
-            share: Of the first part, more than 0 and less than 1. It has this share of the samples, rounded down.
-            seed: Another one gives other parts.
-
-        >>> import forebay as fb
-        >>> train, test = fb.range(10).split(0.8, seed=1)
-        >>> len(train), len(test), sorted(int(row["id"]) for ds in (train, test) for row in ds)
-        (8, 2, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
-        """
-        given = arguments.number(share, "split", "share")
-        if not 0 < given < 1:
-            raise InvalidPipelineError(f"split: share={given} is out of range", {"hint": "use 0 < share < 1"})
-        # To the nearest 2**-32, and up, so that 0.9 of 10 are 9.
-        parts = min(max(math.ceil(given * 2**32), 1), 2**32 - 1)
-        part = {"op": "part", "share": parts, "seed": arguments.seed(seed, "split")}
-        return self._then({**part, "rest": False}, False, None), self._then({**part, "rest": True}, False, None)
-
-    def _count(self, op: str) -> int:
-        """Returns how many samples or batches there are, for an op that counts from the end."""
-        try:
-            count = self._pipeline.cardinality()
-        except ForebayError as error:
-            raise InvalidPipelineError(f"{op}: this dataset has no length: {error.message}") from error
-        if count is None or count == -1:
-            why = "it shows when it is computed" if count is None else "an epoch of it never ends"
-            hint = "iterate, with itertools.islice(ds, n) for the first n; or put what filters behind"
-            raise InvalidPipelineError(f"{op}: how many there are is not known: {why}", {"hint": hint})
-        return count
 
     @explained("batch(4, drop_remainder=True) leaves a short last batch out; batch(4, pad=0) pads lists")
     def batch(

@@ -1,5 +1,5 @@
-//! What `batch` does to single rows before it pads them: cuts those that are too long, or refuses them, and tells their
-//! lengths.
+//! The work of `batch` on single rows before it pads them: it cuts or refuses rows that are too long, and adds a column
+//! of lengths.
 
 use std::sync::Arc;
 

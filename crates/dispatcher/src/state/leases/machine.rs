@@ -35,9 +35,9 @@ pub(in crate::state) struct Leases {
     pub(in crate::state::leases) active: BTreeSet<ConsumerKey>,
     pub(in crate::state::leases) next_token: u64,
     pub(in crate::state::leases) next_job: u64,
-    /// The workers with a split's rows in their caches, and those that compute it for another job. Nothing depends on
-    /// either.
+    /// Names the workers whose caches have rows of a split. No invariant depends on the hint.
     pub(in crate::state::leases) affinity: Box<dyn GrantHint>,
+    /// Names the workers that compute a split for another job. No invariant depends on the hint.
     pub(in crate::state::leases) sharing: Box<dyn GrantHint>,
     pub(in crate::state::leases) clock: Clock,
     /// Whether a worker has come that got nothing yet.

@@ -23,8 +23,8 @@ const MAKE_BYTES_MAX: u64 = 128 << 20;
 /// How often a snapshot is made that is not full.
 const MAKE_EVERY: Duration = Duration::from_millis(250);
 
-/// Returns the snapshots of a prefix, and makes new ones. Those that another thread is making come with the next
-/// listing.
+/// Returns the snapshots of a prefix, and makes new ones, unless another thread makes them: the next listing has these
+/// snapshots.
 pub(crate) fn snapshots(cache: &CacheState, state: &PrefixState) -> Vec<Arc<Snapshot>> {
     if let Ok(_one) = cache.snapshotting().try_lock() {
         make_all(cache, state);

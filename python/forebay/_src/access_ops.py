@@ -1,0 +1,139 @@
+"""Samples by their index, chosen samples, and the parts of a split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from forebay._src import arguments
+from forebay._src.order_ops import OrderOps
+from forebay.errors import ForebayError, InvalidPipelineError
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
+
+
+class AccessOps(OrderOps):
+    """Reads samples by their index, and divides a dataset in two. Only the samples that are asked for are read."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Dataset: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """`ds[i]` is sample (or batch) `i` of epoch 0 as `iter()` gives it; `ds[a:b]` a dataset of some of them.
+
+        Of sources with an index only what is asked for is read. `ds[a:b]` is `ds.skip(a).take(b - a)`, so it follows
+        the seed and the epoch that it is iterated with.
+
+        Raises:
+            IndexError: There is no such sample.
+            InvalidPipelineError: The place is counted from the end, and the number of samples is not known.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(10**9)
+        >>> int(ds[5]["id"]), int(ds[-1]["id"]), [int(row["id"]) for row in ds[7:9]]
+        (5, 999999999, [7, 8])
+        >>> ds.batch(4)[2]["id"].tolist()
+        [8, 9, 10, 11]
+        """
+        if isinstance(key, slice):
+            return self._slice(key)
+        if isinstance(key, bool) or not hasattr(key, "__index__"):
+            message = f"ds[...]: this is a {type(key).__name__}, not a place or a slice"
+            hint = "a column of all samples is [row[name] for row in ds]; select_rows takes a list of places"
+            raise InvalidPipelineError(message, {"hint": hint})
+        place = int(key.__index__())
+        if place < 0:
+            place += self._count(f"ds[{place}]")
+        if 0 <= place < 2**63:
+            with self._part(f"ds[{key}]", place, 1).iter(threads=1, consumers=(0, 1)) as items:
+                for item in items:
+                    return item
+        raise IndexError(f"this dataset has no sample or batch {int(key.__index__())}")
+
+    def _slice(self, key: slice) -> Dataset:
+        op = "ds[a:b]"
+        if key.step not in (None, 1):
+            hint = "shard(n, i) takes every n-th sample from i; select_rows takes places in any order"
+            raise InvalidPipelineError(f"{op}: a step of {key.step}", {"hint": hint})
+        ends = [None if end is None else arguments.whole(end, op, "a place", -(2**63)) for end in (key.start, key.stop)]
+        if any(end is not None and end < 0 for end in ends):
+            count = self._count(op)
+            ends = [end if end is None or end >= 0 else max(end + count, 0) for end in ends]
+        first, end = ends[0] or 0, ends[1]
+        return self._part(op, first, None if end is None else max(end - first, 0))
+
+    def _part(self, op: str, first: int, count: int | None) -> Dataset:
+        try:
+            rest = self.skip(first) if first else cast("Dataset", self)
+            return rest if count is None else rest.take(count)
+        except InvalidPipelineError as error:
+            hint = "iterate: itertools.islice(ds, a, b) passes over what comes before"
+            raise InvalidPipelineError(f"{op}: {error.message}", {"hint": hint}) from error
+
+    def select_rows(self, rows: Iterable[int], *, keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Keeps these samples, in this order, by their places; one may come more than once.
+
+        Only they are read. It is for subsets and samplers of datasets whose samples are counted, of up to 2**20 rows,
+        for they travel with the pipeline.
+
+        Args:
+            rows: Places from 0, from the end if negative: integers or an array of them.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> [int(row["id"]) for row in fb.range(10**9).select_rows([7, -1, 7])]
+        [7, 999999999, 7]
+        """
+        places = [arguments.whole(row, "select_rows", "a row", -(2**63)) for row in rows]
+        if any(place < 0 for place in places):
+            count = self._count("select_rows")
+            places = [place + count if place < 0 else place for place in places]
+            arguments.whole(min(places), "select_rows", "a row", 0, max(count - 1, 0))
+        return self._then({"op": "select_rows", "rows": places}, keep_position, name)
+
+    def split(self, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Returns two datasets: one with this share of the samples, one with the rest.
+
+        They are disjoint and complete, and the same for ever: in each epoch, whatever the seed of the iteration, before
+        or behind `shuffle`, filters and maps, on every machine. So a sample of the test part is never trained on. Each
+        has the order of the samples, and is counted where they are. The source has to be one whose rows are counted;
+        rows that are added at its end leave those before in their part, but for the last 64.
+
+        To keep samples of one key together, as of a patient, filter by `fb.col("patient").hash_mod(100) < 90`.
+
+        Args:
+            share: Of the first part, more than 0 and less than 1. It has this share of the samples, rounded down.
+            seed: Another one gives other parts.
+
+        >>> import forebay as fb
+        >>> train, test = fb.range(10).split(0.8, seed=1)
+        >>> len(train), len(test), sorted(int(row["id"]) for ds in (train, test) for row in ds)
+        (8, 2, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+        """
+        given = arguments.number(share, "split", "share")
+        if not 0 < given < 1:
+            raise InvalidPipelineError(f"split: share={given} is out of range", {"hint": "use 0 < share < 1"})
+        # To the nearest 2**-32, and up, so that 0.9 of 10 are 9.
+        parts = min(max(math.ceil(given * 2**32), 1), 2**32 - 1)
+        part = {"op": "part", "share": parts, "seed": arguments.seed(seed, "split")}
+        return self._then({**part, "rest": False}, False, None), self._then({**part, "rest": True}, False, None)
+
+    def _count(self, op: str) -> int:
+        """Returns how many samples or batches there are, for an op that counts from the end."""
+        try:
+            count = self._pipeline.cardinality()
+        except ForebayError as error:
+            raise InvalidPipelineError(f"{op}: this dataset has no length: {error.message}") from error
+        if count is None or count == -1:
+            why = "it shows when it is computed" if count is None else "an epoch of it never ends"
+            hint = "iterate, with itertools.islice(ds, n) for the first n; or put what filters behind"
+            raise InvalidPipelineError(f"{op}: how many there are is not known: {why}", {"hint": hint})
+        return count
