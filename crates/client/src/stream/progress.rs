@@ -51,7 +51,10 @@ pub(crate) struct ConsumerProgress {
 
 impl ConsumerProgress {
     /// Starts at `from`, where `merge` was created.
-    pub(crate) fn new(merge: Merge, from: &Position, splits: Option<u64>, end_epoch: Option<u64>) -> Self {
+    pub(crate) fn new(mut merge: Merge, from: &Position, splits: Option<u64>, end_epoch: Option<u64>) -> Self {
+        if end_epoch.is_none() {
+            merge.set_endless_epochs();
+        }
         let at = SplitKey { epoch: from.epoch, ordinal: from.split };
         Self {
             merge,

@@ -108,6 +108,9 @@ impl LocalStream {
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         merge.set_known_skips(options.known_skips.clone());
+        if options.end_epoch.is_none() {
+            merge.set_endless_epochs();
+        }
         let epoch = options.from.epoch;
         let cursor = Cursor::new(options.from, options.end_epoch);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);

@@ -7,12 +7,14 @@
 //! - `delivery`: the batches and samples of a stream, and the positions at which each begins and ends
 //! - `position`: the places in a stream that a saved state can name
 //! - `delivered_ahead`: the chunks after a position that were already delivered
+//! - `empty_cycle`: the error of a stream that would never have a row
 //! - `replay`: the rows that a resumed stream computes again
 //! - `saved_state`: the content of a saved state, and the position where a consumer resumes from it
 
 pub(crate) mod bucket;
 pub(crate) mod delivered_ahead;
 pub(crate) mod delivery;
+pub(crate) mod empty_cycle;
 pub(crate) mod merge;
 pub(crate) mod pack;
 pub(crate) mod position;

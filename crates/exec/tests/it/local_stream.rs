@@ -143,3 +143,41 @@ fn nothing_is_an_epoch_too() {
     assert!(run(&executable(0, &[], 1), 2, Position::default(), 3).is_empty());
     assert!(run(&executable(5, &[even(), Op::Take(ops::Take { count: 0 })], 1), 2, Position::default(), 3).is_empty());
 }
+
+#[test]
+fn a_stream_that_would_never_have_a_row_ends_with_an_error() {
+    let none = ops::FilterExpr {
+        predicate: Expr::Binary {
+            op: Binary::Lt,
+            left: Box::new(Expr::Col { name: "id".into() }),
+            right: Box::new(Expr::Int { value: 0 }),
+        },
+    };
+    let last = ops::FilterExpr {
+        predicate: Expr::Binary {
+            op: Binary::Eq,
+            left: Box::new(Expr::Col { name: "id".into() }),
+            right: Box::new(Expr::Int { value: 999 }),
+        },
+    };
+    let (none, last) = (Op::FilterExpr(none), Op::FilterExpr(last));
+    let forever = Op::Repeat(ops::Repeat { count: None });
+    let first = |ops: &[Op], end_epoch| {
+        let options = LocalOptions { threads: 2, end_epoch, ..LocalOptions::default() };
+        let mut stream = LocalStream::start(executable(1000, ops, 1), options).expect("starts");
+        stream.next(&mut || Ok(())).map(|delivery| delivery.map(|delivery| ids(&delivery)))
+    };
+    let take = Op::Take(ops::Take { count: 1 });
+    for (ops, end_epoch) in [
+        (vec![none.clone(), forever.clone(), take.clone()], Some(1)),
+        (vec![Op::SHUFFLE, none.clone(), forever.clone()], Some(1)),
+        (vec![none.clone()], None),
+    ] {
+        let error = first(&ops, end_epoch).expect_err("no row ever comes").to_string();
+        assert!(error.contains("none of the 1000 rows") && error.contains("filter"), "{error}");
+    }
+    for ops in [vec![last.clone(), forever.clone(), take], vec![Op::SHUFFLE, last.clone(), forever], vec![last]] {
+        assert_eq!(first(&ops, None).expect("a row comes"), Some(vec![999]));
+    }
+    assert_eq!(first(&[none], Some(3)).expect("three empty epochs"), None);
+}

@@ -266,6 +266,19 @@ impl EpochPlan {
             || self.lane_order.as_ref().is_some_and(LaneOrder::is_endless)
     }
 
+    /// Returns a number of rows of the source in which one consumer sees each row that it will ever see, if the data
+    /// repeats without a change: no op draws random numbers, and no shuffle decides which rows there are.
+    pub fn cycle(&self, stages: &Stages) -> Option<u64> {
+        let is_fixed = stages.graph.nodes().iter().all(|n| matches!(n.op, Op::Shuffle(_)) || !n.op.is_random());
+        let mut after_shuffle = stages.order.iter().skip_while(|step| !matches!(step.node.op, Op::Shuffle(_)));
+        let keeps_all = after_shuffle.all(|step| matches!(step.node.op, Op::Shuffle(_) | Op::Repeat(_)));
+        if !is_fixed || !keeps_all || self.sharding.parts() > 1 {
+            return None;
+        }
+        let times = stages.order.iter().map(|step| if let Op::Repeat(op) = &step.node.op { op.count } else { None });
+        self.extent.rows.map(|rows| times.flatten().fold(rows, u64::saturating_mul))
+    }
+
     /// Returns the units of an epoch over all consumers; `None` is endless.
     pub fn units(&self) -> Option<u64> {
         match &self.order {

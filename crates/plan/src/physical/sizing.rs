@@ -68,6 +68,12 @@ impl Sizing {
         split.saturating_mul(self.split_units).saturating_add(chunk.saturating_mul(self.morsel_units))
     }
 
+    /// Returns the rows of the source in a chunk of a full split, if rows are counted; 0 behind its end.
+    pub fn chunk_rows(&self, chunk: u64) -> u64 {
+        let before = chunk.saturating_mul(self.morsel_units);
+        self.morsel_units.min(self.split_units.saturating_sub(before)).saturating_mul(self.unit_rows)
+    }
+
     /// Returns the split and the chunk of a unit in a consumer's epoch, and the unit's index in the chunk.
     pub fn find_unit(&self, unit: u64) -> (u64, u64, u64) {
         let (split, inside) = (unit / self.split_units, unit % self.split_units);

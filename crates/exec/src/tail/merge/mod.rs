@@ -32,6 +32,7 @@ use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
 use crate::tail::bucket::Bucketer;
 use crate::tail::delivery::Delivery;
+use crate::tail::empty_cycle::EmptyCycle;
 use crate::tail::merge::pending::PendingRows;
 use crate::tail::pack::{Packer, Unpacked};
 use crate::tail::position::Position;
@@ -64,6 +65,7 @@ pub struct Merge {
     replay: Replay,
     /// The number of next steps to drop, because they were delivered before this merge started.
     given: u64,
+    empty_cycle: EmptyCycle,
     satisfied: bool,
     scratch: Scratch,
     /// Counts the cost of packing, and of making batches.
@@ -128,6 +130,7 @@ impl Merge {
         between.count_from(rest);
         let mut merge = Self {
             share: executable.plan().share(consumer, from.phase),
+            empty_cycle: EmptyCycle::new(executable.plan(), executable.stages(), *from != Position::default()),
             executable,
             consumer,
             before,
@@ -165,6 +168,11 @@ impl Merge {
     /// Delivers again the steps that the position counts as delivered.
     pub fn keep_given(&mut self) {
         self.given = 0;
+    }
+
+    /// Sets that the stream has no last epoch.
+    pub fn set_endless_epochs(&mut self) {
+        self.empty_cycle.set_endless_epochs();
     }
 
     /// Sets how many samples may be skipped.
@@ -208,6 +216,8 @@ impl Merge {
         let comes_again = part > 0 || self.given > 0 || self.packer.is_some() || self.bucketer.is_some();
         let chunk = self.pass(chunk, (Epoch(self.next.epoch), split), comes_again)?;
         self.satisfied = self.is_full();
+        let sizing = self.executable.plan().sizing();
+        self.empty_cycle.count(sizing.chunk_rows(index), chunk.num_rows(), self.executable.stages())?;
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
@@ -313,6 +323,7 @@ impl Merge {
     /// # Errors
     /// As [`Merge::push`].
     pub fn end_epoch(&mut self) -> Result<()> {
+        self.empty_cycle.end_epoch(self.executable.stages())?;
         self.begin_metering();
         self.pack(true)?;
         self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
