@@ -15,6 +15,7 @@ from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src import habits as _habits
+from forebay._src.combining import concatenate, mix, zip
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "coalesce",
     "col",
+    "concatenate",
     "connect",
     "errors",
     "examples",
@@ -92,10 +94,12 @@ __all__ = [
     "from_tokens",
     "lit",
     "load",
+    "mix",
     "range",
     "stack",
     "up",
     "where",
+    "zip",
 ]
 
 

@@ -25,6 +25,10 @@ class Pipeline:
     @staticmethod
     def from_source(json: str, pickle: bytes | None, name: str, file: str | None, line: int) -> Pipeline: ...
     @staticmethod
+    def combine(
+        json: str, parts: Sequence[tuple[str, Pipeline]], name: str, file: str | None, line: int
+    ) -> Pipeline: ...
+    @staticmethod
     def from_json(json: str, blobs: Sequence[bytes]) -> Pipeline: ...
     def then(
         self,

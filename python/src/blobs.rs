@@ -22,6 +22,13 @@ impl BlobSet {
         (Self(Arc::new(blobs)), id)
     }
 
+    /// Returns the blobs of both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let mut blobs = (*self.0).clone();
+        blobs.extend(other.0.iter().map(|(id, bytes)| (id.clone(), bytes.clone())));
+        Self(Arc::new(blobs))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&BlobId, &Bytes)> {
         self.0.iter()
     }

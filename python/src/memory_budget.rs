@@ -26,7 +26,8 @@ pub(crate) fn said(memory: Option<&str>) -> Result<Option<u64>> {
 /// Invalid, with the size of the windows.
 pub(crate) fn check(said: Option<u64>, stages: &Stages, plan: &EpochPlan) -> Result<()> {
     let Some(said) = said else { return Ok(()) };
-    let windows = plan.sizing().window_memory(stages, plan.extent())?;
+    let of_parts = plan.combination().map_or(0, |combination| combination.window_memory());
+    let windows = plan.sizing().window_memory(stages, plan.extent())?.saturating_add(of_parts);
     if windows <= said {
         return Ok(());
     }

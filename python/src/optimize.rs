@@ -64,7 +64,7 @@ struct Prepared {
 impl Prepared {
     fn new(pipeline: &Pipeline, graph: Graph) -> Result<Self> {
         let stages = Arc::new(Stages::new(&graph)?);
-        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false };
+        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(0), 1, None)?);
         let (blobs, functions) = (Arc::new(pipeline.blobs.clone()), Arc::new(PyFunctions::default()));
         Ok(Self {

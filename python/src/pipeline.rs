@@ -10,11 +10,13 @@ use forebay_exec::{
 };
 use forebay_io::{Blobs, SourceIndex};
 use forebay_plan::{
-    EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Sharding, Site, Sizing, Source, Stages, ops,
+    Combined, Combining, EpochPlan, Function, Graph, Node, OnError, Op, Reorder, RowCount, Sharding, Site, Sizing,
+    Source, SourcePart, Stages, ops,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use serde::Deserialize;
 
 use crate::blobs::BlobSet;
 use crate::errors::{guard, interruptible, raise};
@@ -91,6 +93,32 @@ impl Pipeline {
             let (blobs, json) = attach(&BlobSet::default(), json, pickle);
             let source: Source = serde_json::from_str(&json).map_err(not_arguments)?;
             let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
+            Ok(Self::of(graph, blobs))
+        })
+    }
+
+    /// Reads several pipelines as one. The JSON says how.
+    #[staticmethod]
+    fn combine(
+        py: Python<'_>,
+        json: &str,
+        parts: Vec<(String, PyRef<'_, Self>)>,
+        name: &str,
+        file: Option<String>,
+        line: u32,
+    ) -> PyResult<Self> {
+        let site = site(file, line);
+        guard(py, || {
+            let Combine { how, column } = serde_json::from_str(json).map_err(not_arguments)?;
+            let blobs = parts.iter().fold(BlobSet::default(), |blobs, (_, part)| blobs.and(&part.blobs));
+            let part = |(name, part): &(String, PyRef<'_, Self>)| SourcePart {
+                name: name.clone(),
+                graph: Arc::new(part.graph.clone()),
+            };
+            let combined = Combined { how, parts: parts.iter().map(part).collect(), column };
+            let graph = Graph::new(Source::Combined(combined), site.clone());
+            let graph = graph.map_err(|e| blame_source(e, name, site.as_ref()))?;
+            Stages::new(&graph)?;
             Ok(Self::of(graph, blobs))
         })
     }
@@ -212,11 +240,16 @@ impl Pipeline {
                 return Ok(None);
             }
             let rows = match self.graph.source().rows() {
-                Some(rows) => rows,
-                None => match self.index(&self.graph, true, poll)?.rows() {
-                    Some(rows) => rows,
-                    None => return Ok(None),
-                },
+                Some(rows) => i128::from(rows),
+                None => {
+                    let extent = self.index(&self.graph, true, poll)?.extent();
+                    let rows = forebay_plan::rows_of_source(&self.graph, &extent);
+                    match rows.map_err(|e| self.graph.blame_source(e))? {
+                        RowCount::Unknown => return Ok(None),
+                        RowCount::Endless => -1,
+                        RowCount::Rows(rows) => i128::from(rows),
+                    }
+                }
             };
             Ok(Some(counted(&self.graph, rows)))
         })
@@ -227,7 +260,7 @@ impl Pipeline {
     fn uneven(&self, py: Python<'_>, consumers: u32) -> PyResult<Option<String>> {
         guard(py, || {
             let (stages, _) = Sharding::choose(&self.graph, consumers, None, false)?;
-            if self.graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat(ops::Repeat { count: None }))) {
+            if self.graph.is_endless() {
                 return Ok(None);
             }
             if self.graph.on_error().is_tolerant() {
@@ -385,6 +418,14 @@ impl From<ErrorBudget> for Budget {
     }
 }
 
+/// How several pipelines are read as one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Combine {
+    how: Combining,
+    column: Option<String>,
+}
+
 /// Samples for the trial of a function: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
 
@@ -471,8 +512,8 @@ fn describe(field: &Field) -> (String, String, Option<Vec<Option<usize>>>, bool)
 }
 
 /// Returns the batches or samples of an epoch of `rows` rows; -1 is endless.
-fn counted(graph: &Graph, rows: u64) -> i128 {
-    let mut n = i128::from(rows);
+fn counted(graph: &Graph, rows: i128) -> i128 {
+    let mut n = rows;
     for node in graph.nodes() {
         let endless = n < 0;
         n = match &node.op {

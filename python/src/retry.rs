@@ -41,7 +41,7 @@ pub(crate) fn retry(
     let ran = detached(py, || {
         let chunk = read(&graph, &record)?;
         let stages = Arc::new(Stages::new(&graph)?);
-        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false };
+        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), 1, None)?);
         let environment = Environment {
             blobs: Arc::new(blobs),

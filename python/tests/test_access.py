@@ -221,11 +221,11 @@ def test_what_cannot_be_is_refused_where_it_is_written():
     [
         (fb.range(3), "padded_batch", "batch\\(n, pad=0\\)"),
         (fb.range(3), "unbatch", "leave batch out"),
-        (fb.range(3), "concatenate", "itertools.chain"),
+        (fb.range(3), "concat", "concatenate"),
         (fb.range(3), "train_test_split", "ds.split"),
         (fb.range(3), "shufle", "did you mean shuffle\\?"),
-        (fb, "zip", "zip\\(a, b\\) of Python"),
-        (fb, "mix", "draw between them"),
+        (fb, "interleave_datasets", "fb.mix"),
+        (fb, "concatenate_datasets", "fb.concatenate"),
         (fb, "from_parket", "did you mean from_parquet\\?"),
     ],
 )

@@ -77,7 +77,7 @@ fn a_service_gives_what_this_process_gives() {
         let (name, graph) = (format!("job {}", number.get()), range(rows, ops));
         // A pipeline that several consumers cannot share gets one consumer.
         let (stages, _) = Sharding::choose(&graph, consumers, None, false).expect("a pipeline");
-        let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0, is_compressed: false };
+        let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
         let shared = EpochPlan::new(&stages, extent, cluster::SEED, consumers, None).is_ok();
         let consumers = if shared { consumers } else { 1 };
         let job = cluster.open(&name, &graph, 2, consumers).expect("a job");

@@ -35,6 +35,12 @@ impl MemoryBudget {
         Self(bytes / 2)
     }
 
+    /// Returns the part of one of so many readers, which keep no more decoded than one reader with all of it.
+    #[must_use]
+    pub fn divided(self, readers: usize) -> Self {
+        Self(self.0.min(4 * DECODED_BYTES_MAX) / readers.max(1) as u64)
+    }
+
     /// Returns all bytes.
     pub fn bytes(self) -> u64 {
         self.0

@@ -242,7 +242,7 @@ fn prepare(
     let Indexed { bytes, extent } = indexer.index(graph.source(), allowed, stages.counted, &tell)?;
     let kept = blobs.pin([BlobId::of(&bytes)]);
     let index = blobs.put(&bytes)?;
-    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.sharding(), None)?.sizing();
+    let sizing = EpochPlan::new(&stages, extent.clone(), Seed(request.seed), request.sharding(), None)?.sizing();
     let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
     let record = JobRecord {
         id: 0,

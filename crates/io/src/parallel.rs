@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The most files that are read in parallel.
 const THREADS_MAX: usize = 256;
 /// The least for files in a store: a thread mostly waits for answers there.
-const REMOTE_THREADS: usize = 32;
+pub(crate) const REMOTE_THREADS: usize = 32;
 
 /// Called on the caller's own thread during indexing (done, total, in files), at least every 100 ms. An error ends the
 /// indexing with that error (Ctrl-C).

@@ -24,7 +24,10 @@ pub(crate) fn take(kind: &Kind, column: &ArrayRef, rows: &[usize]) -> Result<Arr
 
 /// Returns rows of several columns of `kind`. Each row is a pair: the number of its column, and its place there. Every
 /// row must be below its column's length.
-pub(crate) fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)]) -> Result<ArrayRef> {
+///
+/// # Errors
+/// Internal when Arrow refuses.
+pub fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)]) -> Result<ArrayRef> {
     let is_whole = columns.iter().all(|column| column.null_count() == 0);
     if let (Some(width), Some(first)) = (kind.row_bytes().filter(|&w| w > 0 && is_whole), columns.first()) {
         let values = columns.iter().map(|column| tensor_values(kind, column)).collect::<Result<Vec<_>>>()?;

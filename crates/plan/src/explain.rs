@@ -7,9 +7,13 @@ use forebay_core::ConsumerIndex;
 use crate::epoch::epoch_plan::EpochPlan;
 use crate::ops::Op;
 use crate::physical::stages::{FusedOp, Stages, Step, TailStep};
+use crate::source::{Combined, Combining, Source};
 
 /// The most names of unread columns that are listed.
 const COLUMNS_SHOWN: usize = 8;
+
+/// The most datasets of one combination that are listed.
+const PARTS_SHOWN: usize = 20;
 
 /// Returns an op as the user would write it.
 pub fn describe(op: &Op) -> String {
@@ -33,6 +37,9 @@ fn as_written(out: &mut String, stages: &Stages) {
     let source = format!("{}({})", graph.source().name(), graph.source().describe());
     let mut schema = graph.source().schema().unwrap_or_default();
     let _ = writeln!(out, "  {source}\n      {schema}");
+    if let Source::Combined(combined) = graph.source() {
+        parts(out, combined, 6);
+    }
     for node in graph.nodes() {
         let after = node.op.apply(&schema).unwrap_or_default();
         let site = node.site.as_ref().map_or(String::new(), |s| format!("    # {s}"));
@@ -49,6 +56,47 @@ fn as_written(out: &mut String, stages: &Stages) {
             let _ = writeln!(out, "      {}", changed.into_iter().chain(gone).collect::<Vec<_>>().join(", "));
         }
         schema = after;
+    }
+}
+
+/// Writes the datasets that are the source, with their shares and ops.
+fn parts(out: &mut String, combined: &Combined, indent: usize) {
+    let weights = match &combined.how {
+        Combining::Mix { weights, .. } => weights.as_slice(),
+        _ => &[],
+    };
+    let sum: f64 = weights.iter().sum();
+    for (number, part) in combined.parts.iter().enumerate().take(PARTS_SHOWN) {
+        let share = weights.get(number).map_or(String::new(), |weight| format!(" ({:.4} %)", weight / sum * 100.0));
+        let source = part.graph.source();
+        let ops: String = part.graph.nodes().iter().map(|node| format!(".{}", describe(&node.op))).collect();
+        let _ = writeln!(out, "{:indent$}{}{share}: {}({}){ops}", "", part.name, source.name(), source.describe());
+        if let Source::Combined(inner) = source {
+            parts(out, inner, indent + 2);
+        }
+    }
+    if let Some(more) = combined.parts.len().checked_sub(PARTS_SHOWN).filter(|more| *more > 0) {
+        let _ = writeln!(out, "{:indent$}and {more} more", "");
+    }
+}
+
+/// Writes how many rows of each dataset an epoch has.
+fn part_counts(out: &mut String, stages: &Stages, plan: &EpochPlan) {
+    let (Source::Combined(combined), Some(combination)) = (stages.graph.source(), plan.combination()) else { return };
+    let all = combination.len();
+    for (part, (rows, count)) in combined.parts.iter().zip(combination.counts()).take(PARTS_SHOWN) {
+        let count = match (count, all) {
+            (Some(count), Some(all)) if all > 0 && !matches!(combined.how, Combining::Zip { .. }) => {
+                format!("{count} in an epoch, {:.4} % of it", count as f64 / all as f64 * 100.0)
+            }
+            (Some(count), _) => format!("{count} in an epoch"),
+            (None, _) => "again and again".to_owned(),
+        };
+        let _ = writeln!(out, "  {} has {rows} rows: {count}", part.name);
+    }
+    if combination.window_memory() > 0 {
+        let bytes = combination.window_memory().div_ceil(1 << 20);
+        let _ = writeln!(out, "  about {bytes} MiB of memory for the windows of their shuffles that are read at once");
     }
 }
 
@@ -176,6 +224,7 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let count = |n: Option<u64>| n.map_or("endless".to_owned(), |n| n.to_string());
     let n = plan.num_splits(ConsumerIndex(0));
     let _ = writeln!(out, "splits");
+    part_counts(out, stages, plan);
     if let Some(layout) = plan.lane_layout() {
         let (n, lanes) = (count(n), layout.lanes());
         let _ = writeln!(out, "  {n} an epoch, one for each window of the shuffle");

@@ -28,7 +28,7 @@
 //! let graph = graph.then(Node::new(Op::SHUFFLE))?.then(Node::new(batch))?;
 //!
 //! // Which rows of the source are in the first split of the first epoch?
-//! let extent = Extent { rows: Some(8), blocks: 1, bytes: 64, is_compressed: false };
+//! let extent = Extent { rows: Some(8), blocks: 1, bytes: 64, is_compressed: false, parts: vec![] };
 //! let plan = EpochPlan::new(&Stages::new(&graph)?, extent, Seed(7), 1, None)?;
 //! let (consumer, mut rows) = (ConsumerIndex(0), Vec::new());
 //! for morsel in plan.morsels(consumer, Ordinal(0)) {
@@ -49,8 +49,10 @@ mod reorder;
 mod source;
 
 pub use chosen_order::{Chosen, Reorder};
+pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};
-pub use epoch::epoch_plan::{EpochPlan, Extent, Morsel};
+pub use epoch::epoch_plan::{EpochPlan, Morsel};
+pub use epoch::extent::Extent;
 pub use epoch::lane_order::LaneWindow;
 pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
 pub use epoch::order::{Blocks, Order};
@@ -76,4 +78,5 @@ pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
 pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
-pub use source::{BlobId, CsvDialect, MdsColumn, Merged, RowsKnown, Source, SourceFacts, Wrap};
+pub use source::facts::{RowsKnown, SourceFacts};
+pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};

@@ -18,7 +18,7 @@ fn stages(rows: u64, ops: Vec<Op>) -> Stages {
 }
 
 fn plan(rows: u64, ops: Vec<Op>, consumers: u32, seed: u64) -> EpochPlan {
-    let extent = Extent { rows: Some(rows), blocks: 1, bytes: rows * 4, is_compressed: false };
+    let extent = Extent { rows: Some(rows), blocks: 1, bytes: rows * 4, is_compressed: false, parts: Vec::new() };
     EpochPlan::new(&stages(rows, ops), extent, Seed(seed), consumers, None).expect("a plan")
 }
 

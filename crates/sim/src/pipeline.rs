@@ -86,12 +86,12 @@ impl Pipeline {
         let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };
         // If several consumers cannot divide the plan, one consumer reads all.
         let among = Sharding { even: false, ..sharding };
-        let shared = EpochPlan::new(&stages, extent, Seed(seed), among, Some(sizing)).is_ok();
+        let shared = EpochPlan::new(&stages, extent.clone(), Seed(seed), among, Some(sizing)).is_ok();
         let consumers = if shared { consumers } else { 1 };
         let sharding = Sharding { consumers, even: shared && sharding.even, ..sharding };
         let plan = |even| {
             let sharding = Sharding { even, ..sharding };
-            EpochPlan::new(&stages, extent, Seed(seed), sharding, Some(sizing))
+            EpochPlan::new(&stages, extent.clone(), Seed(seed), sharding, Some(sizing))
         };
         // With fewer batches than consumers, shares cannot be even.
         let even = sharding.even && plan(true).is_ok() && dice.percent(50);
@@ -109,7 +109,7 @@ impl Pipeline {
             None => (Executable::new(stages.clone(), plan.clone(), Some(index.clone()), &environment)?, None),
             Some((graph, size, drop_remainder)) => {
                 let stages = Arc::new(Stages::in_parts(&graph, 1)?);
-                let plan = EpochPlan::new(&stages, extent, Seed(seed), 1, Some(sizing))?;
+                let plan = EpochPlan::new(&stages, extent.clone(), Seed(seed), 1, Some(sizing))?;
                 let alone = Executable::new(stages, Arc::new(plan), Some(index.clone()), &environment)?;
                 (alone, Some(Rounds { consumers: consumers as usize, size, drop_remainder }))
             }

@@ -8,8 +8,8 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments, for_torch, habits, quality, saving
-from forebay._src.access_ops import AccessOps
 from forebay._src.augment_ops import AugmentOps
+from forebay._src.combining import CombineOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 _UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps):
+def _uncounted(source: dict[str, Any]) -> str | None:
+    """Returns the kind of a source whose samples are not counted, or of one that it is combined of."""
+    parts = (_uncounted(part["graph"]["source"]) for part in source.get("parts", []))
+    kind = str(source["source"])
+    return kind if kind in _UNCOUNTED else next((found for found in parts if found is not None), None)
+
+
+class Dataset(RowOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …
@@ -74,8 +81,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps
         3
         """
         # `list(dataset)` and progress bars call this first, and must not read the files twice.
-        source = str(json.loads(self._pipeline.to_json())["source"]["source"])
-        if source in _UNCOUNTED:
+        source = _uncounted(json.loads(self._pipeline.to_json())["source"])
+        if source is not None:
             raise TypeError(f"this dataset has no length: the files of {source} are not counted; `cardinality` does it")
         try:
             count = self.cardinality

@@ -5,10 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-_CHAIN = (
-    "name the files of both in one source; of two datasets, itertools.chain(a, b) iterates over one after the other"
-)
-_PAIRS = "zip(a, b) of Python goes through two datasets side by side; columns of one file are one dataset"
+_CHAIN = "write fb.concatenate([a, b])"
+_MIX = "write fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
 _MANY = "a map gives one sample for each; write many with save or your own files first"
 
 #: Of datasets.
@@ -16,13 +14,13 @@ METHODS: Mapping[str, str] = {
     "apply": "call the function: fn(ds)",
     "as_numpy_iterator": "iterate over the dataset: its batches are NumPy arrays",
     "bucket_by_sequence_length": "write bucket_by_length",
-    "concat": _CHAIN,
-    "concatenate": _CHAIN,
+    "choose_from_datasets": _MIX,
+    "concat": "write concatenate(other)",
     "enumerate": "enumerate(ds) of Python counts what comes; fb.range and shuffle give numbers that travel",
     "explode": _MANY,
     "flat_map": _MANY,
     "group_by_window": "bucket_by_length groups by length",
-    "interleave": "name the files of all in one source, whose shuffle goes through many at once",
+    "interleave": "name the files of all in one source, whose shuffle goes through many at once; fb.mix mixes datasets",
     "map_batches": "write map(fn, batched=True)",
     "num_rows": "write len(ds)",
     "padded_batch": "write batch(n, pad=0): pad= is padding_values, pad_to= padded_shapes",
@@ -32,7 +30,7 @@ METHODS: Mapping[str, str] = {
     "remove_columns": "write drop(...)",
     "rename_column": "write rename(old='new')",
     "rename_columns": "write rename(old='new')",
-    "sample_from_datasets": "iterate over each, and draw between them",
+    "sample_from_datasets": _MIX,
     "scan": "keep the state where you iterate: ops see single samples",
     "select_columns": "write select(...)",
     "set_epoch": "give iter() epoch=, or call set_epoch of ds.to_torch()",
@@ -46,21 +44,19 @@ METHODS: Mapping[str, str] = {
     "window": "batch(n) takes n samples without overlap; windows that overlap are cut by a function before, with map",
     "with_format": "batches are NumPy arrays; to_torch() gives tensors",
     "with_indices": "fb.range as a source, or a column of numbers, gives each sample its own",
-    "zip": _PAIRS,
+    "zip": "write fb.zip(a, b)",
 }
 
 #: Of the package.
 FUNCTIONS: Mapping[str, str] = {
     "AUTOTUNE": "leave it out: threads and prefetching are chosen here",
-    "concatenate": _CHAIN,
+    "choose_from_datasets": _MIX,
     "concatenate_datasets": _CHAIN,
     "from_list": "write from_dict({'x': [...]}), or from_map_dataset(rows)",
     "from_tensor_slices": "write from_numpy({'x': x, 'y': y})",
-    "interleave_datasets": "iterate over each, and draw between them",
+    "interleave_datasets": _MIX,
     "load_dataset": "write from_parquet, from_jsonl or from_map_dataset(dataset)",
-    "mix": "iterate over each dataset, and draw between them",
-    "sample_from_datasets": "iterate over each, and draw between them",
-    "zip": _PAIRS,
+    "sample_from_datasets": _MIX,
 }
 
 

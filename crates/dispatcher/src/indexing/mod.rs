@@ -148,7 +148,8 @@ fn silent(silence: Duration) -> Error {
 
 /// Names where a source is read: the host of a url, or the first folders of a path.
 fn host(source: &Source) -> String {
-    let Some(path) = source.paths().first() else { return String::new() };
+    let paths = source.paths();
+    let Some(path) = paths.first() else { return String::new() };
     let (scheme, rest, parts) = match path.split_once("://") {
         Some((scheme, rest)) if scheme != "file" => (scheme, rest, 1),
         Some((_, rest)) => ("", rest, FOLDERS),

@@ -82,7 +82,8 @@ fn folder(source: &Source) -> Option<String> {
         let end = whole.find(['*', '?', '[', '{']).unwrap_or(whole.len());
         whole[..end].to_owned()
     };
-    let mut paths = source.paths().iter().filter(|path| is_remote(path)).map(literal);
+    let all = source.paths();
+    let mut paths = all.iter().filter(|path| is_remote(path)).map(literal);
     let first = paths.next()?;
     let common = paths.fold(first, |common, path| {
         let same = common.char_indices().zip(path.chars()).take_while(|((_, a), b)| a == b);

@@ -13,10 +13,12 @@
 //! - `stats`: the costs of ops and the state of caches, as JSON
 //! - `variant`: one compiled variant of a pipeline
 //! - `row_source`: reads the rows of a source
+//! - `combined`: reads the rows of datasets that are read as one, and runs their ops
 //! - `row_ids`: the ids of rows that a Python source numbers by itself
 //! - `environment`: the services that a pipeline needs from its process
 
 mod block;
+mod combined;
 pub(crate) mod environment;
 mod open;
 pub(crate) mod row_ids;

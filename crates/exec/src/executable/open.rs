@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_io::{ROWS_IN_BLOCK, SourceIndex};
-use forebay_plan::{EpochPlan, Stages, default_boundary};
+use forebay_plan::{BlockStarts, EpochPlan, Stages, default_boundary};
 
 use super::{Boundary, Executable};
 use crate::cached::autocache::AutoCache;
 use crate::cached::page_cached::PageCachedSource;
+use crate::executable::combined::PartOpening;
 use crate::executable::environment::Environment;
-use crate::executable::row_source::RowSource;
 use crate::executable::variant::PipelineVariant;
 use crate::profile::op_meter::OpMeter;
 
 /// Returns the first row of each block of a source, and the number of rows. Blocks of a Python object are runs of
 /// items.
-fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> Vec<u64> {
+fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> BlockStarts {
     let rows = plan.extent().rows.unwrap_or(0);
     let runs = || (0..rows.div_ceil(ROWS_IN_BLOCK)).map(|run| run * ROWS_IN_BLOCK).chain([rows]).collect();
-    index.map_or_else(runs, SourceIndex::block_starts)
+    index.map_or_else(|| BlockStarts { starts: runs(), parts: Vec::new() }, block_starts_of)
+}
+
+fn block_starts_of(index: &SourceIndex) -> BlockStarts {
+    BlockStarts { starts: index.block_starts(), parts: index.parts().map(block_starts_of).collect() }
 }
 
 impl Executable {
@@ -121,7 +125,8 @@ impl Executable {
         let sizes = || index.iter().flat_map(SourceIndex::files).map(|file| file.size).collect();
         let plan = if plan.lane_layout().is_some() { Arc::new(plan.over_files(sizes())) } else { plan };
         let window_rows = plan.sizing().window_rows;
-        let rows = Some(RowSource::open(source, index.clone(), page_cached.as_ref(), window_rows, environment)?);
+        let opening = PartOpening { page_cached: page_cached.clone(), environment: environment.clone(), others: 0 };
+        let rows = Some(opening.rows(&stages, index.clone(), plan.combination(), (plan.seed(), window_rows))?);
         let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
         let ops: Vec<_> = boundaries.iter().map(|boundary| boundary.ops).collect();

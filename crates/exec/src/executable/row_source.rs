@@ -19,17 +19,25 @@ const STREAM_ROWS: usize = 64;
 /// The opened source of a pipeline.
 pub(crate) enum RowSource {
     Files(Arc<dyn Reader>, SourceIndex),
+    Combined(Arc<dyn CombinedSource>, SourceIndex),
     Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
     Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
 }
 
+/// Data sets that are read as one. A trait, because their rows are read with ops.
+pub(crate) trait CombinedSource: Send + Sync {
+    /// Reads these rows in this order.
+    fn gather(&self, places: &[Place]) -> Result<Chunk>;
+}
+
 impl RowSource {
-    /// Opens a source; remote files are read through the page cache, if there is one.
+    /// Opens a source other than datasets that are read as one; remote files are read through the page cache, if there
+    /// is one. `others` is the number of readers with which it shares memory and open files.
     pub(crate) fn open(
         source: &Source,
         index: Option<SourceIndex>,
         page_cached: Option<&PageCachedSource>,
-        window_rows: u64,
+        (window_rows, others): (u64, usize),
         env: &Environment,
     ) -> Result<Self> {
         let schema = Arc::new(source.schema()?);
@@ -41,7 +49,9 @@ impl RowSource {
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
                 let near = page_cached.map(|source| Arc::new(source.clone()) as Arc<dyn ReadThrough>);
-                let options = ReadOptions { near, window_rows, budget: env.memory.budget() };
+                let budget = env.memory.budget();
+                let budget = if others > 0 { budget.divided(others + 1) } else { budget };
+                let options = ReadOptions { near, window_rows, budget, others };
                 Ok(RowSource::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), options)?, index))
             }
         }
@@ -50,6 +60,7 @@ impl RowSource {
     pub(crate) fn gather(&self, places: &[Place]) -> Result<Chunk> {
         match self {
             RowSource::Files(reader, _) => reader.gather(places),
+            RowSource::Combined(rows, _) => rows.gather(places),
             RowSource::Items { dataset, schema, functions } => {
                 let rows: Vec<u64> = places.iter().map(|p| p.row).collect();
                 functions.items(dataset, &rows, numbered(places), schema)
@@ -62,7 +73,7 @@ impl RowSource {
     pub(crate) fn name(&self, row: u64) -> (SampleId, String) {
         let sample = self.sample(row);
         match self {
-            RowSource::Files(_, index) => (sample, index.describe_sample(sample)),
+            RowSource::Files(_, index) | RowSource::Combined(_, index) => (sample, index.describe_sample(sample)),
             _ => (sample, format!("row {row}")),
         }
     }
@@ -70,7 +81,7 @@ impl RowSource {
     /// Returns the sample id of a counted row.
     pub(crate) fn sample(&self, row: u64) -> SampleId {
         match self {
-            RowSource::Files(_, index) => index.locate(row),
+            RowSource::Files(_, index) | RowSource::Combined(_, index) => index.locate(row),
             _ => numbered_sample(row),
         }
     }
@@ -79,7 +90,7 @@ impl RowSource {
     pub(crate) fn announce(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
         match self {
             RowSource::Files(reader, _) => reader.announce_window(window),
-            RowSource::Items { .. } | RowSource::Generator { .. } => None,
+            RowSource::Combined(..) | RowSource::Items { .. } | RowSource::Generator { .. } => None,
         }
     }
 
@@ -103,7 +114,9 @@ impl RowSource {
                     Err(e) => see(Err(e)),
                 }
             }
-            RowSource::Items { .. } => Err(Error::internal("a map dataset is not read as a block")),
+            RowSource::Combined(..) | RowSource::Items { .. } => {
+                Err(Error::internal("counted rows are not read as a block"))
+            }
             RowSource::Generator { generator, schema, functions } => {
                 let mut row = 0u64;
                 functions.generate(generator, STREAM_ROWS, schema, &mut |columns, rows| {

@@ -181,7 +181,7 @@ impl<'a> Isolation<'a> {
     /// As [`Isolation::run`].
     pub(crate) fn gather(&mut self, rows: &RowSource, places: &[Place]) -> Result<Chunk> {
         let error = match rows.gather(places) {
-            Ok(chunk) => return Ok(chunk),
+            Ok(chunk) => return Ok(self.take_warnings(chunk)),
             Err(error) => error,
         };
         let mut parts = Vec::new();
@@ -223,7 +223,7 @@ impl<'a> Isolation<'a> {
             return Ok(());
         }
         match rows.gather(places) {
-            Ok(chunk) => parts.push(chunk),
+            Ok(chunk) => parts.push(self.take_warnings(chunk)),
             Err(error) => self.unread(error, rows, places, parts)?,
         }
         Ok(())

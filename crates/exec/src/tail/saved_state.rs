@@ -38,7 +38,14 @@ impl SavedState {
         left_out.retain(|l| l.epoch >= position.epoch);
         let consumer = (consumer.0, plan.consumers());
         let coordinated = plan.sharding().coordinated;
-        Self { position, consumer, coordinated, sizing: Some(plan.sizing()), source: Some(plan.extent()), left_out }
+        Self {
+            position,
+            consumer,
+            coordinated,
+            sizing: Some(plan.sizing()),
+            source: Some(plan.extent().clone()),
+            left_out,
+        }
     }
 
     /// Returns the position where a consumer of `plan` resumes.
@@ -93,11 +100,11 @@ impl SavedState {
     }
 
     fn check_source(&self, plan: &EpochPlan) -> Result<()> {
-        let (Some(was), is) = (self.source, plan.extent()) else { return Ok(()) };
+        let (Some(was), is) = (&self.source, plan.extent()) else { return Ok(()) };
         if was == is {
             return Ok(());
         }
-        let describe = |e: Extent| {
+        let describe = |e: &Extent| {
             let rows = e.rows.map_or(String::new(), |rows| format!("{rows} rows, "));
             format!("{rows}{} blocks, {} bytes", e.blocks, e.bytes)
         };

@@ -42,7 +42,8 @@ fn run(op: &Op, batch: Option<&Op>, seed: Seed, given: &Chunk) -> Chunk {
     let ops: Vec<_> = [Some(&all), batch, Some(op)].into_iter().flatten().collect();
     let graph = graph(given, &ops);
     let stages = Arc::new(Stages::new(&graph).expect("stages"));
-    let extent = Extent { rows: Some(given.num_rows() as u64), blocks: 1, bytes: 0, is_compressed: false };
+    let extent =
+        Extent { rows: Some(given.num_rows() as u64), blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
     let plan = Arc::new(EpochPlan::new(&stages, extent, seed, 1, None).expect("a plan"));
     let executable = Executable::for_rows(stages, plan, &environment(Arc::new(SampleBlobs))).expect("opens");
     let done = executable.finish(given.clone(), 0).expect("good rows");

@@ -5,6 +5,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod codec;
+mod joined;
 pub(crate) mod matching;
 mod names;
 mod room;
@@ -20,6 +21,8 @@ use crate::formats::compressed;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 use codec::{Decoder, Encoder};
+pub(crate) use joined::IndexPart;
+use joined::Joined;
 use matching::Matching;
 use table::Table;
 
@@ -62,6 +65,10 @@ pub(crate) struct Inner {
     firsts: Vec<u64>,
     /// The first block of each of these files, and the number of blocks.
     first_blocks: Vec<u64>,
+    /// The indexes of datasets that are read as one.
+    joined: Joined,
+    /// A hash of the files of rows that have the columns of several datasets.
+    content: String,
     /// The files that may be opened; not serialized.
     pub(crate) allowed: Allowed,
 }
@@ -80,6 +87,10 @@ pub(crate) enum Layout {
     PerFile { counted: bool },
     /// One block per row group of each file.
     Groups,
+    /// The blocks of each of several datasets, one dataset after the other.
+    Joined,
+    /// Rows that have the columns of several datasets, in blocks of [`ROWS_IN_BLOCK`].
+    Zipped { rows: u64 },
 }
 
 impl Inner {
@@ -121,6 +132,9 @@ impl SourceIndex {
             inner.first_blocks = sums(inner.tables.iter().map(|t| t.group_rows().len() as u64))?;
             inner.firsts = sums(inner.tables.iter().map(|t| t.rows()))?;
         }
+        if matches!(inner.layout, Layout::Zipped { .. }) {
+            inner.content = inner.joined.content();
+        }
         let index = Self(Arc::new(inner));
         let blocks = index.blocks();
         if blocks > SampleId::BLOCKS_MAX {
@@ -136,6 +150,7 @@ impl SourceIndex {
     /// Returns the same index, restricted to the files that `allowed` permits.
     pub fn within(self, allowed: Allowed) -> Self {
         let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone());
+        inner.joined = inner.joined.within(&allowed);
         inner.allowed = allowed;
         Self(Arc::new(inner))
     }
@@ -151,6 +166,8 @@ impl SourceIndex {
             Layout::Computed { rows, .. } => Some(rows),
             Layout::Files => Some(self.0.uris.len() as u64),
             Layout::PerFile { counted: true } | Layout::Groups => self.0.starts.last().copied(),
+            Layout::Joined => self.0.joined.rows(),
+            Layout::Zipped { rows } => Some(rows),
         }
     }
 
@@ -159,7 +176,8 @@ impl SourceIndex {
         let files = self.0.uris.len() as u64;
         match self.0.layout {
             Layout::Unknown => 1,
-            Layout::Computed { rows, .. } => rows.div_ceil(ROWS_IN_BLOCK),
+            Layout::Computed { rows, .. } | Layout::Zipped { rows } => rows.div_ceil(ROWS_IN_BLOCK),
+            Layout::Joined => self.0.joined.blocks(),
             Layout::Files => files.div_ceil(FILES_IN_BLOCK),
             Layout::PerFile { .. } => files,
             Layout::Groups => self.0.starts.len().saturating_sub(1) as u64,
@@ -170,23 +188,45 @@ impl SourceIndex {
     pub fn bytes(&self) -> u64 {
         match self.0.layout {
             Layout::Computed { rows, row_bytes } => rows.saturating_mul(row_bytes),
+            Layout::Joined | Layout::Zipped { .. } => {
+                self.parts().fold(0, |sum: u64, part| sum.saturating_add(part.bytes()))
+            }
             _ => self.0.stats.iter().fold(0, |sum, s| sum.saturating_add(s.size)),
         }
     }
 
     /// Returns the figures that a plan needs of the source. The bytes of counted files are their decompressed bytes.
     pub fn extent(&self) -> Extent {
+        if self.parts().len() > 0 {
+            let parts: Vec<Extent> = self.parts().map(Self::extent).collect();
+            let bytes = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
+            let is_compressed = parts.iter().any(|part| part.is_compressed);
+            return Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed, parts };
+        }
         let is_other = |&file: &usize| self.0.points_of(file).is_some() || self.0.matching(file).is_some();
         let bytes = (0..self.0.tables.len()).filter(is_other).fold(self.bytes(), |sum, file| {
             sum.saturating_sub(self.0.stats[file].size).saturating_add(self.0.size_of(file))
         });
         let is_compressed = self.0.uris.iter().any(|uri| compressed::is_named_so(uri));
-        Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed }
+        Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed, parts: Vec::new() }
     }
 
     /// Returns the pinned files in order.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileRef<'_>> {
-        self.0.uris.iter().zip(&self.0.stats).map(|(uri, stat)| FileRef { uri, size: stat.size })
+        let file = |number| self.file(number).unwrap_or(FileRef { uri: "", size: 0 });
+        (0..self.num_files()).map(file)
+    }
+
+    /// Returns a file by its place in [`SourceIndex::files`].
+    pub fn file(&self, number: usize) -> Option<FileRef<'_>> {
+        if let Some((part, number)) = self.0.joined.of_file(number) {
+            return part.file(number);
+        }
+        Some(FileRef { uri: self.0.uris.get(number)?, size: self.0.stats.get(number)?.size })
+    }
+
+    fn num_files(&self) -> usize {
+        if self.parts().len() > 0 { self.0.joined.files() } else { self.0.uris.len() }
     }
 
     /// Returns the rows of a block, as the global numbers of its first and of the first after it.
@@ -196,8 +236,9 @@ impl SourceIndex {
         let rows = self.rows()?;
         let even = |n: u64| (block < rows.div_ceil(n)).then(|| block * n..rows.min((block + 1) * n));
         match self.0.layout {
-            Layout::Computed { .. } => even(ROWS_IN_BLOCK),
+            Layout::Computed { .. } | Layout::Zipped { .. } => even(ROWS_IN_BLOCK),
             Layout::Files => even(FILES_IN_BLOCK),
+            Layout::Joined => self.0.joined.block_rows(block),
             _ => {
                 let at = usize::try_from(block).ok()?;
                 Some(*self.0.starts.get(at)?..*self.0.starts.get(at + 1)?)
@@ -222,6 +263,8 @@ impl SourceIndex {
             Layout::PerFile { counted: false } => (3, 0, 0),
             Layout::PerFile { counted: true } => (4, 0, 0),
             Layout::Groups => (5, 0, 0),
+            Layout::Joined => (6, 0, 0),
+            Layout::Zipped { rows } => (7, rows, 0),
         };
         [tag, rows, row_bytes, inner.uris.len() as u64].into_iter().for_each(|n| to.int(n));
         let mut before = "";
@@ -231,6 +274,9 @@ impl SourceIndex {
             before = uri;
         }
         to.rising(&inner.labels);
+        if matches!(inner.layout, Layout::Joined | Layout::Zipped { .. }) {
+            inner.joined.encode(&mut to);
+        }
         for (file, table) in inner.tables.iter().enumerate() {
             table.encode(&mut to);
             Points::encode(inner.points_of(file).map(|points| &**points), &mut to);
@@ -243,6 +289,11 @@ impl SourceIndex {
     /// # Errors
     /// Data when a bit of it differs, Version when another version wrote it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::decode(bytes, joined::DEPTH_MAX)
+    }
+
+    /// Decodes an index with at most `depth` indexes in each other.
+    fn decode(bytes: &[u8], depth: usize) -> Result<Self> {
         let mut from = Decoder::open(bytes, MAGIC, VERSION)?;
         let (tag, rows, row_bytes) = (from.int()?, from.int()?, from.int()?);
         let layout = match tag {
@@ -252,6 +303,8 @@ impl SourceIndex {
             3 => Layout::PerFile { counted: false },
             4 => Layout::PerFile { counted: true },
             5 => Layout::Groups,
+            6 => Layout::Joined,
+            7 => Layout::Zipped { rows },
             other => return Err(Error::data(format!("an index holds an unknown layout {other}"))),
         };
         let files = from.count()?;
@@ -262,6 +315,9 @@ impl SourceIndex {
             inner.stats.push(from.stat()?);
         }
         inner.labels = from.rising()?;
+        if matches!(layout, Layout::Joined | Layout::Zipped { .. }) {
+            inner.joined = Joined::decode(&mut from, depth)?;
+        }
         if matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) {
             for file in 0..files {
                 inner.tables.push(Table::decode(&mut from)?);

@@ -11,11 +11,14 @@ impl SourceIndex {
     pub fn locate(&self, row: u64) -> SampleId {
         match self.0.layout {
             Layout::Unknown | Layout::PerFile { counted: false } => SampleId(0),
-            Layout::Computed { rows, .. } if row < rows => SampleId::new(row / ROWS_IN_BLOCK, row % ROWS_IN_BLOCK),
+            Layout::Joined => self.0.joined.locate(row),
+            Layout::Computed { rows, .. } | Layout::Zipped { rows } if row < rows => {
+                SampleId::new(row / ROWS_IN_BLOCK, row % ROWS_IN_BLOCK)
+            }
             Layout::Files if row < self.0.uris.len() as u64 => {
                 SampleId::new(row / FILES_IN_BLOCK, row % FILES_IN_BLOCK)
             }
-            Layout::Computed { .. } | Layout::Files => SampleId(0),
+            Layout::Computed { .. } | Layout::Zipped { .. } | Layout::Files => SampleId(0),
             Layout::PerFile { counted: true } | Layout::Groups => {
                 let after = self.0.starts.partition_point(|&s| s <= row);
                 if after == 0 || after == self.0.starts.len() {
@@ -33,7 +36,10 @@ impl SourceIndex {
             Layout::Files => return (row < self.0.uris.len() as u64).then_some((row as usize, 0)),
             Layout::PerFile { counted: true } => &self.0.starts,
             Layout::Groups => &self.0.firsts,
-            Layout::Unknown | Layout::Computed { .. } | Layout::PerFile { counted: false } => return None,
+            Layout::Joined => return self.0.joined.origin(row),
+            Layout::Unknown | Layout::Computed { .. } | Layout::Zipped { .. } | Layout::PerFile { counted: false } => {
+                return None;
+            }
         };
         let after = firsts.partition_point(|&first| first <= row);
         (after > 0 && after < firsts.len()).then(|| (after - 1, row - firsts[after - 1]))
@@ -43,6 +49,9 @@ impl SourceIndex {
     /// and from the same file as part of another source. It has the size, mtime or etag, and the class, the offset
     /// where the path's columns begin, or the identity of the file that locates the rows, where these apply.
     pub fn identity(&self, file: usize) -> Option<String> {
+        if let Some((part, file)) = self.0.joined.of_file(file) {
+            return part.identity(file);
+        }
         let stat = self.0.stats.get(file)?;
         let told_by = match self.0.tables.get(file).map(|table| &**table) {
             Some(Table::Documents(documents)) => Some(&documents.told_by),
@@ -76,7 +85,8 @@ impl SourceIndex {
         let uri = |file: usize| inner.uris.get(file).map_or("(no such file)", |u| u);
         match inner.layout {
             Layout::Unknown => format!("row {row}"),
-            Layout::Computed { .. } => format!("row {}", block * ROWS_IN_BLOCK + row),
+            Layout::Joined => inner.joined.describe(sample).unwrap_or_else(|| format!("row {row}")),
+            Layout::Computed { .. } | Layout::Zipped { .. } => format!("row {}", block * ROWS_IN_BLOCK + row),
             Layout::Files => uri((block * FILES_IN_BLOCK + row) as usize).to_owned(),
             Layout::Groups => {
                 let (file, group) = self.file_of(block);

@@ -16,4 +16,6 @@ pub struct ReadOptions {
     pub window_rows: u64,
     /// The memory for decoded rows. Default: as much as is useful.
     pub budget: MemoryBudget,
+    /// With how many other readers this one shares the limit of open files. Default: none.
+    pub others: usize,
 }

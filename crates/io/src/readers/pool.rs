@@ -8,11 +8,11 @@ use forebay_data::MemoryBudget;
 
 use super::lru::Lru;
 use super::unpacked::Unpacked;
-use crate::SourceIndex;
 use crate::store::decoded::HEAD;
 use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough};
+use crate::{ReadOptions, SourceIndex};
 
-/// The most files that a reader holds open.
+/// The most files that a reader holds open, or the readers of datasets that are read as one; each holds at least one.
 const OPEN_MAX: usize = 256;
 
 /// The first bytes of a file, which show whether it is compressed.
@@ -43,9 +43,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>, budget: MemoryBudget) -> Self {
+    pub(crate) fn new(index: SourceIndex, options: ReadOptions) -> Self {
+        let ReadOptions { near, budget, others, .. } = options;
         let unpacked = Unpacked::new(budget.decoded());
-        Self { index, near, budget, open: Mutex::new(Lru::new(OPEN_MAX)), plain: Mutex::default(), unpacked }
+        Self {
+            index,
+            near,
+            budget,
+            open: Mutex::new(Lru::new(OPEN_MAX.div_ceil(others + 1))),
+            plain: Mutex::default(),
+            unpacked,
+        }
     }
 
     /// Opens a file for one use.

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::Result;
-use forebay_plan::Source;
+use forebay_plan::{Combination, Combined, Combining, Source, SourcePart};
 
 use super::format::{FileAccess, FileRows, FileToScan, Listed};
 use super::registry::format_of;
 use crate::allowed::Allowed;
 use crate::index::table::Counted;
-use crate::index::{Inner, Layout, SourceIndex, cache};
-use crate::parallel::{Progress, for_each, side_by_side};
+use crate::index::{IndexPart, Inner, Layout, SourceIndex, cache};
+use crate::parallel::{Progress, REMOTE_THREADS, check, for_each, side_by_side};
 use crate::store::{Found, ReadThrough, Stat};
 
 pub(crate) fn build(
@@ -24,6 +24,9 @@ pub(crate) fn build(
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
     source.paths().iter().try_for_each(|path| allowed.check_pattern(path))?;
+    if let Source::Combined(combined) = source {
+        return joined(combined, allowed, counted, cache, near, threads, progress);
+    }
     let (format, access) = (format_of(source), FileAccess { allowed, near });
     let Listed { found, labels, layout, tables, rows, check } = format.list(counted, access)?;
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
@@ -51,6 +54,35 @@ pub(crate) fn build(
         }
     }
     SourceIndex::new(inner)
+}
+
+/// Indexes datasets that are read as one, some of them at a time.
+fn joined(
+    combined: &Combined,
+    allowed: &Allowed,
+    counted: bool,
+    cache: Option<&Path>,
+    near: Option<&dyn ReadThrough>,
+    threads: usize,
+    progress: Progress<'_>,
+) -> Result<SourceIndex> {
+    let one = |part: &SourcePart, stop: &AtomicBool| {
+        let source = part.graph.source();
+        let threads = threads.div_ceil(combined.parts.len());
+        let index = build(source, allowed, counted, cache, near, threads, &|_, _| check(stop));
+        let index = index.map_err(|e| part.graph.blame_source(e).with("part", &part.name))?;
+        Ok(IndexPart { name: part.name.as_str().into(), index })
+    };
+    let is_remote = combined.parts.iter().any(|part| part.graph.source().is_remote());
+    let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
+    let parts = for_each(&combined.parts, threads, progress, one)?;
+    let zipped = match combined.how {
+        Combining::Zip { .. } if parts.iter().all(|part| part.index.rows().is_some()) => {
+            Some(Combination::source_rows(combined, parts.iter().map(|part| part.index.extent()).collect())?)
+        }
+        _ => None,
+    };
+    SourceIndex::joined(parts, zipped)
 }
 
 /// Finds the rows of one file: already known, from the cache, or by reading it.

@@ -148,6 +148,6 @@ pub(crate) struct Opening<'a> {
 impl Opening<'_> {
     /// Returns the pool of open files.
     pub(crate) fn pool(self) -> Pool {
-        Pool::new(self.index, self.options.near, self.options.budget)
+        Pool::new(self.index, self.options)
     }
 }

@@ -33,9 +33,11 @@ pub(crate) fn format_of(source: &Source) -> Box<dyn SourceFormat + '_> {
         Source::Litdata { paths, columns, fields, wrap } => {
             Box::new(litdata::Litdata { paths, columns, fields, wrap: *wrap })
         }
-        Source::Memory { .. } | Source::Range { .. } | Source::MapDataset { .. } | Source::Generator { .. } => {
-            Box::new(computed::Computed { source })
-        }
+        Source::Memory { .. }
+        | Source::Range { .. }
+        | Source::MapDataset { .. }
+        | Source::Generator { .. }
+        | Source::Combined(_) => Box::new(computed::Computed { source }),
     }
 }
 
@@ -52,6 +54,9 @@ pub(crate) fn open(
     let format = format_of(source);
     if matches!(source, Source::MapDataset { .. } | Source::Generator { .. }) {
         return Err(Error::internal(format!("{} is read by python", source.name())));
+    }
+    if matches!(source, Source::Combined(_)) {
+        return Err(Error::internal(format!("{} is read part by part", source.name())));
     }
     if !format.fits(index.inner()) {
         return Err(Error::internal(format!("the index is not one of {}", source.name())));

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::epoch::sharding::Sharding;
 use crate::graph::Graph;
-use crate::ops::{self, Op};
 use crate::physical::stages::Stages;
 
 /// What happens at the first step of an epoch that some consumers have and others do not.
@@ -55,8 +54,7 @@ impl Ending {
     /// Chooses the ending of a job: if counts may differ, the requested one; without a request `Drop`, or `Apart` with
     /// `even=False`.
     pub fn choose(graph: &Graph, stages: &Stages, sharding: Sharding, even: Option<bool>, asked: Option<Self>) -> Self {
-        let is_endless = graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat(ops::Repeat { count: None })));
-        if sharding.consumers < 2 || sharding.coordinated || is_endless {
+        if sharding.consumers < 2 || sharding.coordinated || graph.is_endless() {
             return Self::Apart;
         }
         let is_known = stages.counts_known && !graph.on_error().is_tolerant();

@@ -9,10 +9,12 @@
 //! with them the groups of rows that a user's batched function gets, are the same everywhere.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
-use serde::{Deserialize, Serialize};
 
+use crate::epoch::combination::{BlockStarts, Combination};
+use crate::epoch::extent::Extent;
 use crate::epoch::lane_order::{LaneOrder, LaneWindow};
 use crate::epoch::lanes::Layout as LaneLayout;
 use crate::epoch::order::{Blocks, Order};
@@ -22,24 +24,11 @@ use crate::physical::sizing::Sizing;
 use crate::physical::stages::Stages;
 use crate::source::Source;
 
-/// The size of a source, as known when a job starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
-    /// Its rows, if they were counted.
-    pub rows: Option<u64>,
-    /// Its blocks.
-    pub blocks: u64,
-    /// Its bytes, as stored.
-    pub bytes: u64,
-    /// Whether its files can only be read from their start, because their names show that they are compressed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_compressed: bool,
-}
-
 /// Returns the order of the rows; `None` if the source is not counted.
-fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order>> {
+fn order(stages: &Stages, extent: &Extent, combination: Option<&Combination>, blocks: Blocks) -> Result<Option<Order>> {
     let ops = stages.order.iter().map(|s| (&s.node.op, s.random));
-    extent.rows.map(|rows| Order::new(rows, blocks, ops)).transpose()
+    let Some(rows) = extent.rows else { return Ok(None) };
+    Order::new(combination.map_or(Some(rows), Combination::len), blocks, ops).map(Some)
 }
 
 /// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
@@ -105,6 +94,8 @@ pub enum Morsel {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     order: Option<Order>,
+    /// If the source is several datasets.
+    combination: Option<Arc<Combination>>,
     lane_order: Option<LaneOrder>,
     extent: Extent,
     sharding: Sharding,
@@ -136,29 +127,46 @@ impl EpochPlan {
     ) -> Result<Self> {
         let sharding = sharding.into();
         let sharding = Sharding { consumers: sharding.consumers.max(1), ..sharding };
-        let order = order(stages, extent, Blocks::default())?;
+        let combination = match extent.rows {
+            Some(_) => Combination::new(stages, &extent, None)?.map(Arc::new),
+            None => None,
+        };
+        let given = combination.as_deref().map_or(extent.rows, Combination::len);
+        let order = order(stages, &extent, combination.as_deref(), Blocks::default())?;
         let places = order.as_ref().and_then(Order::len).map(|len| match stages.aligned {
             Some(b) if b.drop_remainder => len - len % b.size as u64,
             _ => len,
         });
         let sizing = match sizing {
             Some(sizing) => sizing.check(stages, order.is_some())?,
-            None => Sizing::choose(stages, extent, places, sharding.parts() as u32)?,
+            None => Sizing::choose(stages, &extent, given, places, sharding.parts() as u32)?,
         };
         let order = match sizing.window_rows {
             0 => order,
-            window_rows => self::order(stages, extent, Blocks { window_rows, starts: None })?,
+            window_rows => self::order(stages, &extent, combination.as_deref(), Blocks { window_rows, starts: None })?,
         };
         let lane_order = match sizing.window_bytes {
             0 => None,
-            bytes => LaneOrder::new(stages, extent, bytes),
+            bytes => LaneOrder::new(stages, &extent, bytes),
         };
         let counts_known = stages.counts_known && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
         let batched = stages.unit.is_some();
         let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
-        let plan =
-            Self { order, lane_order, extent, sharding, counts_known, tolerant, batched, short, sizing, seed, places };
+        let plan = Self {
+            order,
+            combination,
+            lane_order,
+            extent,
+            sharding,
+            counts_known,
+            tolerant,
+            batched,
+            short,
+            sizing,
+            seed,
+            places,
+        };
         if sharding.even {
             plan.check_even(stages)?;
         }
@@ -193,14 +201,19 @@ impl EpochPlan {
         }
     }
 
-    /// Returns the same plan for a process that reads rows. `starts` has the first row of each block of the source, and
-    /// the number of rows.
+    /// Returns the same plan for a process that reads rows.
     ///
     /// # Errors
     /// As [`EpochPlan::new`].
-    pub fn over(&self, stages: &Stages, starts: Vec<u64>) -> Result<Self> {
+    pub fn over(&self, stages: &Stages, starts: BlockStarts) -> Result<Self> {
+        let combination = match &self.combination {
+            Some(_) => Combination::new(stages, &self.extent, Some(&starts))?.map(Arc::new),
+            None => None,
+        };
+        let starts = combination.as_deref().map_or(starts.starts, Combination::block_starts);
         let blocks = Blocks { window_rows: self.sizing.window_rows, starts: Some(starts) };
-        Ok(Self { order: order(stages, self.extent, blocks)?, ..self.clone() })
+        let order = order(stages, &self.extent, combination.as_deref(), blocks)?;
+        Ok(Self { order, combination, ..self.clone() })
     }
 
     /// Returns the same plan for a process that reads windows of files of these sizes.
@@ -211,6 +224,12 @@ impl EpochPlan {
     /// Returns whether it knows the rows. If not, the plan returned by [`EpochPlan::over`] does.
     pub fn knows_rows(&self) -> bool {
         self.order.as_ref().is_none_or(Order::knows_rows)
+            && self.combination.as_ref().is_none_or(|combination| combination.knows_rows())
+    }
+
+    /// Returns the rows of the datasets that are the source, if it is several and counted.
+    pub fn combination(&self) -> Option<&Arc<Combination>> {
+        self.combination.as_ref()
     }
 
     /// Returns the window layout of a shuffle whose rows are not counted.
@@ -240,8 +259,8 @@ impl EpochPlan {
     }
 
     /// Returns the size of the source.
-    pub fn extent(&self) -> Extent {
-        self.extent
+    pub fn extent(&self) -> &Extent {
+        &self.extent
     }
 
     /// Returns whether the plan knows how many units consumers get, apart from failures. Consumers then take units.
@@ -345,16 +364,26 @@ impl EpochPlan {
     /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
-        if !order.knows_rows() {
+        if !self.knows_rows() {
             return;
         }
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
-        for unit in first..first + count {
-            let global = unit * self.sharding.parts() + self.sharding.part(consumer);
-            let start = global * self.sizing.unit_rows;
-            at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut see);
-        }
+        let mut each = |see: &mut dyn FnMut(u64, Epoch)| {
+            for unit in first..first + count {
+                let global = unit * self.sharding.parts() + self.sharding.part(consumer);
+                let start = global * self.sizing.unit_rows;
+                at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut *see);
+            }
+        };
+        let Some(combination) = &self.combination else { return each(&mut see) };
+        let (mut rows, mut epochs) = (Vec::new(), Vec::new());
+        each(&mut |place, epoch| {
+            rows.push(place);
+            epochs.push(epoch.0);
+        });
+        combination.with_seed(self.seed).map(&mut rows, &mut epochs);
+        rows.into_iter().zip(epochs).for_each(|(row, epoch)| see(row, Epoch(epoch)));
     }
 
     /// Returns the seed.

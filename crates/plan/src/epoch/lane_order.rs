@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::rng::op_key;
 use forebay_core::{Epoch, Seed};
 
-use crate::epoch::epoch_plan::Extent;
+use crate::epoch::extent::Extent;
 use crate::epoch::lanes::{EpochLanes, Lanes, Layout as LaneLayout};
 use crate::epoch::order::FOREVER;
 use crate::ops::Op;
@@ -35,7 +35,7 @@ pub(crate) struct LaneOrder {
 }
 
 impl LaneOrder {
-    pub(crate) fn new(stages: &Stages, extent: Extent, window_bytes: u64) -> Option<Self> {
+    pub(crate) fn new(stages: &Stages, extent: &Extent, window_bytes: u64) -> Option<Self> {
         let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle(_)))?;
         let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, !extent.is_compressed);
         let repetitions = stages.order.iter().try_fold(1u64, |all, step| match &step.node.op {

@@ -3,16 +3,22 @@
 //! - `epoch_plan`: units, splits and morsels of each consumer
 //! - `sharding`: how units are divided among consumers
 //! - `ending`: how many batches an epoch has, and how consumers end it together if their counts differ
+//! - `extent`: the size of a source
 //! - `order`: the order of counted rows after `shuffle`, `repeat`, `take` and their like
 //! - `parts`: the rows of a part of a `split`
+//! - `combination`: the rows of datasets that are read as one
+//! - `mix`: which dataset of a mix the row at a place is from
 //! - `permute`: a pseudo-random permutation that is computed element by element
 //! - `window`: shuffles over windows of counted rows, and their sizes
 //! - `lanes`, `lane_order`: shuffles over windows of files whose rows are not counted
 
+pub(crate) mod combination;
 pub(crate) mod ending;
 pub(crate) mod epoch_plan;
+pub(crate) mod extent;
 pub(crate) mod lane_order;
 pub(crate) mod lanes;
+mod mix;
 pub(crate) mod order;
 mod parts;
 pub(crate) mod permute;

@@ -74,16 +74,23 @@ impl Blocks {
 }
 
 impl Order {
-    /// Builds the map for a source of `rows`; each op comes with its number among the random ops.
+    /// Builds the map for a source of `rows` (`None` is endless); each op comes with its number among the random ops.
     ///
     /// # Errors
     /// Invalid when an op is no order op of the plan, or comes after an endless repeat.
-    pub fn new<'a>(rows: u64, mut blocks: Blocks, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
-        let mut order = Self { steps: Vec::new(), len: Some(rows), repetitions: 1 };
+    pub fn new<'a>(
+        rows: impl Into<Option<u64>>,
+        mut blocks: Blocks,
+        ops: impl IntoIterator<Item = (&'a Op, u64)>,
+    ) -> Result<Self> {
+        let mut order = Self { steps: Vec::new(), len: rows.into(), repetitions: 1 };
+        let is_endless = order.len.is_none();
         for (op, random) in ops {
-            let endless = || {
-                Error::invalid(format!("{} comes after an endless repeat", op.name()))
-                    .hint("put it before repeat, or give repeat a count")
+            let endless = || match is_endless {
+                true => Error::invalid(format!("{} comes after a mix without end", op.name()))
+                    .hint("give mix stop= or rows=, or put it into the datasets that are mixed"),
+                false => Error::invalid(format!("{} comes after an endless repeat", op.name()))
+                    .hint("put it before repeat, or give repeat a count"),
             };
             match op {
                 Op::Shuffle(_) => {
@@ -190,6 +197,20 @@ impl EpochOrder<'_> {
             repetitions.fill(0);
             self.map(base, rows, repetitions);
             rows.iter().zip(&*repetitions).for_each(|(row, n)| see(*row, Epoch(base.wrapping_add(*n))));
+        }
+    }
+
+    /// Maps places back through all steps; each place has an epoch of its own, which becomes the one that keys the
+    /// randomness of its row.
+    pub(crate) fn map_in_epochs(&mut self, places: &mut [u64], epochs: &mut [u64]) {
+        let mut rest = places;
+        for run in epochs.chunk_by_mut(|a, b| a == b) {
+            let (places, after) = rest.split_at_mut(run.len());
+            rest = after;
+            let base = run[0].wrapping_mul(self.order.repetitions);
+            run.fill(0);
+            self.map(base, places, run);
+            run.iter_mut().for_each(|n| *n = base.wrapping_add(*n));
         }
     }
 

@@ -16,7 +16,8 @@ use crate::epoch::permute::Permutation;
 use crate::graph::Graph;
 use crate::ops::{Op, ShuffleWindow};
 use crate::physical::stages::Step;
-use crate::source::{RowsKnown, Source};
+use crate::source::Source;
+use crate::source::facts::RowsKnown;
 
 /// A source that is decoded in blocks and takes more bytes than this in memory is shuffled over windows.
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
@@ -62,11 +63,12 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
 }
 
 /// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows`
-/// rows, each of about `row_bytes` bytes in memory.
+/// rows, each of about `row_bytes` bytes in memory, which it shares with the sources of other datasets: `sharers` is
+/// the number of all.
 ///
 /// # Errors
 /// Invalid for a window after a repeat or another shuffle, where the rows of a block are no longer together.
-pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -> Result<u64> {
+pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64, sharers: u64) -> Result<u64> {
     let (mut resolved, mut before) = (None, None);
     for Step { node, .. } in order {
         let window = match &node.op {
@@ -82,7 +84,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
             ShuffleWindow::Rows(rows) => rows,
             ShuffleWindow::Bytes(bytes) => (bytes / row_bytes).max(1),
             ShuffleWindow::Auto if before.is_some() => 0,
-            ShuffleWindow::Auto => automatic(source, rows, row_bytes),
+            ShuffleWindow::Auto => automatic(source, rows, row_bytes, sharers.max(1)),
         };
         if let Some(before) = before.filter(|_| wanted > 0) {
             let message = format!(
@@ -99,11 +101,11 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
 
 /// Returns the rows of a window for [`ShuffleWindow::Auto`]. A row group is decoded as a whole, so a shuffle of all
 /// rows over more groups than a process caches would decode a group for each row.
-fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
-    if !source.facts().in_groups || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {
+fn automatic(source: &Source, rows: u64, row_bytes: u64, sharers: u64) -> u64 {
+    if !source.facts().in_groups || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX / sharers {
         0
     } else {
-        (WINDOW_BYTES / row_bytes).max(1)
+        (WINDOW_BYTES / sharers / row_bytes).max(1)
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::{Access, Class, Op};
+use crate::ops::{self, Access, Class, Op};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -89,6 +89,14 @@ pub struct Graph {
     chosen: Option<Chosen>,
 }
 
+impl PartialEq for Graph {
+    /// Compares what was written; the columns follow from it.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.source, &self.site, &self.nodes) == (&other.source, &other.site, &other.nodes)
+            && (self.on_error, self.reorder, &self.chosen) == (other.on_error, other.reorder, &other.chosen)
+    }
+}
+
 impl Graph {
     /// Starts a pipeline.
     ///
@@ -97,6 +105,9 @@ impl Graph {
     pub fn new(source: Source, site: Option<Site>) -> Result<Self> {
         if matches!(source, Source::Range { step: 0, .. }) {
             return Err(Error::invalid("range: step must not be 0"));
+        }
+        if let Source::Combined(combined) = &source {
+            combined.check()?;
         }
         let schema = source.schema()?;
         Ok(Self {
@@ -174,6 +185,17 @@ impl Graph {
     /// A part of a split is the same in every epoch, and rows are selected by their places, if the plan does both.
     fn check_chosen_rows(&self, op: &Op) -> Result<()> {
         let moved = |n: &&Arc<Node>| matches!(n.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_));
+        if let (Op::Part(_), Source::Combined(combined)) = (op, &self.source)
+            && !combined.is_steady()
+        {
+            let name = combined.name();
+            return Err(Error::invalid(format!(
+                "split comes after {name}, whose order differs between epochs: a sample could come into both parts"
+            ))
+            .hint(format!(
+                "split each dataset before {name}; or shuffle behind concatenate, and split before shuffle"
+            )));
+        }
         let (before, hint) = match op {
             Op::SelectRows(_) => {
                 (self.nodes.iter().find(|n| n.op.is_uncounted()), "how many rows it keeps is not known before it runs")
@@ -305,13 +327,26 @@ impl Graph {
         Self { reorder: other.reorder, chosen: other.chosen.clone(), ..self }
     }
 
+    /// Returns whether an epoch never ends.
+    pub fn is_endless(&self) -> bool {
+        let is_endless = |node: &Arc<Node>| matches!(node.op, Op::Repeat(ops::Repeat { count: None }));
+        self.source.is_endless() || self.nodes.iter().any(is_endless)
+    }
+
+    /// Returns the same ops over another source with the same columns.
+    #[must_use]
+    pub(crate) fn with_source(&self, source: Source) -> Self {
+        Self { source, ..self.clone() }
+    }
+
     /// Returns the blobs that travel with the graph.
     pub fn blobs(&self) -> Vec<&crate::source::BlobId> {
         let source = match &self.source {
             Source::Memory { blob, .. } | Source::MapDataset { blob, .. } | Source::Generator { blob, .. } => {
-                Some(blob)
+                vec![blob]
             }
-            _ => None,
+            Source::Combined(combined) => combined.parts.iter().flat_map(|part| part.graph.blobs()).collect(),
+            _ => Vec::new(),
         };
         source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
     }

@@ -87,6 +87,19 @@ impl Graph {
 
     /// Returns the id of the rows that this graph computes. Orders with the same bytes have the same id.
     pub fn dataset_id(&self) -> DatasetId {
+        let canonical = serde_json::to_vec(&self.named()).unwrap_or_default();
+        DatasetId(*blake3::hash(&canonical).as_bytes())
+    }
+
+    /// Returns the graph as part of another one that is hashed or compared.
+    pub(crate) fn canonical(&self) -> Self {
+        let StoredGraph { source, site, nodes, on_error, order, chosen, .. } = self.named();
+        let nodes = nodes.into_iter().map(Arc::new).collect();
+        Self { source, site, nodes, on_error, reorder: order, chosen, ..self.clone() }
+    }
+
+    /// Returns what determines the rows.
+    fn named(&self) -> StoredGraph {
         let mut stored = StoredGraph::from(self.clone());
         stored.site = None;
         stored.source = stored.source.named();
@@ -102,8 +115,7 @@ impl Graph {
             (node.site, node.label, node.keep_position) = (None, None, false);
             node.op = node.op.named();
         }
-        let canonical = serde_json::to_vec(&stored).unwrap_or_default();
-        DatasetId(*blake3::hash(&canonical).as_bytes())
+        stored
     }
 
     /// Returns the order in which its ops run, without hints, if that order changes bytes.

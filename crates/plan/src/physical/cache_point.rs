@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::graph::{Graph, Node};
 use crate::ops::{Cache, Class, Op};
 use crate::physical::stages::{FusedOp, Stages};
-use crate::source::Source;
+use crate::source::{Source, SourcePart};
 
 /// The part of a split whose output is cached.
 #[derive(Debug, Clone)]
@@ -94,8 +94,10 @@ impl Stages {
 
     /// Returns the names of the ops that draw the same random numbers in every epoch.
     pub fn frozen(&self) -> Vec<&'static str> {
-        let steps = self.prefix().iter().flat_map(FusedOp::steps);
-        steps.filter(|s| s.node.op.is_random()).map(|s| s.node.op.name()).collect()
+        let Some(_) = &self.cached else { return Vec::new() };
+        let steps = self.prefix().iter().flat_map(FusedOp::steps).map(|step| &step.node);
+        let nodes = steps.chain(augmenting_in_parts(self.graph.source()));
+        nodes.filter(|node| node.op.is_random()).map(|node| node.op.name()).collect()
     }
 }
 
@@ -115,6 +117,17 @@ impl Graph {
         let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
         nodes.try_fold(all, |graph, node| graph.then((**node).clone())).map(Some)
     }
+}
+
+/// Returns the random row ops of the datasets that are the source.
+fn augmenting_in_parts(source: &Source) -> Box<dyn Iterator<Item = &Arc<Node>> + '_> {
+    let Source::Combined(combined) = source else { return Box::new(std::iter::empty()) };
+    fn of_part(part: &SourcePart) -> impl Iterator<Item = &Arc<Node>> {
+        let graph = &part.graph;
+        let own = graph.nodes().iter().filter(|node| node.op.is_random() && node.op.class() != Class::Order);
+        own.chain(augmenting_in_parts(graph.source()))
+    }
+    Box::new(combined.parts.iter().flat_map(of_part))
 }
 
 /// Adds a candidate; before the first one, also the rows as read.
@@ -165,7 +178,8 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
         ))
         .hint(format!("put {name} before batch, where it keeps samples")));
     }
-    let random = before.iter().find(|n| n.op.is_random() && n.op.class() != Class::Order);
+    let mut random = augmenting_in_parts(stages.graph.source()).chain(before);
+    let random = random.find(|n| n.op.is_random() && n.op.class() != Class::Order);
     match random {
         Some(node) if !freeze => Err(Error::invalid(format!(
             "{name} comes after {}{}, which draws other random numbers in each epoch",

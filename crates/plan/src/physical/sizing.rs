@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::epoch::epoch_plan::Extent;
+use crate::epoch::extent::Extent;
 use crate::epoch::window;
 use crate::physical::stages::{FusedOp, Stages};
 
@@ -82,7 +82,7 @@ impl Sizing {
 
     /// Returns the approximate bytes of the windows that are in memory at once, regardless of the memory limit; 0 if
     /// all rows are shuffled at once, or not at all.
-    pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
+    pub fn window_memory(&self, stages: &Stages, extent: &Extent) -> Result<u64> {
         let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
         let decoded = stored.saturating_mul(stages.source.facts().expansion);
         let row = row_bytes(&stages.source.schema()?, decoded).max(1);
@@ -91,20 +91,24 @@ impl Sizing {
         Ok(counted.max(self.window_bytes.saturating_mul(window::STREAMED_AT_ONCE)))
     }
 
-    /// Chooses sizes for a pipeline over a source.
-    pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
+    /// Chooses sizes for a pipeline over a source, which gives `given` rows to its first op (`None` is endless).
+    pub(crate) fn choose(
+        stages: &Stages,
+        extent: &Extent,
+        given: Option<u64>,
+        places: Option<u64>,
+        consumers: u32,
+    ) -> Result<Self> {
         let Some(rows) = extent.rows else {
             let window_bytes = window::lane_window_bytes(&stages.graph).unwrap_or(0);
             return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
         };
         let source_row = (extent.bytes / rows.max(1)).max(1);
-        let decoded_row = source_row.saturating_mul(stages.source.facts().expansion);
-        let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
-        let window_rows = window::rows(&stages.order, &stages.source, rows, read_row)?;
+        let (window_rows, _) = window_rows(stages, extent, given, 1)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
         let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
-        let rows_max = rows_max(&stages.split, source_row);
+        let rows_max = stages.all_ops().map(|ops| rows_max(ops, source_row)).min().unwrap_or(MORSEL_ROWS);
         let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));
         let total = places.map_or(u64::MAX, |p| p.div_ceil(unit_rows));
         let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
@@ -114,6 +118,21 @@ impl Sizing {
         let split_units = if share < morsel_units { share } else { split_units };
         Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
     }
+}
+
+/// Returns the rows of a window of the first shuffle over a counted source, which gives `given` rows to it (`None` is
+/// endless); 0 if it permutes all rows at once. Also returns the bytes of a row in memory. The source shares the memory
+/// for windows with others: `sharers` is the number of all.
+///
+/// # Errors
+/// As [`window::rows`].
+pub(crate) fn window_rows(stages: &Stages, extent: &Extent, given: Option<u64>, sharers: u64) -> Result<(u64, u64)> {
+    let Some(rows) = extent.rows else { return Ok((0, 0)) };
+    let source_row = (extent.bytes / rows.max(1)).max(1);
+    let decoded_row = source_row.saturating_mul(stages.source.facts().expansion);
+    let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
+    let rows = window::rows(&stages.order, &stages.source, given.unwrap_or(u64::MAX), read_row, sharers)?;
+    Ok((rows, read_row))
 }
 
 /// Returns the unit of rows that the plan does not batch: a power of two, so that saved states still fit a source that

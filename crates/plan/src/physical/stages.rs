@@ -27,7 +27,8 @@ use crate::graph::{Graph, Node};
 use crate::ops::{self, Class, Op};
 use crate::physical::cache_point::{self, CacheCandidate, CachePoint};
 use crate::reorder::RunOrder;
-use crate::source::{RowsKnown, Source};
+use crate::source::facts::RowsKnown;
+use crate::source::{Source, SourcePart};
 
 /// One op where it runs.
 #[derive(Debug, Clone)]
@@ -132,6 +133,8 @@ pub struct Stages {
     pub graph: Graph,
     /// The source, with only the needed columns.
     pub source: Source,
+    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone.
+    pub parts: Vec<Arc<Stages>>,
     /// The order in which its ops run.
     pub run_order: RunOrder,
     /// Whether the source's rows are counted before it is read.
@@ -262,9 +265,18 @@ impl Stages {
     }
 
     fn empty(graph: &Graph, run_order: RunOrder, counted: bool) -> Result<Self> {
+        let source = graph.projected_source()?;
+        let parts = match &source {
+            Source::Combined(combined) => {
+                let part = |part: &SourcePart| Self::build(&part.graph, true, None).map(Arc::new);
+                combined.parts.iter().map(part).collect::<Result<_>>()?
+            }
+            _ => Vec::new(),
+        };
         Ok(Self {
             graph: graph.clone(),
-            source: graph.projected_source()?,
+            source,
+            parts,
             run_order,
             counted,
             order: Vec::new(),
@@ -310,6 +322,11 @@ impl Stages {
         }
         push_row_op(self, closed, Step { per_batch: true, ..step });
         Ok(self.split.len() - before)
+    }
+
+    /// Returns the ops inside splits: its own, and those of the datasets that are its source.
+    pub(crate) fn all_ops(&self) -> Box<dyn Iterator<Item = &[FusedOp]> + '_> {
+        Box::new(std::iter::once(&self.split[..]).chain(self.parts.iter().flat_map(|part| part.all_ops())))
     }
 
     /// Returns whether rows come in batches of about the same length.

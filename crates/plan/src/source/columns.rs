@@ -52,6 +52,7 @@ impl Source {
                 fields.clone()
             }
             Source::Range { .. } => vec![Field::new("id", Kind::scalar(DType::Int64))],
+            Source::Combined(combined) => combined.fields()?,
         })
     }
 
@@ -67,6 +68,7 @@ impl Source {
             | Source::Mds { fields, .. }
             | Source::Litdata { fields, .. }
             | Source::Memory { fields, .. } => fields.retain(|field| needed.contains(&field.name)),
+            Source::Combined(combined) => combined.read_only(needed),
             Source::Files { .. }
             | Source::ImageFolder { .. }
             | Source::Tar { .. }

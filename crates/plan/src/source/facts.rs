@@ -1,5 +1,7 @@
 //! The properties of sources that planners need, in one table: a new source has one line here.
 
+use std::borrow::Cow;
+
 use super::{Source, Wrap};
 
 /// The time at which the number of rows of a source is known.
@@ -89,6 +91,11 @@ impl Source {
             Source::MapDataset { .. } => SourceFacts::new("from_map_dataset", AtOnce),
             Source::Generator { .. } => SourceFacts::new("from_generator", Never),
             Source::Range { .. } => SourceFacts::new("range", AtOnce),
+            // The index has the indexes of all parts.
+            Source::Combined(combined) => {
+                let expansion = combined.parts.iter().map(|part| part.graph.source().facts().expansion).max();
+                SourceFacts { expansion: expansion.unwrap_or(1), ..SourceFacts::new(combined.name(), ByIndex) }
+            }
         }
     }
 
@@ -99,6 +106,9 @@ impl Source {
 
     /// Returns whether it reads files, which are listed and pinned before they are read.
     pub fn reads_files(&self) -> bool {
+        if let Source::Combined(combined) = self {
+            return combined.parts.iter().any(|part| part.graph.source().reads_files());
+        }
         matches!(self.facts().rows, RowsKnown::ByIndex | RowsKnown::ByReading)
     }
 
@@ -126,9 +136,14 @@ impl Source {
         self.paths().iter().any(is_remote)
     }
 
+    /// Returns whether its rows never end.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Source::Combined(combined) if combined.is_endless())
+    }
+
     /// Returns the patterns of its files; none for a source without files.
-    pub fn paths(&self) -> &[String] {
-        match self {
+    pub fn paths(&self) -> Cow<'_, [String]> {
+        Cow::Borrowed(match self {
             Source::Files { paths }
             | Source::Tar { paths, .. }
             | Source::Tfrecord { paths, .. }
@@ -143,7 +158,11 @@ impl Source {
             | Source::Jsonl { paths, .. } => paths,
             Source::ImageFolder { root } => std::slice::from_ref(root),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
-        }
+            Source::Combined(combined) => {
+                let paths = |part: &super::SourcePart| part.graph.source().paths().into_owned();
+                return Cow::Owned(combined.parts.iter().flat_map(paths).collect());
+            }
+        })
     }
 
     /// Returns the source without its files, so that pipelines over other files compare as equal.
@@ -163,6 +182,9 @@ impl Source {
             | Source::Litdata { paths, .. }
             | Source::Jsonl { paths, .. } => paths.clear(),
             Source::ImageFolder { root } => root.clear(),
+            Source::Combined(combined) => {
+                combined.each_graph(|graph| graph.with_source(graph.source().without_paths()))
+            }
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => {}
         }
         source
@@ -174,6 +196,9 @@ impl Source {
         if let Source::MapDataset { blob, code, .. } | Source::Generator { blob, code, .. } = &mut source {
             blob.name_by(code);
         }
+        if let Source::Combined(combined) = &mut source {
+            combined.be_named();
+        }
         source
     }
 
@@ -184,7 +209,8 @@ impl Source {
             Source::Generator { .. } => "python generator".to_owned(),
             Source::Range { start, stop, step: 1 } => format!("{start}..{stop}"),
             Source::Range { start, stop, step } => format!("{start}..{stop} by {step}"),
-            _ => match self.paths() {
+            Source::Combined(combined) => combined.describe(),
+            _ => match self.paths().as_ref() {
                 [one] => format!("{one:?}"),
                 many => format!("{} paths", many.len()),
             },

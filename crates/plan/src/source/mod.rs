@@ -1,39 +1,24 @@
 //! The source of a pipeline, as plain data: enough to open it on any machine. `facts` has the properties that planners
-//! need, `columns` the columns of a source.
+//! need, `columns` the columns of a source, `combined` the checks and columns of datasets that are read as one.
 //!
 //! A source is resolved in three steps, none of them here: `io` looks up its schema when the user writes it, and lists
 //! and pins its files when it runs (a `SourceIndex`), and its rows are read by place.
 
+mod blob;
 mod columns;
-mod facts;
+mod combined;
+pub(crate) mod facts;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use forebay_data::{DType, Field};
 use serde::{Deserialize, Serialize};
 
-pub use facts::{RowsKnown, SourceFacts};
+pub use blob::BlobId;
 
+use crate::graph::Graph;
 use crate::ops::expr::Expr;
-
-/// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BlobId(pub String);
-
-impl BlobId {
-    /// Returns the hash of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(blake3::hash(bytes).to_hex().to_string())
-    }
-
-    /// Replaces the hash of a pickle by the name of its code, if it has one.
-    pub(crate) fn name_by(&mut self, code: &mut String) {
-        if !code.is_empty() {
-            self.0 = std::mem::take(code);
-        }
-    }
-}
 
 /// A column of MosaicML's shards, as in their index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +68,65 @@ pub struct CsvDialect {
     pub header: bool,
     /// Whether quoted fields may have line breaks: then a file is read from its start.
     pub multiline: bool,
+}
+
+/// Data sets that are read as one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Combined {
+    /// How their rows are put together.
+    pub how: Combining,
+    /// The datasets.
+    pub parts: Vec<SourcePart>,
+    /// The column with the name of the part that a row is from, if it has one: a string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+}
+
+/// One of several datasets that are read as one: a source, with order ops and row ops.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourcePart {
+    /// Its name.
+    pub name: String,
+    /// Its pipeline.
+    pub graph: Arc<Graph>,
+}
+
+/// How the rows of several datasets are put together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Combining {
+    /// Each row is from one of them, in shares that hold in every window of 1,024 rows.
+    Mix {
+        /// The weight of each: positive, with any sum.
+        weights: Vec<f64>,
+        /// When an epoch ends.
+        stop: Stop,
+    },
+    /// All rows of the first, then those of the second, and so on.
+    Concatenate,
+    /// A row has the columns of all.
+    Zip {
+        /// Whether they must have the same number of rows; otherwise the rest of the longer ones is left out.
+        strict: bool,
+    },
+}
+
+/// When an epoch of a mix ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// When one of its parts has been read whole.
+    First,
+    /// When all have been read whole; the shorter ones begin again.
+    All,
+    /// When each row was read once; a part that has ended is left out, and the others keep the ratio of their weights.
+    Once,
+    /// After so many rows; parts begin again as needed.
+    Rows(u64),
+    /// Never; parts begin again as needed.
+    Never,
 }
 
 /// The source of samples.
@@ -256,4 +300,6 @@ pub enum Source {
         /// The step; not 0.
         step: i64,
     },
+    /// Other datasets, read as one.
+    Combined(Combined),
 }

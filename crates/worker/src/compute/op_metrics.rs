@@ -72,7 +72,7 @@ mod tests {
         };
         let graph = graph.then(rename("id", "a"))?.then(rename("a", "b"))?;
         let stages = Arc::new(Stages::new(&graph)?);
-        let extent = Extent { rows: Some(9), blocks: 1, bytes: 0, is_compressed: false };
+        let extent = Extent { rows: Some(9), blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(1), 1, None)?);
         let environment = Environment {
             blobs: Arc::new(NoBlobs),

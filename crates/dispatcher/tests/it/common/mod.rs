@@ -37,7 +37,7 @@ impl Indexer for RangeIndexer {
         let rows = source.rows();
         Ok(Indexed {
             bytes: b"an index".to_vec(),
-            extent: Extent { rows, blocks: 1, bytes: rows.unwrap_or(0) * 8, is_compressed: false },
+            extent: Extent { rows, blocks: 1, bytes: rows.unwrap_or(0) * 8, is_compressed: false, parts: Vec::new() },
         })
     }
 }

@@ -269,7 +269,8 @@ pub(crate) fn environment(blobs: Arc<dyn forebay_io::Blobs>) -> Environment {
 /// A pipeline over given rows, `rows` of them if that is known.
 pub(crate) fn executable(graph: &Graph, rows: Option<usize>) -> Result<Arc<Executable>> {
     let stages = Arc::new(Stages::new(graph)?);
-    let extent = Extent { rows: rows.map(|rows| rows as u64), blocks: 1, bytes: 0, is_compressed: false };
+    let extent =
+        Extent { rows: rows.map(|rows| rows as u64), blocks: 1, bytes: 0, is_compressed: false, parts: Vec::new() };
     let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(5), 1, None)?);
     Executable::for_rows(stages, plan, &environment(Arc::new(Empty)))
 }

@@ -106,7 +106,7 @@ impl TableFiles {
 /// Lists the files of a source and, if it reads columns of their paths, the offset in each path where the folders begin
 /// that may have columns.
 pub(super) fn partitioned_files(source: &Source) -> Result<(Vec<Found>, Vec<u64>)> {
-    let (found, begins) = partitions::list(source.paths())?;
+    let (found, begins) = partitions::list(&source.paths())?;
     let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
     let labels = if source.partitions().next().is_some() { begins } else { Vec::new() };
     source.partitions().try_for_each(|field| partitions::column(field, &uris, &labels).map(drop))?;
@@ -123,8 +123,9 @@ pub(super) fn are_named(source: &Source, index: &Inner) -> bool {
 pub(super) fn open_groups<F: Grouped + 'static>(source: &Source, opening: Opening<'_>) -> Result<Arc<dyn Reader>> {
     let Opening { schema, index, options, .. } = opening;
     partitioned::over(source, schema, index, |schema, index| {
-        let pool = crate::readers::Pool::new(index, options.near, options.budget);
-        Arc::new(Groups::<F>::new(schema, source.merged().cloned(), pool, options.window_rows))
+        let window_rows = options.window_rows;
+        let pool = crate::readers::Pool::new(index, options);
+        Arc::new(Groups::<F>::new(schema, source.merged().cloned(), pool, window_rows))
     })
 }
 

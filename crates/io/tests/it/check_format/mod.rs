@@ -29,8 +29,12 @@ fn check_format(variant: &str, samples: &[Sample]) {
         let source = sample.source();
         assert_eq!(variant_of(&source), variant, "{}: a sample of another format", sample.name);
         facts_agree_with_what_reading_finds(sample, &source);
-        if source.facts().rows == RowsKnown::Never || matches!(source, Source::MapDataset { .. }) {
-            only_python_reads_it(&source);
+        if let Source::Combined(_) = source {
+            indexing_again_gives_the_same_index(sample, &source);
+        }
+        if source.facts().rows == RowsKnown::Never || matches!(source, Source::MapDataset { .. } | Source::Combined(_))
+        {
+            others_read_it(&source);
             continue;
         }
         indexing_again_gives_the_same_index(sample, &source);
@@ -101,7 +105,7 @@ fn facts_agree_with_what_reading_finds(sample: &Sample, source: &Source) {
     }
 }
 
-fn only_python_reads_it(source: &Source) {
+fn others_read_it(source: &Source) {
     let index = index(source, false).expect("there is nothing to list");
     let refused = forebay_io::open(source, index, &Kept::default(), ReadOptions::default()).err().expect("refused");
     assert_eq!(refused.kind(), ErrorKind::Internal);
@@ -251,4 +255,5 @@ formats! {
     MapDataset: map_dataset,
     Generator: generator,
     Range: range,
+    Combined: combined,
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_data::{Chunk, DType, Field, Kind, write_ipc};
 use forebay_io::saved::Format;
 use forebay_io::{CsvDraft, CsvHeader, Draft, Features, Together};
-use forebay_plan::{BlobId, Source};
+use forebay_plan::{BlobId, Combined, Combining, Graph, Node, Op, Source, SourcePart, Stop, ops};
 
 use super::makers::{
     Sample, arrow_stream_of, divided, golden_folder, gzip, npy, parquet_of, rows_from, saved, write_megatron,
@@ -325,4 +325,23 @@ pub(super) fn range() -> Vec<Sample> {
     let make =
         |name: &str, start, stop, step, rows| Sample::of_none(name, rows, Source::Range { start, stop, step }, vec![]);
     vec![make("range", 3, 43, 1, 40), make("range, downwards", 10, -11, -3, 7)]
+}
+
+pub(super) fn combined() -> Vec<Sample> {
+    let range = |start: i64, stop: i64| Graph::new(Source::Range { start, stop, step: 1 }, None).expect("a range");
+    let renamed = Op::Rename(ops::Rename { columns: vec![("id".to_owned(), "other".to_owned())] });
+    let of = |how: Combining, parts: [Graph; 2]| {
+        let part = |(name, graph): (&str, Graph)| SourcePart { name: name.to_owned(), graph: graph.into() };
+        let parts = ["first", "second"].into_iter().zip(parts).map(part).collect();
+        Source::Combined(Combined { how, parts, column: None })
+    };
+    let mix = || Combining::Mix { weights: vec![1.0, 2.0], stop: Stop::First };
+    let other = range(10, 14).then(Node::new(renamed)).expect("an op");
+    let zip = Combining::Zip { strict: false };
+    let inner = Graph::new(of(mix(), [range(0, 5), range(0, 6)]), None).expect("a graph");
+    vec![
+        Sample::of_none("mix", 7, of(mix(), [range(0, 3), range(0, 4)]), vec![]),
+        Sample::of_none("concatenate, of a mix", 14, of(Combining::Concatenate, [range(0, 3), inner]), vec![]),
+        Sample::of_none("zip", 3, of(zip, [range(0, 3), other]), vec![]),
+    ]
 }

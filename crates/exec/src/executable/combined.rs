@@ -1,0 +1,261 @@
+//! Reads the rows of datasets that are read as one: the rows of each from its own source, through its own ops, put
+//! together in the order in which they are asked for.
+//!
+//! A dataset is opened when its first row is read. All share the limits of open files and of decoded memory. The
+//! costs of their ops count as costs of reading.
+//!
+//! Invariants: ops see rows by the ids that they have among all datasets, and draw from the seed of their dataset;
+//! an error names the dataset.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{ArrayRef, LargeStringArray, new_empty_array};
+use forebay_core::{Error, Fault, Result, SampleId, Seed};
+use forebay_data::{Chunk, Loss, RowId, Schema};
+use forebay_io::{Place, SourceIndex, interleave};
+use forebay_plan::{Combination, Combining, Source, Stages};
+
+use crate::cached::page_cached::PageCachedSource;
+use crate::executable::environment::Environment;
+use crate::executable::row_source::{CombinedSource, RowSource};
+use crate::lock::lock;
+use crate::ops::compiled_op::CompiledOp;
+use crate::ops::scratch::Scratch;
+use crate::profile::op_meter::OpMeter;
+
+/// What opening a source needs.
+#[derive(Clone)]
+pub(super) struct PartOpening {
+    pub(super) page_cached: Option<PageCachedSource>,
+    pub(super) environment: Environment,
+    /// The other datasets with which it shares memory and open files.
+    pub(super) others: usize,
+}
+
+impl PartOpening {
+    /// Opens a source: one, or datasets that are read as one. `window_rows` is the size of the windows of its shuffle.
+    ///
+    /// # Errors
+    /// Those of opening one source; Internal when the index or the plan is one of another source.
+    pub(super) fn rows(
+        &self,
+        stages: &Stages,
+        index: Option<SourceIndex>,
+        combination: Option<&Arc<Combination>>,
+        (seed, window_rows): (Seed, u64),
+    ) -> Result<RowSource> {
+        let Source::Combined(combined) = &stages.source else {
+            let sizes = (window_rows, self.others);
+            return RowSource::open(&stages.source, index, self.page_cached.as_ref(), sizes, &self.environment);
+        };
+        let other = || Error::internal("datasets that are read as one need their index and their plan");
+        let (index, combination) = index.zip(combination).ok_or_else(other)?;
+        if index.parts().len() != combined.parts.len() {
+            return Err(other());
+        }
+        let others = (self.others + 1) * combined.parts.len() - 1;
+        let parts = combined.parts.iter().zip(&stages.parts).zip(index.parts()).enumerate();
+        let parts = parts.map(|(number, ((part, stages), index))| PartRows {
+            name: part.name.clone(),
+            stages: stages.clone(),
+            index: index.clone(),
+            combination: combination.inner(number).cloned(),
+            seed: Combination::part_seed(seed, number),
+            window_rows: combination.window_rows(number),
+            opening: Self { others, ..self.clone() },
+            opened: Mutex::default(),
+        });
+        let rows = CombinedRows {
+            schema: Arc::new(stages.source.schema()?),
+            has_names: combined.column.is_some(),
+            is_zip: matches!(combined.how, Combining::Zip { .. }),
+            parts: parts.collect(),
+            index: index.clone(),
+            combination: combination.clone(),
+            scratches: Mutex::default(),
+        };
+        Ok(RowSource::Combined(Arc::new(rows), index))
+    }
+}
+
+/// Data sets that are read as one.
+struct CombinedRows {
+    schema: Arc<Schema>,
+    /// Whether the last column is the name of a row's dataset.
+    has_names: bool,
+    is_zip: bool,
+    parts: Vec<PartRows>,
+    index: SourceIndex,
+    combination: Arc<Combination>,
+    /// One for each thread that has read.
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+/// One of them.
+struct PartRows {
+    name: String,
+    stages: Arc<Stages>,
+    index: SourceIndex,
+    combination: Option<Arc<Combination>>,
+    seed: Seed,
+    window_rows: u64,
+    opening: PartOpening,
+    opened: Mutex<Option<Arc<OpenPart>>>,
+}
+
+/// The opened source of a dataset, and its ops.
+struct OpenPart {
+    rows: RowSource,
+    ops: Vec<CompiledOp>,
+}
+
+/// Returns the ids of rows as read among all rows, and names the sample of an error of reading.
+type Naming<'a> = (&'a dyn Fn(&Chunk) -> Arc<[RowId]>, &'a dyn Fn(Error) -> Error);
+
+impl CombinedSource for CombinedRows {
+    fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        let mut scratch = lock(&self.scratches).pop().unwrap_or_default();
+        let read = if self.is_zip { self.zip(places, &mut scratch) } else { self.mix(places, &mut scratch) };
+        lock(&self.scratches).push(scratch);
+        read
+    }
+}
+
+impl CombinedRows {
+    /// Reads rows that are of one dataset each.
+    fn mix(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
+        let mut found = Vec::with_capacity(places.len());
+        for (at, place) in places.iter().enumerate() {
+            let (part, row) = self.index.part_of(place.row).ok_or_else(|| Error::internal("there is no such row"))?;
+            found.push((part, at, row));
+        }
+        found.sort_unstable();
+        let (mut chunks, mut rows, mut losses) = (Vec::new(), vec![(0, 0); places.len()], Vec::new());
+        for own in found.chunk_by(|a, b| a.0 == b.0) {
+            let (number, part) = (own[0].0, &self.parts[own[0].0]);
+            let local: Vec<_> = own.iter().map(|&(_, at, row)| Place { row, epoch: places[at].epoch }).collect();
+            let global = |sample: SampleId| self.index.sample_of_part(number, sample);
+            let ids = |chunk: &Chunk| {
+                chunk.ids().iter().map(|id| RowId { sample: global(id.sample), ..*id }).collect::<Arc<[_]>>()
+            };
+            let named = |error: Error| match error.get("sample").and_then(sample_id) {
+                Some(sample) => error.replace("sample", global(sample)),
+                None => error,
+            };
+            let chunk = part.gather(&local, (&ids, &named), &mut losses, scratch);
+            chunks.push(chunk.map_err(|e| e.with("part", &part.name))?);
+            own.iter().enumerate().for_each(|(row, &(_, at, _))| rows[at] = (chunks.len() - 1, row));
+        }
+        let of: Vec<&str> = found.chunk_by(|a, b| a.0 == b.0).map(|own| self.parts[own[0].0].name.as_str()).collect();
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for field in self.schema.fields().iter().take(self.schema.fields().len() - usize::from(self.has_names)) {
+            let each = chunks.iter().map(|chunk| chunk.column(&field.name)).collect::<Result<Vec<_>>>()?;
+            columns.push(match each.as_slice() {
+                [] => new_empty_array(&field.kind.arrow()),
+                // The rows of one dataset are in their order already.
+                [one] => (*one).clone(),
+                each => interleave(&field.kind, each, &rows)?,
+            });
+        }
+        if self.has_names {
+            columns.push(
+                Arc::new(rows.iter().map(|(chunk, _)| Some(of[*chunk])).collect::<LargeStringArray>()) as ArrayRef
+            );
+        }
+        let ids = rows.iter().map(|&(chunk, row)| chunks[chunk].ids()[row]).collect();
+        Ok(Chunk::new(self.schema.clone(), columns, ids)?.with_losses(losses))
+    }
+
+    /// Reads rows that have the columns of all datasets.
+    fn zip(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
+        let rows: Vec<u64> = places.iter().map(|place| place.row).collect();
+        let ids: Arc<[RowId]> =
+            places.iter().map(|p| RowId { sample: self.index.locate(p.row), epoch: p.epoch }).collect();
+        let (mut columns, mut losses) = (Vec::new(), Vec::new());
+        for (number, part) in self.parts.iter().enumerate() {
+            let local = self.combination.zipped(number, &rows);
+            let local: Vec<_> = local.iter().zip(places).map(|(&row, p)| Place { row, epoch: p.epoch }).collect();
+            let names: Naming<'_> = (&|_| ids.clone(), &|error| part.described(error));
+            let chunk = part.gather(&local, names, &mut losses, scratch).map_err(|e| e.with("part", &part.name))?;
+            for field in part.stages.graph.schema().fields() {
+                columns.push(chunk.column(&field.name)?.clone());
+            }
+        }
+        Ok(Chunk::new(self.schema.clone(), columns, ids)?.with_losses(losses))
+    }
+}
+
+impl PartRows {
+    /// Reads rows by their numbers in this dataset, and runs its ops on them, which see the ids among all.
+    fn gather(
+        &self,
+        places: &[Place],
+        (ids, named): Naming<'_>,
+        losses: &mut Vec<Loss>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
+        let open = self.open()?;
+        let read = open.rows.gather(places).map_err(|e| named(self.blamed(e)))?;
+        let own = ids(&read);
+        let warning = |loss: &Loss| {
+            let at = read.ids().iter().position(|id| *id == loss.row);
+            Loss { row: at.map_or(loss.row, |at| own[at]), ..loss.clone() }
+        };
+        losses.extend(read.losses().iter().map(warning));
+        let mut chunk = read.with_ids(own.clone())?;
+        for op in &open.ops {
+            chunk = op.run(&chunk, None, scratch)?;
+            losses.extend(chunk.losses().iter().cloned());
+        }
+        if chunk.num_rows() != places.len() {
+            return Err(Error::internal(format!("{} rows of {} came", chunk.num_rows(), places.len())));
+        }
+        Ok(chunk)
+    }
+
+    /// Opens it, unless that was done.
+    fn open(&self) -> Result<Arc<OpenPart>> {
+        let mut opened = lock(&self.opened);
+        if let Some(open) = &*opened {
+            return Ok(open.clone());
+        }
+        let (stages, environment) = (&self.stages, &self.opening.environment);
+        let sizes = (self.seed, self.window_rows);
+        let rows = self.opening.rows(stages, Some(self.index.clone()), self.combination.as_ref(), sizes)?;
+        let (meter, mut schema) = (OpMeter::new(environment.watch.clone()), Arc::new(stages.source.schema()?));
+        let mut ops = Vec::with_capacity(stages.split.len());
+        for fused in &stages.split {
+            let op = CompiledOp::new(fused, &schema, self.seed, environment, &meter)?;
+            schema = op.schema().clone();
+            ops.push(op);
+        }
+        Ok(opened.insert(Arc::new(OpenPart { rows, ops })).clone())
+    }
+
+    /// Adds the source to an error of a file that is no sample's fault, and describes a sample by its name here.
+    fn blamed(&self, error: Error) -> Error {
+        let is_of_source = error.fault() == Fault::Other && error.get("file").is_some() && error.get("op").is_none();
+        let error = if is_of_source { self.stages.graph.blame_source(error) } else { error };
+        match error.get("sample").map(|sample| (sample_id(sample), format!("{sample} (part {})", self.name))) {
+            Some((None, name)) => error.replace("sample", name),
+            _ => error,
+        }
+    }
+
+    /// Replaces a sample's number here by its name.
+    fn described(&self, error: Error) -> Error {
+        match error.get("sample").and_then(sample_id) {
+            Some(sample) => {
+                error.replace("sample", format!("{} (part {})", self.index.describe_sample(sample), self.name))
+            }
+            None => error,
+        }
+    }
+}
+
+/// Reads a sample's number, as an error has it.
+fn sample_id(text: &str) -> Option<SampleId> {
+    let (block, row) = text.split_once(':')?;
+    let (block, row) = (block.parse().ok()?, row.parse().ok()?);
+    (block < SampleId::BLOCKS_MAX && row < SampleId::ROWS_MAX).then(|| SampleId::new(block, row))
+}

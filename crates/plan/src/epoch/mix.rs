@@ -1,0 +1,431 @@
+//! The order of a mix: which part the row at a place is from, and which of that part's rows it is. A function of the
+//! place and a key, without a state.
+//!
+//! Places are divided into windows of [`WINDOW`]. In a window of `n` places, a part of share `p` has `p * n` rows,
+//! rounded down or up, and a permutation of the window orders them. The shares lie side by side on a line of length
+//! `n`, and each window lays points at distance 1 on that line; a part has the rows of the points on its share. The
+//! first point follows the van der Corput sequence, so over many windows the counts of each part are exact, too, and
+//! the count before any window is a sum of at most 32 terms.
+//!
+//! A mix that ends has **phases**: runs of full windows, and one closing window in which the part that ends the phase
+//! has its last rows. Only `stop="once"` has more than one phase.
+//!
+//! Invariants: the rows of each part come in order, and each once; the length does not depend on the key. Windows and
+//! points are fixed for ever: changing them changes the order in which users' jobs see their data.
+
+use forebay_core::rng::mix64;
+
+use crate::epoch::permute::Permutation;
+use crate::source::Stop;
+
+/// The places of a window in which shares hold.
+pub(super) const WINDOW: u64 = 1024;
+/// The fraction bits of a position on the line.
+const BITS: u32 = 32;
+/// The most windows of a phase, so that places and counts are below 2^64.
+const WINDOWS_MAX: u64 = u64::MAX / (2 * WINDOW);
+
+/// The end of the share of each part on the line of a window, in 2^-32 of a place.
+#[derive(Debug, Clone)]
+struct Shares(Vec<u64>);
+
+impl Shares {
+    /// Divides the line by weights. A part of weight 0 has no share.
+    fn new(weights: &[f64]) -> Self {
+        let (sum, whole) = (weights.iter().sum::<f64>(), WINDOW << BITS);
+        let last = weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
+        let mut before = 0.0;
+        let end = |(part, weight): (usize, &f64)| {
+            before += weight;
+            if part >= last { whole } else { ((before / sum * whole as f64).round() as u64).min(whole) }
+        };
+        Self(weights.iter().enumerate().map(end).collect())
+    }
+
+    /// Returns the rows of each part in a full window, on average.
+    fn rates(&self) -> Vec<f64> {
+        differences(self.0.iter().copied()).map(|share| share as f64 / (1u64 << BITS) as f64).collect()
+    }
+
+    /// Returns the rows of each part in the first `windows` windows.
+    fn before(&self, windows: u64) -> Vec<u64> {
+        let of = |end: &u64| windows * (end >> BITS) + points_below(windows, end & low(BITS));
+        differences(self.0.iter().map(of)).collect()
+    }
+
+    /// Returns the rows of each part in the window of this number, which has `places` places.
+    fn window(&self, window: u64, places: u64) -> Vec<u64> {
+        let of = |end: &u64| {
+            let end = (u128::from(*end) * u128::from(places) / u128::from(WINDOW)) as u64;
+            (end >> BITS) + u64::from(first_point(window) < (end & low(BITS)))
+        };
+        differences(self.0.iter().map(of)).collect()
+    }
+}
+
+/// Returns the first point of a window, in 2^-32: 1/2, 0, 3/4, 1/4, …
+fn first_point(window: u64) -> u64 {
+    u64::from(((window ^ 1) as u32).reverse_bits())
+}
+
+/// Returns how many of the first `windows` windows have their first point below `end`, which is below 2^32.
+fn points_below(windows: u64, end: u64) -> u64 {
+    // In 2^32 windows, each point comes once.
+    let mut count = (windows >> BITS) * end;
+    let rest = windows & low(BITS);
+    for bit in (1..BITS).filter(|bit| rest >> bit & 1 == 1) {
+        // The points of 2^bit windows: from the first on, at equal distances.
+        let first = u64::from(((rest >> (bit + 1) << (bit + 1)) as u32).reverse_bits());
+        count += end.saturating_sub(first).div_ceil(1 << (BITS - bit));
+    }
+    count + u64::from(rest & 1 == 1 && first_point(rest - 1) < end)
+}
+
+fn low(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+fn differences(sums: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+    sums.scan(0, |before, sum| Some(sum - std::mem::replace(before, sum)))
+}
+
+/// A run of full windows with the same shares, and a closing window.
+#[derive(Debug, Clone)]
+struct Phase {
+    /// Its first place.
+    start: u64,
+    /// The number of its first window.
+    first_window: u64,
+    /// The rows of each part before it.
+    before: Vec<u64>,
+    shares: Shares,
+    /// The number of full windows.
+    windows: u64,
+    /// The rows of each part in the closing window.
+    closing: Vec<u64>,
+}
+
+impl Phase {
+    fn len(&self) -> u64 {
+        self.windows * WINDOW + self.closing.iter().sum::<u64>()
+    }
+
+    /// Returns the rows of each part before one of its windows.
+    fn before(&self, window: u64) -> Vec<u64> {
+        let inside = self.shares.before(window);
+        self.before.iter().zip(inside).map(|(before, inside)| before + inside).collect()
+    }
+
+    /// Returns the rows of each part in one of its windows.
+    fn counts(&self, window: u64) -> Vec<u64> {
+        if window < self.windows { self.shares.window(window, WINDOW) } else { self.closing.clone() }
+    }
+}
+
+/// The order of a mix.
+#[derive(Debug, Clone)]
+pub(super) struct Mix {
+    phases: Vec<Phase>,
+    len: Option<u64>,
+    /// The rows of each part in an epoch, if it ends.
+    counts: Vec<u64>,
+}
+
+impl Mix {
+    /// Plans a mix of parts with so many rows. Without [`Stop::Once`], no part may be empty. `None` if it has 2^63 rows
+    /// or more.
+    pub(super) fn new(weights: &[f64], stop: Stop, lens: &[u64]) -> Option<Self> {
+        let mut mix = Self { phases: Vec::new(), len: Some(0), counts: vec![0; lens.len()] };
+        let shares = Shares::new(weights);
+        match stop {
+            Stop::First => {
+                let (windows, closing) = until_one_ends(&shares, lens)?;
+                mix.push(shares, windows, closing)?;
+            }
+            Stop::All => {
+                let (windows, closing) = until_all_ended(&shares, lens)?;
+                mix.push(shares, windows, closing)?;
+            }
+            Stop::Rows(rows) => {
+                let windows = Some(rows / WINDOW).filter(|windows| *windows <= WINDOWS_MAX)?;
+                let closing = shares.window(windows, rows % WINDOW);
+                mix.push(shares, windows, closing)?;
+            }
+            Stop::Never => {
+                mix.push(shares, WINDOWS_MAX, vec![0; lens.len()])?;
+                mix.len = None;
+            }
+            Stop::Once => {
+                let left = |mix: &Self| -> Vec<u64> { lens.iter().zip(&mix.counts).map(|(len, n)| len - n).collect() };
+                loop {
+                    let left = left(&mix);
+                    if left.iter().all(|rows| *rows == 0) {
+                        break;
+                    }
+                    let active = weights.iter().zip(&left).map(|(weight, rows)| if *rows > 0 { *weight } else { 0.0 });
+                    let shares = Shares::new(&active.collect::<Vec<_>>());
+                    let (windows, closing) = until_one_ends(&shares, &left)?;
+                    mix.push(shares, windows, closing)?;
+                }
+            }
+        }
+        Some(mix)
+    }
+
+    fn push(&mut self, shares: Shares, windows: u64, closing: Vec<u64>) -> Option<()> {
+        let first_window = self.phases.last().map_or(0, |last| last.first_window + last.windows + 1);
+        let start = self.len.unwrap_or(0);
+        let phase = Phase { start, first_window, before: self.counts.clone(), shares, windows, closing };
+        self.len = Some(start.checked_add(phase.len())?);
+        let inside = phase.shares.before(windows);
+        let counts = self.counts.iter_mut().zip(inside).zip(&phase.closing);
+        counts.for_each(|((count, inside), closing)| *count += inside + closing);
+        self.phases.push(phase);
+        Some(())
+    }
+
+    /// Returns its length; `None` is endless.
+    pub(super) fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Returns how many rows of a part an epoch has; `None` is endless.
+    pub(super) fn count(&self, part: usize) -> Option<u64> {
+        self.len.map(|_| self.counts[part])
+    }
+
+    /// Returns the window of a place, which is below the length, and the place inside of it.
+    fn find(&self, place: u64) -> (usize, u64, usize) {
+        let place = if self.len.is_none() { place % (WINDOWS_MAX * WINDOW) } else { place };
+        let phase = self.phases.partition_point(|phase| phase.start <= place).saturating_sub(1);
+        let inside = place - self.phases[phase].start;
+        let window = (inside / WINDOW).min(self.phases[phase].windows);
+        (phase, window, (inside - window * WINDOW) as usize)
+    }
+}
+
+/// Returns the largest number of windows for which `fits` is true. It is true for 0, and from some number on false.
+fn last_window(estimate: f64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    let estimate = Some(estimate as u64).filter(|estimate| *estimate < WINDOWS_MAX / 2)?;
+    // The estimate is off by a few windows.
+    let (mut low, mut high, mut step) = (0, estimate, 1);
+    if fits(estimate) {
+        (low, high) = (estimate, estimate + 1);
+        while fits(high) {
+            (low, high) = (high, Some(high + step).filter(|high| *high < WINDOWS_MAX)?);
+            step *= 2;
+        }
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    Some(low)
+}
+
+/// Returns the windows before the first part ends, and the rows of each part in the closing window.
+fn until_one_ends(shares: &Shares, left: &[u64]) -> Option<(u64, Vec<u64>)> {
+    let rates = shares.rates();
+    let ends = |left: &[u64]| {
+        let ends = left.iter().zip(&rates).map(|(left, rate)| if *rate > 0.0 { *left as f64 / rate } else { f64::MAX });
+        ends.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
+    };
+    let fits = |windows: u64| shares.before(windows).iter().zip(left).all(|(has, left)| has <= left);
+    let windows = last_window(ends(left).1, fits)?;
+    let left: Vec<u64> = left.iter().zip(shares.before(windows)).map(|(left, has)| left - has).collect();
+    let (first, time) = ends(&left);
+    let mut closing: Vec<u64> =
+        left.iter().zip(&rates).map(|(left, rate)| ((rate * time).round() as u64).min(*left)).collect();
+    closing[first] = left[first];
+    Some((windows, closing))
+}
+
+/// Returns the windows before all parts have ended, and the rows of each part in the closing window.
+fn until_all_ended(shares: &Shares, lens: &[u64]) -> Option<(u64, Vec<u64>)> {
+    let rates = shares.rates();
+    let end = |left: &[u64]| left.iter().zip(&rates).map(|(left, rate)| *left as f64 / rate).fold(0.0, f64::max);
+    let fits = |windows: u64| shares.before(windows).iter().zip(lens).any(|(has, len)| has < len);
+    let windows = last_window(end(lens), fits)?;
+    let left: Vec<u64> = lens.iter().zip(shares.before(windows)).map(|(len, has)| len.saturating_sub(has)).collect();
+    // A part of a small share may have one row left that is due much later.
+    let time = end(&left).min(1.0);
+    let closing = left.iter().zip(&rates).map(|(left, rate)| ((rate * time).round() as u64).max(*left)).collect();
+    Some((windows, closing))
+}
+
+/// The part of a place, and the number of its row among that part's.
+pub(super) type MixedRow = (usize, u64);
+
+/// The last window that was looked at.
+#[derive(Debug)]
+struct Layout {
+    key: u64,
+    phase: usize,
+    window: u64,
+    /// The rows of each part before it.
+    before: Vec<u64>,
+    /// The part of each place.
+    parts: Vec<u16>,
+    /// How many earlier places of the window have the same part.
+    ranks: Vec<u16>,
+}
+
+/// Finds the rows of a mix. Keeps the last window, because neighbouring places mostly share it.
+#[derive(Debug, Default)]
+pub(super) struct MixFinder {
+    last: Option<Layout>,
+}
+
+impl MixFinder {
+    /// Returns the part and the row of a place, which is below the length of the mix. `key` is that of the epoch.
+    pub(super) fn find(&mut self, mix: &Mix, key: u64, place: u64) -> MixedRow {
+        let (phase, window, inside) = mix.find(place);
+        let is_last = |last: &Layout| (last.key, last.phase, last.window) == (key, phase, window);
+        let layout = match self.last.take() {
+            Some(last) if is_last(&last) => last,
+            _ => Layout::new(mix, key, phase, window),
+        };
+        let part = usize::from(layout.parts[inside]);
+        let row = layout.before[part] + u64::from(layout.ranks[inside]);
+        self.last = Some(layout);
+        (part, row)
+    }
+}
+
+impl Layout {
+    fn new(mix: &Mix, key: u64, phase: usize, window: u64) -> Self {
+        let of = &mix.phases[phase];
+        let (before, counts) = (of.before(window), of.counts(window));
+        let sorted: Vec<u16> =
+            counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();
+        let mut slots: Vec<u64> = (0..sorted.len() as u64).collect();
+        let number = of.first_window + window;
+        Permutation::new(sorted.len() as u64, mix64(key ^ mix64(number + 1))).map(&mut slots);
+        let parts: Vec<u16> = slots.into_iter().map(|slot| sorted[slot as usize]).collect();
+        let mut next = vec![0u16; counts.len()];
+        let rank = |part: &u16| {
+            let next = &mut next[usize::from(*part)];
+            *next += 1;
+            *next - 1
+        };
+        let ranks = parts.iter().map(rank).collect();
+        Self { key, phase, window, before, parts, ranks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows(mix: &Mix, key: u64, count: u64) -> Vec<MixedRow> {
+        let mut finder = MixFinder::default();
+        (0..count).map(|place| finder.find(mix, key, place)).collect()
+    }
+
+    #[test]
+    fn counts_before_a_window_are_sums_of_the_windows_before_it() {
+        let shares = Shares::new(&[0.7, 1e-3, 0.2, 5e-6, 0.1]);
+        let mut sums = vec![0; 5];
+        for window in 0..5000 {
+            assert_eq!(shares.before(window), sums, "{window}");
+            sums.iter_mut().zip(shares.window(window, WINDOW)).for_each(|(sum, count)| *sum += count);
+        }
+        for windows in [1u64 << 32, (1 << 40) + 12_345] {
+            for (rows, rate) in shares.before(windows).into_iter().zip(shares.rates()) {
+                assert!((rows as f64 - rate * windows as f64).abs() < 40.0, "{rows} {rate}");
+            }
+        }
+    }
+
+    fn parts() -> impl Strategy<Value = (Vec<f64>, Vec<u64>)> {
+        prop::collection::vec((1u32..2000, 1u64..6000), 2..7)
+            .prop_map(|parts| parts.into_iter().map(|(weight, len)| (f64::from(weight), len)).unzip())
+    }
+
+    proptest! {
+        /// Shares hold in each window, and each row of a part comes once and in order.
+        #[test]
+        fn windows_have_exact_counts_and_rows_come_in_order((weights, lens) in parts(), key: u64) {
+            let mix = Mix::new(&weights, Stop::Never, &lens).expect("a mix");
+            let got = rows(&mix, key, 6 * WINDOW);
+            let sum: f64 = weights.iter().sum();
+            for window in got.chunks(WINDOW as usize) {
+                for (part, weight) in weights.iter().enumerate() {
+                    let count = window.iter().filter(|(of, _)| *of == part).count() as f64;
+                    prop_assert!((count - weight / sum * WINDOW as f64).abs() < 1.001, "{count} {weight} of {sum}");
+                }
+            }
+            for part in 0..weights.len() {
+                let own = got.iter().filter(|(of, _)| *of == part).map(|(_, row)| *row);
+                prop_assert!(own.eq(0..got.iter().filter(|(of, _)| *of == part).count() as u64));
+            }
+            let mut finder = MixFinder::default();
+            for place in (0..got.len()).rev().step_by(97) {
+                prop_assert_eq!(finder.find(&mix, key, place as u64), got[place], "looked up out of order");
+            }
+        }
+
+        #[test]
+        fn a_mix_ends_where_its_rule_says((weights, lens) in parts(), key: u64, count in 1u64..9000) {
+            let all = |stop| {
+                let mix = Mix::new(&weights, stop, &lens).expect("a mix");
+                let got = rows(&mix, key, mix.len().expect("an end"));
+                let counts: Vec<u64> =
+                    (0..lens.len()).map(|part| got.iter().filter(|(of, _)| *of == part).count() as u64).collect();
+                assert!((0..lens.len()).all(|part| mix.count(part) == Some(counts[part])));
+                for part in 0..lens.len() {
+                    assert!(got.iter().filter(|(of, _)| *of == part).map(|(_, row)| *row).eq(0..counts[part]));
+                }
+                counts
+            };
+            let sum: f64 = weights.iter().sum();
+            let near = |counts: &[u64], slack: f64| {
+                let rows = counts.iter().sum::<u64>() as f64;
+                counts.iter().zip(&weights).all(|(count, weight)| (*count as f64 - weight / sum * rows).abs() < slack)
+            };
+            let first = all(Stop::First);
+            prop_assert!(first.iter().zip(&lens).all(|(count, len)| count <= len));
+            prop_assert!(first.iter().zip(&lens).any(|(count, len)| count == len), "{first:?} of {lens:?}");
+            prop_assert!(near(&first, 8.0), "{first:?} by {weights:?}");
+            let every = all(Stop::All);
+            prop_assert!(every.iter().zip(&lens).all(|(count, len)| count >= len), "{every:?} of {lens:?}");
+            let shortest = every.iter().zip(&lens).any(|(count, len)| *count <= len + 8);
+            prop_assert!(shortest && near(&every, 8.0), "{every:?} of {lens:?} by {weights:?}");
+            prop_assert_eq!(all(Stop::Once), lens.clone());
+            let some = all(Stop::Rows(count));
+            prop_assert_eq!(some.iter().sum::<u64>(), count);
+            prop_assert!(near(&some, 8.0), "{some:?}");
+        }
+    }
+
+    #[test]
+    fn parts_that_have_ended_leave_their_share_to_the_others() {
+        let mix = Mix::new(&[6.0, 3.0, 1.0], Stop::Once, &[600, 30_000, 10_000]).expect("a mix");
+        assert_eq!(mix.phases.len(), 2, "the other two end together");
+        let got = rows(&mix, 3, 41_024 - 424);
+        let behind = &got[1000..2024];
+        let second = behind.iter().filter(|(part, _)| *part == 1).count();
+        assert!(behind.iter().all(|(part, _)| *part != 0) && (760..=776).contains(&second), "{second}");
+    }
+
+    #[test]
+    fn extreme_weights_have_a_plan_or_none() {
+        let tiny = [1.0, 1e-11];
+        assert!(Mix::new(&tiny, Stop::All, &[5, 1 << 60]).is_none(), "the second would take 2^96 rows");
+        let mix = Mix::new(&tiny, Stop::First, &[1 << 50, 1 << 50]).expect("a mix");
+        assert_eq!(mix.count(0), Some(1 << 50));
+        let mix = Mix::new(&tiny, Stop::Once, &[3, 0]).expect("a mix");
+        assert_eq!(mix.len(), Some(3));
+    }
+
+    /// The order is fixed for ever.
+    #[test]
+    fn the_order_is_the_same_for_ever() {
+        let mix = Mix::new(&[0.7, 0.3], Stop::Never, &[100, 100]).expect("a mix");
+        let parts: String = rows(&mix, 7, 32).iter().map(|(part, _)| part.to_string()).collect();
+        assert_eq!(parts, GOLDEN);
+    }
+
+    const GOLDEN: &str = "11000000111010001000000000010111";
+}

@@ -1,0 +1,324 @@
+//! Data sets that are read as one: which datasets may be parts, the columns of their rows, and their description.
+//!
+//! Invariant: a part is counted. Its ops decide the order of its rows, or change each row by itself, so the epoch plan
+//! can find any of its rows. All other ops come behind the combination.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::{Field, Kind, Schema};
+
+use super::{Combined, Combining, Source, SourcePart, Stop};
+use crate::graph::{Graph, Node};
+use crate::ops::{self, Class, Op};
+
+/// The most datasets that are read as one, with those inside of others.
+const PARTS_MAX: usize = 1000;
+/// How deep combinations may lie in each other.
+const DEPTH_MAX: usize = 8;
+/// The most bytes of the name of a part.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// The least share of a part in a mix: the plan computes with multiples of 2^-42.
+const SHARE_MIN: f64 = 1.0 / (1u64 << 40) as f64;
+
+impl Combined {
+    /// Returns the name of its Python function.
+    pub fn name(&self) -> &'static str {
+        match self.how {
+            Combining::Mix { .. } => "mix",
+            Combining::Concatenate => "concatenate",
+            Combining::Zip { .. } => "zip",
+        }
+    }
+
+    /// Returns whether its rows never end.
+    pub fn is_endless(&self) -> bool {
+        matches!(self.how, Combining::Mix { stop: Stop::Never, .. })
+    }
+
+    /// Checks its arguments and its parts.
+    ///
+    /// # Errors
+    /// Invalid, with the part.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (name, count) = (self.name(), self.parts.len());
+        if count < 2 {
+            return Err(Error::invalid(format!("{name}: {count} datasets")).hint("give at least two"));
+        }
+        let leaves = self.leaves();
+        if leaves > PARTS_MAX {
+            return Err(Error::invalid(format!("{name}: {leaves} datasets"))
+                .hint(format!("give at most {PARTS_MAX}; files of one format can be one source")));
+        }
+        if self.depth() > DEPTH_MAX {
+            return Err(Error::invalid(format!("{name}: more than {DEPTH_MAX} combinations lie in each other"))
+                .hint("combine all datasets at once"));
+        }
+        let mut names = BTreeSet::new();
+        for part in &self.parts {
+            if part.name.is_empty() || part.name.len() > NAME_BYTES_MAX {
+                return Err(Error::invalid(format!("{name}: the name of a dataset has {} bytes", part.name.len()))
+                    .hint(format!("use 1 to {NAME_BYTES_MAX}")));
+            }
+            if !names.insert(&part.name) {
+                return Err(Error::invalid(format!("{name}: two datasets have the name {:?}", part.name)));
+            }
+            self.check_part(&part.graph).map_err(|e| e.with("part", &part.name))?;
+        }
+        if let Combining::Mix { weights, stop } = &self.how {
+            self.check_weights(weights)?;
+            if *stop == Stop::Rows(0) {
+                return Err(Error::invalid("mix: rows=0").hint("use at least 1"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_weights(&self, weights: &[f64]) -> Result<()> {
+        if weights.len() != self.parts.len() {
+            let message = format!("mix: {} weights for {} datasets", weights.len(), self.parts.len());
+            return Err(Error::invalid(message).hint("give one weight for each dataset"));
+        }
+        for (part, weight) in self.parts.iter().zip(weights) {
+            if !weight.is_finite() || *weight <= 0.0 {
+                return Err(Error::invalid(format!("mix: the weight of {:?} is {weight}", part.name))
+                    .hint("use a positive number, and leave out a dataset that should give no row"));
+            }
+        }
+        let sum: f64 = weights.iter().sum();
+        for (part, weight) in self.parts.iter().zip(weights) {
+            // An infinite sum leaves no share, too.
+            if weight / sum < SHARE_MIN {
+                return Err(Error::invalid(format!(
+                    "mix: the weight {weight} of {:?} is too small a share",
+                    part.name
+                ))
+                .hint("use weights of at least 1e-12 of their sum, which is finite"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the rows of a part are counted, and that its ops need nothing but single rows.
+    fn check_part(&self, graph: &Graph) -> Result<()> {
+        let name = self.name();
+        if !graph.source().can_index() {
+            return Err(Error::invalid(format!("{name}: {} cannot be counted", graph.source().name()))
+                .hint("use from_map_dataset, or write the samples to files first"));
+        }
+        if graph.source().is_endless() {
+            return Err(Error::invalid(format!(
+                "{name}: a mix without end is a part, which would never be read whole"
+            ))
+            .hint("give that mix stop= or rows=, or mix all datasets at once"));
+        }
+        let refuse = |node: &Node, hint: String| {
+            Err(node.blame(Error::invalid(format!("{} cannot be part of {name}", node.op.name())).hint(hint)))
+        };
+        for node in graph.nodes() {
+            let op = node.op.name();
+            let is_counted = matches!(node.op.class(), Class::Order | Class::RowWise);
+            if matches!(node.op, Op::Repeat(ops::Repeat { count: None })) {
+                return refuse(
+                    node,
+                    "give repeat a count, or leave it out: rows= of mix begins datasets again".to_owned(),
+                );
+            }
+            if !is_counted || node.op.is_uncounted() || node.op.is_cache_point() {
+                return refuse(node, format!("put {op} behind {name}"));
+            }
+            // The rows of a zip are found by their number, the same in each epoch.
+            if matches!(self.how, Combining::Zip { .. }) && matches!(node.op, Op::Shuffle(_) | Op::Repeat(_)) {
+                return refuse(node, format!("put {op} behind zip, where the rows of all datasets stay together"));
+            }
+        }
+        match (&self.how, graph.source()) {
+            (Combining::Zip { .. }, Source::Combined(inner)) => inner.check_in_zip(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that its rows come in the same order in each epoch.
+    fn check_in_zip(&self) -> Result<()> {
+        if matches!(self.how, Combining::Mix { .. }) {
+            return Err(Error::invalid("mix cannot be part of zip: its order differs between epochs")
+                .hint("zip first, and mix what zip returns"));
+        }
+        let zip = Combined { how: Combining::Zip { strict: false }, ..self.clone() };
+        self.parts.iter().try_for_each(|part| zip.check_part(&part.graph).map_err(|e| e.with("part", &part.name)))
+    }
+
+    /// Returns whether its rows come in the same order in each epoch.
+    pub(crate) fn is_steady(&self) -> bool {
+        let is_steady = |part: &SourcePart| {
+            let inner = match part.graph.source() {
+                Source::Combined(inner) => inner.is_steady(),
+                _ => true,
+            };
+            inner && !part.graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle(_)))
+        };
+        !matches!(self.how, Combining::Mix { .. }) && self.parts.iter().all(is_steady)
+    }
+
+    /// Returns the number of datasets, with those inside of others.
+    pub(crate) fn leaves(&self) -> usize {
+        let of = |part: &SourcePart| match part.graph.source() {
+            Source::Combined(inner) => inner.leaves(),
+            _ => 1,
+        };
+        self.parts.iter().map(of).sum()
+    }
+
+    fn depth(&self) -> usize {
+        let of = |part: &SourcePart| match part.graph.source() {
+            Source::Combined(inner) => inner.depth(),
+            _ => 0,
+        };
+        1 + self.parts.iter().map(of).max().unwrap_or(0)
+    }
+
+    /// Returns the columns of its rows.
+    ///
+    /// # Errors
+    /// Invalid when parts have other columns than the first, or, of a zip, columns of the same name.
+    pub(super) fn fields(&self) -> Result<Vec<Field>> {
+        let mut fields = match &self.how {
+            Combining::Zip { .. } => self.side_by_side()?,
+            _ => self.same_columns()?,
+        };
+        if let Some(column) = &self.column {
+            if let Some(field) = fields.iter().find(|field| field.name == *column) {
+                let (name, column) = (self.name(), &field.name);
+                return Err(Error::invalid(format!("{name}: source={column:?} is a column of the datasets"))
+                    .hint("use another name"));
+            }
+            fields.push(Field::new(column, Kind::Utf8));
+        }
+        Ok(fields)
+    }
+
+    fn same_columns(&self) -> Result<Vec<Field>> {
+        let Some((first, others)) = self.parts.split_first() else { return Ok(Vec::new()) };
+        let mut fields = first.graph.schema().fields().to_vec();
+        for part in others {
+            let schema = part.graph.schema();
+            let lacks = |a: &SourcePart, b: &SourcePart| {
+                let mut names = a.graph.schema().fields().iter().map(|field| &field.name);
+                names.find(|name| b.graph.schema().position(name).is_none()).cloned()
+            };
+            for (with, without) in [(first, part), (part, first)] {
+                if let Some(column) = lacks(with, without) {
+                    return Err(Error::invalid(format!(
+                        "{}: {:?} has a column {column:?}, and {:?} has none",
+                        self.name(),
+                        with.name,
+                        without.name
+                    ))
+                    .hint("select, drop or rename columns of the datasets, so that all have the same"));
+                }
+            }
+            for field in &mut fields {
+                let other = schema.field(&field.name)?;
+                if other.kind != field.kind {
+                    return Err(Error::invalid(format!(
+                        "{}: column {:?} is {} in {:?} and {} in {:?}",
+                        self.name(),
+                        field.name,
+                        field.kind,
+                        first.name,
+                        other.kind,
+                        part.name
+                    ))
+                    .hint("cast it in one of them"));
+                }
+                field.nullable |= other.nullable;
+            }
+        }
+        Ok(fields)
+    }
+
+    fn side_by_side(&self) -> Result<Vec<Field>> {
+        let mut fields: Vec<Field> = Vec::new();
+        for part in &self.parts {
+            for field in part.graph.schema().fields() {
+                if fields.iter().any(|known| known.name == field.name) {
+                    return Err(Error::invalid(format!("zip: two datasets have a column {:?}", field.name))
+                        .with("part", &part.name)
+                        .hint("rename or drop it in one of them"));
+                }
+                fields.push(field.clone());
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Reads only these of its columns, and at least one of each part.
+    pub(super) fn read_only(&mut self, needed: &BTreeSet<String>) {
+        self.column = self.column.take().filter(|column| needed.contains(column));
+        let is_zip = matches!(self.how, Combining::Zip { .. });
+        // Parts of a mix read the same columns, also where no column is needed.
+        let first = self.parts.first().and_then(|part| smallest(part.graph.schema()));
+        for part in &mut self.parts {
+            let schema = part.graph.schema();
+            let mut columns: Vec<_> = schema.fields().iter().map(|field| field.name.clone()).collect();
+            let all = columns.len();
+            columns.retain(|name| needed.contains(name));
+            if columns.is_empty() {
+                columns.extend(if is_zip { smallest(schema) } else { first.clone() });
+            }
+            if columns.len() == all {
+                continue;
+            }
+            let select = Node::new(Op::Select(ops::Select { columns }));
+            if let Ok(graph) = part.graph.then(select) {
+                part.graph = Arc::new(graph);
+            }
+        }
+    }
+
+    /// Replaces the graph of each part.
+    pub(super) fn each_graph(&mut self, of: impl Fn(&Graph) -> Graph) {
+        self.parts.iter_mut().for_each(|part| part.graph = Arc::new(of(&part.graph)));
+    }
+
+    /// Leaves out what changes no row: lines, labels, and names of parts that no column has.
+    pub(super) fn be_named(&mut self) {
+        self.each_graph(Graph::canonical);
+        if self.column.is_none() {
+            self.parts.iter_mut().for_each(|part| part.name.clear());
+        }
+    }
+
+    /// Returns its parts and arguments, for people.
+    pub(super) fn describe(&self) -> String {
+        let count = self.parts.len();
+        let names = match count {
+            0..=8 => self.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", "),
+            _ => format!("{count} datasets"),
+        };
+        match &self.how {
+            Combining::Mix { stop, .. } => format!("{names}, {}", stop.describe()),
+            Combining::Concatenate => names,
+            Combining::Zip { strict } => format!("{names}, strict={}", if *strict { "True" } else { "False" }),
+        }
+    }
+}
+
+impl Stop {
+    fn describe(self) -> String {
+        match self {
+            Stop::First => "stop=\"first\"".to_owned(),
+            Stop::All => "stop=\"all\"".to_owned(),
+            Stop::Once => "stop=\"once\"".to_owned(),
+            Stop::Rows(rows) => format!("rows={rows}"),
+            Stop::Never => "stop=None".to_owned(),
+        }
+    }
+}
+
+/// Returns the column of the fewest bytes.
+fn smallest(schema: &Schema) -> Option<String> {
+    let bytes = |field: &&Field| field.kind.row_bytes().unwrap_or(usize::MAX);
+    schema.fields().iter().min_by_key(bytes).map(|field| field.name.clone())
+}
