@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::{Credentials, JobSpec, LocalWorkerSlot, Remote, Service, ServiceStream, StreamOptions, TlsFiles};
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_exec::SavedSkip;
 use forebay_io::Blobs;
 use forebay_plan::{Ending, Stages};
@@ -171,6 +171,16 @@ impl ServiceClient {
     fn wanted(&self, py: Python<'_>, kind: Option<&str>, spot: bool) -> PyResult<Option<u32>> {
         let scale = self.ask(py, |service, poll| service.scale(poll))?;
         scale.wanted_of(kind.map(|kind| (kind, spot))).map_err(|e| raise(py, &e))
+    }
+
+    /// Returns in one sentence what holds a job back.
+    fn why(&self, py: Python<'_>, job: &str) -> PyResult<String> {
+        let jobs = self.ask(py, |service, poll| service.jobs(Some(job), poll))?;
+        let workers = self.ask(py, |service, poll| service.workers(poll))?;
+        let missing = || Error::new(ErrorKind::NotFound, format!("there is no job {job:?}")).hint("see service.jobs()");
+        // A cancelled job of the same name is older.
+        let newest = jobs.last().ok_or_else(|| raise(py, &missing()))?;
+        Ok(forebay_dashboard::why::why(newest, &workers).sentence)
     }
 
     #[pyo3(signature = (job, tenant=None))]

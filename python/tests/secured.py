@@ -103,6 +103,8 @@ class Fleet:
 
     folder: Path
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    #: What each process announced.
+    announced: list[dict[str, str]] = field(default_factory=list)
 
     def start(self, *arguments: object, **env: str) -> str:
         """Starts a process and returns its address."""
@@ -112,7 +114,8 @@ class Fleet:
         )
         self.processes.append(process)
         assert process.stdout is not None
-        return json.loads(process.stdout.readline())["address"]
+        self.announced.append(json.loads(process.stdout.readline()))
+        return self.announced[-1]["address"]
 
     def dispatcher(self, *arguments: object) -> str:
         state = self.folder / f"state-{len(self.processes)}"

@@ -2,6 +2,7 @@
 
 mod cache;
 mod checks;
+mod dashboard;
 mod demo;
 mod jobs;
 mod mount;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
+pub(crate) use dashboard::{DashboardOf, HttpAddress, Top};
 pub(crate) use demo::Demo;
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use mount::Mount;
@@ -59,6 +61,10 @@ pub(crate) enum Command {
     Workers(List),
     /// Show how many workers the jobs of a service need, by worker type
     Scale(List),
+    /// Watch the jobs and workers of a service in this terminal
+    Top(Top),
+    /// Serve the dashboard of a service: web pages and an HTTP API
+    Dashboard(DashboardOf),
     /// Run a Python script that finds a service with fb.connect()
     Run(Run),
     /// Show how the datasets of a Python script run, and why

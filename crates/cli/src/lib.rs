@@ -45,6 +45,8 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Mount(mount) => return code(commands::mount::run(mount, &args, host)),
         Command::Demo(demo) => commands::demo::run(&demo, host),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
+        Command::Top(top) => commands::top::run(&top),
+        Command::Dashboard(dashboard) => return code(commands::dashboard::run(dashboard)),
         Command::Workers(workers) => commands::workers::run(&workers),
         Command::Scale(scale) => commands::scale::run(&scale),
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),

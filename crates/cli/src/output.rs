@@ -32,6 +32,15 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     line(&layout(headings, rows))
 }
 
+/// Returns a text without characters that a terminal would obey: escapes and other control characters, and those that
+/// turn the direction of the text around. Each becomes a middle dot.
+pub(crate) fn harmless(text: &str) -> String {
+    let obeyed = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if obeyed(c) { '·' } else { c }).collect()
+}
+
 /// Formats a number of bytes in binary units.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -59,6 +68,11 @@ mod tests {
     #[test]
     fn sizes_have_the_largest_unit_that_fits() {
         assert_eq!([0, 1023, 1536, 5 << 40].map(bytes), ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]);
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(harmless("a\u{1b}[31mb\u{9b}c\r\n\u{202e}d é 日本"), "a·[31mb·c···d é 日本");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::leader::elected::Elected;
 use crate::leader::election::{Candidate, LEASE};
 use crate::leader::leadership::Leadership;
 use crate::leader::term::Term;
+use crate::local_calls::LocalCalls;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
@@ -95,6 +96,11 @@ impl Dispatcher {
     /// Returns a view of the dispatcher's figures, which is valid while it serves.
     pub fn view(&self) -> View {
         View { leadership: self.leadership.clone(), access: self.access.clone() }
+    }
+
+    /// Returns calls of this process to the dispatcher, which are answered while it serves.
+    pub fn local_calls(&self) -> LocalCalls {
+        LocalCalls::new(Service::new(self.leadership.clone()), self.access.clone())
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes the last batch, and returns. Dropping the

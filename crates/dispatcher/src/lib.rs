@@ -14,7 +14,8 @@
 //!   ledger.
 //! - `service`: the gRPC service; `access`: tokens and roles; `tenant`: quotas; `jobs`, `indexing`: opening a job.
 //! - `store`: the ledger and the blobs; `gc`: garbage collection of blobs; `leader`: election and terms.
-//! - `dispatcher`, `options`, `view`: the component, its settings, its figures; `measure`, `simulate`: for the
+//! - `dispatcher`, `options`, `view`: the component, its settings, its figures; `local_calls`: calls of its own
+//!   process; `measure`, `simulate`: for the
 //!   benchmark and the simulation.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
@@ -32,6 +33,7 @@ mod handle;
 mod indexing;
 mod jobs;
 mod leader;
+mod local_calls;
 mod measure;
 mod options;
 mod outbox;
@@ -57,6 +59,7 @@ pub use indexing::{FileIndexer, Indexed, Indexer, IndexingFigures};
 pub use forebay_io::Allowed;
 pub use forebay_plan::Source;
 
+pub use local_calls::{LocalCaller, LocalCalls};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Retention, Scaling, Timing};
 pub use state::{Counts, StateFigures, check_price, check_worker_type};

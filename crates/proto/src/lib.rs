@@ -44,7 +44,7 @@ pub use net::connect::{
 pub use net::leader::{leader, not_leader};
 pub use net::listen::{Accepted, GREETING_MAX, GreetingSlot, Incoming, TransferConnection, reachable};
 pub use net::metered::{ThreadTime, metered};
-pub use net::remote::{Credentials, Link, Remote, Token, bearer};
+pub use net::remote::{Credentials, Link, Remote, Token, bearer, with_token};
 pub use net::tls::{ClientTls, Protocol, ServerTls, TlsFiles, carried};
 pub use net::validity::Validity;
 pub use net::wire::Wire;

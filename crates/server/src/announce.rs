@@ -12,6 +12,9 @@ pub struct Announcement {
     pub address: String,
     /// The process id.
     pub pid: u32,
+    /// `host:port` of the dashboard in this process, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
 }
 
 impl Announcement {
@@ -19,8 +22,8 @@ impl Announcement {
     ///
     /// # Errors
     /// Those of writing to stdout.
-    pub fn print(address: &str) -> Result<()> {
-        let this = Self { address: address.to_owned(), pid: std::process::id() };
+    pub fn print(address: &str, http: Option<String>) -> Result<()> {
+        let this = Self { address: address.to_owned(), pid: std::process::id(), http };
         let line = serde_json::to_string(&this).map_err(|e| Error::internal(e.to_string()))?;
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{line}")?;

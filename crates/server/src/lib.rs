@@ -4,6 +4,7 @@
 //! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
+//! dashboard   the HTTP API and the pages, in a dispatcher's process, beside an `up`, or by themselves
 //! metrics     figures for monitoring and for scalers elsewhere
 //! cache       the settings of a process's cache
 //! shared_store  the store that machines share, as a cache tier
@@ -17,6 +18,7 @@
 mod announce;
 mod cache;
 mod child;
+mod dashboard;
 mod ended;
 mod fleet;
 mod indexer;
@@ -33,7 +35,9 @@ mod up;
 
 pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_switch};
+pub use dashboard::{RunningDashboard, dashboard_main};
 pub use forebay_client::{Credentials, JobKey, LocalWorkerSlot, PORT, Remote, Service, TlsFiles};
+pub use forebay_dashboard::{HTTP_PORT, HttpOptions};
 pub use forebay_dispatcher::{
     BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,
     Timing, check_ledger, check_offers, check_price, check_worker_type, dump_ledger, measure_grants, new_token,

@@ -11,6 +11,7 @@ use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::JobKey;
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Error, Result, SystemClock};
+use forebay_dashboard::HttpOptions;
 use forebay_dispatcher::{BlobLimits, Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
 use forebay_worker::{Functions, Local, Worker, WorkerType};
 use tokio::net::TcpListener;
@@ -18,6 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
 use crate::cache::{CacheConfig, memory_budget};
+use crate::dashboard::RunningDashboard;
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::local::{give_way, obey_parent, step_back};
@@ -72,6 +74,8 @@ pub struct DispatcherConfig {
     pub request_bytes_max: u64,
     /// The address for metrics, without authentication. Default: none.
     pub metrics: Option<SocketAddr>,
+    /// The dashboard. Default: none.
+    pub http: Option<HttpOptions>,
     /// The cache for the bytes of remote files that it reads to index them: in the folder, if one is named.
     pub cache: CacheConfig,
     /// Whether the state folder belongs to the parent, and is removed when the parent ends for any reason.
@@ -150,7 +154,10 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let metrics = Metrics { role: Role::Dispatcher(dispatcher.view()), certificate_ends, birth };
         // The parent, which would remove the folder, was killed.
         let leave = || temporary.into_iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
-        settle(config.process, &address.to_string(), leave)?;
+        let calls = dispatcher.local_calls();
+        let dashboard = config.http.map(|options| RunningDashboard::of_dispatcher(options, calls)).transpose()?;
+        let http = dashboard.as_ref().map(|dashboard| dashboard.address().to_string());
+        settle(config.process, &address.to_string(), http, leave)?;
         tokio::select! {
             served = dispatcher.run(stop) => served,
             never = metrics::serve(listener, metrics) => match never {},
@@ -204,7 +211,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
         if config.local.is_some() {
             obey_parent(worker.throttle(), flush.clone())?;
         }
-        settle(config.process, worker.address(), flush.clone())?;
+        settle(config.process, worker.address(), None, flush.clone())?;
         tokio::select! {
             served = worker.run(stop.cancelled_owned()) => served,
             never = metrics::serve(listener, metrics) => match never {},
@@ -254,12 +261,12 @@ fn warn_of(listen: SocketAddr, tls: bool, tokens: bool) {
     tracing::warn!(%listen, "NOT SECURED: {open}; see docs/security.md");
 }
 
-fn settle(process: Process, address: &str, leave: impl FnOnce() + Send + 'static) -> Result<()> {
+fn settle(process: Process, address: &str, http: Option<String>, leave: impl FnOnce() + Send + 'static) -> Result<()> {
     if process.exit_with_parent {
         exit_with_parent(leave)?;
     }
     tracing::info!(address, "listening");
-    if process.announce { Announcement::print(address) } else { Ok(()) }
+    if process.announce { Announcement::print(address, http) } else { Ok(()) }
 }
 
 fn runtime(name: &str) -> Result<Runtime> {

@@ -110,6 +110,24 @@ class Service:
         """Returns the workers."""
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
+    def why(self, job: str) -> str:
+        """Says in one sentence what holds a job back: data or training, the costliest op, and how many workers would do.
+
+        Args:
+            job: Its name.
+
+        Raises:
+            NotFoundError: There is no such job.
+
+        >>> import forebay as fb
+        >>> with fb.up() as service:
+        ...     for batch in fb.range(8).batch(4).distribute(service, job="small", epochs=1):
+        ...         pass
+        ...     service.why("small")
+        'The job is finished.'
+        """
+        return self._open.why(job)
+
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
         """Ends a job permanently; its consumers get a `ClosedError`.
 

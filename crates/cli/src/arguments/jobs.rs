@@ -31,6 +31,7 @@ const JOBS_EXAMPLES: &str = "\
 Examples:
   forebay jobs
   forebay jobs show resnet50          how many workers it has, and why
+  forebay jobs why resnet50           what holds it back, in one sentence
   forebay jobs cancel resnet50        ends it for good
   forebay jobs forget resnet50        removes it, once it is finished or cancelled
   forebay jobs --service forebay://10.0.0.5:7070 --json";
@@ -48,6 +49,8 @@ pub(crate) struct Jobs {
 pub(crate) enum JobsAction {
     /// Show one job, with each scaling decision and the measurements behind it
     Show(ShowJob),
+    /// Say in one sentence what holds a job back: data or training
+    Why(ShowJob),
     /// End a job for good: its consumers get an error, and its name is free
     Cancel(EndJob),
     /// Remove a finished or cancelled job; the profile of its dataset stays

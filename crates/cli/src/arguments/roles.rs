@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use forebay_server::{JobKey, Offer, Policy};
 
-use super::{Access, Aim, Cache, Identity, Process, SourceCache};
+use super::{Access, Aim, Cache, HttpAddress, Identity, Process, SourceCache};
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -45,6 +45,9 @@ pub(crate) struct Up {
     pub(crate) threads: usize,
     #[command(flatten)]
     pub(crate) cache: Cache,
+    /// Address of the dashboard, on this machine only, or `off` [default: 127.0.0.1:7073, or a free port]
+    #[arg(long, env = "FOREBAY_UP_HTTP", value_name = "HOST:PORT|off", value_parser = super::dashboard::http_address)]
+    pub(crate) http: Option<HttpAddress>,
     /// Print addresses and process ids as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -77,7 +80,7 @@ fn threads(text: &str) -> std::result::Result<usize, String> {
 }
 
 /// An address of this machine; of a name's several, one that every client understands.
-fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+pub(super) fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     let wrong = || "use HOST:PORT, as 0.0.0.0:7070 or localhost:7070".to_owned();
     if !text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(wrong());
@@ -125,6 +128,7 @@ fn policy(text: &str) -> std::result::Result<Policy, String> {
 const DISPATCHER_EXAMPLES: &str = "\
 Examples:
   forebay dispatcher --state-dir /var/lib/forebay
+  forebay dispatcher --state-dir /var/lib/forebay --http 127.0.0.1:7073    with a dashboard
   forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state \\
     --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json
   forebay dispatcher --listen 0.0.0.0:7070 --offer kind=big,price=0.38,threads=8 \\
@@ -190,6 +194,12 @@ pub(crate) struct Dispatcher {
     /// Address of the metrics for Prometheus and KEDA: http://HOST:PORT/metrics, without TLS [default: no metrics]
     #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Address of the dashboard: web pages and an HTTP API, without TLS; port 0 takes a free port [default: no dashboard]
+    #[arg(long, env = "FOREBAY_HTTP", value_name = "HOST:PORT", value_parser = address)]
+    pub(crate) http: Option<SocketAddr>,
+    /// Name by which browsers reach the dashboard, besides IP addresses and localhost; repeat it for each
+    #[arg(long = "http-host", env = "FOREBAY_HTTP_HOSTS", value_delimiter = ';', value_name = "NAME")]
+    pub(crate) http_hosts: Vec<String>,
     /// File of bearer tokens, which say who may call; see `forebay token` [default: anyone may do anything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_server::{
-    BlobLimits, DispatcherConfig, Retention, Scaling, Timing, check_offers, dispatcher_main, init_logs,
+    BlobLimits, DispatcherConfig, HttpOptions, Retention, Scaling, Timing, check_offers, dispatcher_main, init_logs,
 };
 
 use crate::arguments::Dispatcher;
@@ -56,6 +56,7 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
         request_bytes_max: arguments.request_bytes,
         allow_sources: arguments.allow_sources,
         metrics: arguments.metrics,
+        http: arguments.http.map(|listen| HttpOptions { listen, any_port: false, hosts: arguments.http_hosts }),
         cache: arguments.cache.try_into()?,
         is_temporary: arguments.temporary,
         process: arguments.process.into(),

@@ -1,155 +1,23 @@
-//! `forebay jobs`, and `forebay jobs show`, `cancel` or `forget NAME`
+//! `forebay jobs`, and `forebay jobs show`, `why`, `cancel` or `forget NAME`
 
-use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision, Worked, WorkerCaching};
+use forebay_client::JobStatus;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_dashboard::model::{Caching, Consumer, Decision, Job};
+use forebay_dashboard::why::{Verdict, why};
 use forebay_server::Service;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ops::{self, Op};
+use super::ops;
 use super::{connect, go_on};
 use crate::arguments::{EndJob, Jobs, JobsAction, List, ShowJob};
 use crate::output;
-
-#[derive(Serialize)]
-struct Job<'a> {
-    /// Empty if there are no tokens.
-    tenant: &'a str,
-    name: &'a str,
-    state: &'a str,
-    dataset: &'a str,
-    seed: u64,
-    /// `null` if it is endless.
-    epochs: Option<u64>,
-    consumers: Vec<Consumer>,
-    /// Splits under speculative execution because the first worker was late.
-    raced: u64,
-    /// The wanted number of workers; `null` while there is no decision.
-    workers: Option<u32>,
-    /// Jobs of a higher priority go first.
-    priority: u32,
-    /// Threads of its consumers' local workers.
-    local_threads: u32,
-    /// The ops that its consumers run, and the bytes of a row on the network; empty if there is no choice.
-    cut: &'a str,
-    /// The last decisions on the workers, the oldest first.
-    decisions: Vec<Decision<'a>>,
-    /// The cache of each worker for it.
-    caching: Vec<Caching<'a>>,
-    /// The work of workers for it, by kind, and its cost.
-    worked: Vec<WorkerCost<'a>>,
-    /// The costs of its ops, in the order in which they run; only in `jobs show`.
-    ops: Vec<Op<'a>>,
-}
-
-#[derive(Serialize)]
-struct Caching<'a> {
-    worker: &'a str,
-    /// The cached op, the reason, the figures, and the hits.
-    cache: Value,
-}
-
-#[derive(Serialize)]
-struct Decision<'a> {
-    ago_s: f64,
-    before: u32,
-    workers: u32,
-    reason: &'a str,
-    /// The ops that consumers run since, as for a job.
-    cut: &'a str,
-    /// The rule, and its input figures.
-    figures: Value,
-}
-
-#[derive(Serialize)]
-struct WorkerCost<'a> {
-    kind: &'a str,
-    spot: bool,
-    /// Worker-seconds.
-    seconds: f64,
-    cost: f64,
-    /// The job's part of the workers' idle time.
-    idle_seconds: f64,
-    idle_cost: f64,
-}
-
-#[derive(Serialize)]
-struct Consumer {
-    consumer: u32,
-    attached: bool,
-    epoch: u64,
-    split: u64,
-    /// `null` if it is endless.
-    splits: Option<u64>,
-    leased: u32,
-    skipped: u64,
-}
-
-fn some(n: u64) -> Option<u64> {
-    Some(n).filter(|&n| n > 0)
-}
-
-fn decision(of: &ScaleDecision) -> Decision<'_> {
-    Decision {
-        ago_s: of.ago_ms as f64 / 1000.0,
-        before: of.before,
-        workers: of.workers,
-        reason: &of.reason,
-        cut: &of.cut,
-        figures: serde_json::from_str(&of.json).unwrap_or_default(),
-    }
-}
-
-fn bill(of: &Worked) -> WorkerCost<'_> {
-    let Worked { kind, spot, seconds, cost, idle_seconds, idle_cost } = of;
-    let (seconds, cost, idle_seconds, idle_cost) = (*seconds, *cost, *idle_seconds, *idle_cost);
-    WorkerCost { kind, spot: *spot, seconds, cost, idle_seconds, idle_cost }
-}
-
-fn caching(of: &WorkerCaching) -> Caching<'_> {
-    Caching { worker: &of.worker, cache: serde_json::from_str(&of.json).unwrap_or_default() }
-}
-
-fn of(job: &JobStatus) -> Job<'_> {
-    let consumer = |c: &ConsumerStatus| Consumer {
-        consumer: c.consumer,
-        attached: c.attached,
-        epoch: c.epoch,
-        split: c.ordinal,
-        splits: some(c.splits),
-        leased: c.leased,
-        skipped: c.skipped,
-    };
-    Job {
-        tenant: &job.tenant,
-        name: &job.name,
-        state: &job.state,
-        dataset: &job.dataset,
-        seed: job.seed,
-        epochs: some(job.epochs),
-        consumers: job.consumers.iter().map(consumer).collect(),
-        raced: job.raced,
-        workers: Some(job.workers).filter(|&n| n > 0),
-        priority: job.priority,
-        local_threads: job.local_threads,
-        cut: &job.cut,
-        decisions: job.decisions.iter().map(decision).collect(),
-        caching: job.caching.iter().map(caching).collect(),
-        worked: job.worked.iter().map(bill).collect(),
-        ops: job.ops.iter().map(Op::of).collect(),
-    }
-}
-
-/// Returns the progress of a consumer as text.
-fn progress(consumer: &Consumer) -> String {
-    let splits = consumer.splits.map_or_else(String::new, |n| format!("/{n}"));
-    format!("epoch {} split {}{splits}", consumer.epoch, consumer.split)
-}
 
 pub(crate) fn run(arguments: &Jobs) -> Result<()> {
     match &arguments.what {
         None => list(&arguments.list),
         Some(JobsAction::Show(job)) => show(job),
+        Some(JobsAction::Why(job)) => say_why(job),
         Some(JobsAction::Cancel(job)) => end(job, "cancelled", Service::cancel),
         Some(JobsAction::Forget(job)) => end(job, "forgotten", Service::forget),
     }
@@ -167,13 +35,51 @@ fn end(arguments: &EndJob, done: &str, ends: Ends) -> Result<()> {
     output::line(&format!("{done} {name}"))
 }
 
-fn show(arguments: &ShowJob) -> Result<()> {
-    let jobs = connect(&arguments.list)?.jobs(Some(&arguments.name), &mut go_on)?;
-    let jobs: Vec<_> = jobs.iter().map(of).collect();
+/// Returns the jobs of a name; at least one.
+///
+/// # Errors
+/// NotFound.
+fn named(service: &Service, name: &str) -> Result<Vec<JobStatus>> {
+    let jobs = service.jobs(Some(name), &mut go_on)?;
     if jobs.is_empty() {
-        let message = format!("there is no job {:?}", arguments.name);
-        return Err(Error::new(ErrorKind::NotFound, message).hint("see `forebay jobs`"));
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`"));
     }
+    Ok(jobs)
+}
+
+/// What holds a job back, in JSON.
+#[derive(Serialize)]
+struct JobVerdict<'a> {
+    tenant: &'a str,
+    name: &'a str,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+impl<'a> JobVerdict<'a> {
+    fn of(job: &'a JobStatus, verdict: Verdict) -> Self {
+        Self { tenant: &job.tenant, name: &job.name, verdict }
+    }
+}
+
+fn say_why(arguments: &ShowJob) -> Result<()> {
+    let service = connect(&arguments.list)?;
+    let jobs = named(&service, &arguments.name)?;
+    let workers = service.workers(&mut go_on)?;
+    let verdicts: Vec<_> = jobs.iter().map(|job| JobVerdict::of(job, why(job, &workers))).collect();
+    if arguments.list.json {
+        return output::json(&verdicts);
+    }
+    for job in &verdicts {
+        let of = if job.tenant.is_empty() || jobs.len() == 1 { String::new() } else { format!("{}: ", job.tenant) };
+        output::line(&output::harmless(&format!("{of}{}", job.verdict.sentence)))?;
+    }
+    Ok(())
+}
+
+fn show(arguments: &ShowJob) -> Result<()> {
+    let jobs = named(&connect(&arguments.list)?, &arguments.name)?;
+    let jobs: Vec<_> = jobs.iter().map(Job::of).collect();
     if arguments.list.json {
         return output::json(&jobs);
     }
@@ -182,7 +88,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         output::line(&format!("job        {}{tenant}", job.name))?;
         output::line(&format!("state      {}", job.state))?;
         for consumer in &job.consumers {
-            output::line(&format!("consumer   {}, {}", consumer.consumer, progress(consumer)))?;
+            output::line(&format!("consumer   {}, {}", consumer.consumer, consumer.progress()))?;
         }
         let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
         output::line(&format!("workers    {workers}"))?;
@@ -217,8 +123,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let rows = ops::rows(&job.ops);
         if !rows.is_empty() {
-            let earlier =
-                if job.ops.iter().any(|op| op.is_earlier()) { ", in jobs with this pipeline before" } else { "" };
+            let earlier = if job.ops.iter().any(|op| op.earlier) { ", in jobs with this pipeline before" } else { "" };
             output::line(&format!("ops        * costs most{earlier}"))?;
             output::table(ops::HEADINGS, &rows)?;
         }
@@ -245,7 +150,7 @@ fn kept(of: &Caching<'_>) -> Vec<[String; 3]> {
 
 fn list(arguments: &List) -> Result<()> {
     let jobs = connect(arguments)?.jobs(None, &mut go_on)?;
-    let jobs: Vec<_> = jobs.iter().map(of).collect();
+    let jobs: Vec<_> = jobs.iter().map(Job::of).collect();
     if arguments.json {
         return output::json(&jobs);
     }
@@ -255,7 +160,8 @@ fn list(arguments: &List) -> Result<()> {
     }
     let row = |job: &Job<'_>| {
         let attached = job.consumers.iter().filter(|c| c.attached).count();
-        let slowest = job.consumers.iter().min_by_key(|c| (c.epoch, c.split)).map(progress).unwrap_or_default();
+        let slowest =
+            job.consumers.iter().min_by_key(|c| (c.epoch, c.split)).map(Consumer::progress).unwrap_or_default();
         let epochs = job.epochs.map_or("endless".to_owned(), |n| n.to_string());
         let skipped = job.consumers.iter().map(|c| c.skipped).sum::<u64>().to_string();
         let consumers = format!("{attached}/{}", job.consumers.len());

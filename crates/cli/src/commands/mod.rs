@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cache;
+pub(crate) mod dashboard;
 pub(crate) mod demo;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
@@ -15,6 +16,7 @@ pub(crate) mod scale;
 pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod worker;

@@ -1,72 +1,23 @@
 //! The cost of each op of a job, as `forebay jobs show` prints it: shows slow ops, and ops whose output is larger than
 //! their input.
 
-use forebay_client::OpStatus;
-use serde::Serialize;
+use forebay_dashboard::model::Op;
 
 use crate::output;
-
-/// The JSON form, which `forebay sim --profile` reads.
-#[derive(Serialize)]
-pub(super) struct Op<'a> {
-    op: &'a str,
-    /// `null` if it is not known.
-    line: Option<&'a str>,
-    /// "workers", "local" or "reader".
-    at: &'a str,
-    rows_in: u64,
-    rows_out: u64,
-    rows_found: u64,
-    seconds: f64,
-    bytes_in: u64,
-    bytes_out: u64,
-    /// Recent microseconds of a thread for an input row.
-    row_us: f64,
-    /// Whether the figures are from earlier jobs with the same pipeline.
-    earlier: bool,
-}
-
-impl<'a> Op<'a> {
-    pub(super) fn of(op: &'a OpStatus) -> Self {
-        Self {
-            op: &op.op,
-            line: Some(&*op.line).filter(|line| !line.is_empty()),
-            at: &op.at,
-            rows_in: op.rows_in,
-            rows_out: op.rows_out,
-            rows_found: op.rows_found,
-            seconds: op.seconds,
-            bytes_in: op.bytes_in,
-            bytes_out: op.bytes_out,
-            row_us: op.row_us,
-            earlier: op.earlier,
-        }
-    }
-
-    pub(super) fn is_earlier(&self) -> bool {
-        self.earlier
-    }
-
-    /// Returns the time of its rows at the recent cost of one.
-    fn weight(&self) -> f64 {
-        self.row_us * self.rows_in as f64
-    }
-}
 
 /// The headings of [`rows`]. The costliest op is marked in the first column.
 pub(super) const HEADINGS: [&str; 8] = ["", "OP", "LINE", "AT", "TIME", "US/ROW", "BYTES/ROW", "FACTOR"];
 
 /// Returns the rows of a table.
 pub(super) fn rows(ops: &[Op<'_>]) -> Vec<[String; 8]> {
-    let all: f64 = ops.iter().map(Op::weight).sum();
-    let most = ops.iter().map(Op::weight).fold(0.0, f64::max);
+    let most = ops.iter().filter_map(|op| op.share).fold(0.0, f64::max);
     let of_row = |bytes: u64, rows: u64| match rows {
         0 => "-".to_owned(),
         rows => output::bytes(bytes.div_ceil(rows)),
     };
     let row = |op: &Op<'_>| {
-        let mark = if op.weight() == most && most > 0.0 { "*" } else { "" };
-        let share = if all > 0.0 { format!("{:.1} %", 100.0 * op.weight() / all) } else { "-".to_owned() };
+        let mark = if most > 0.0 && op.share == Some(most) { "*" } else { "" };
+        let share = op.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
         let out = of_row(op.bytes_out, op.rows_out);
         let (bytes, factor) = match op.bytes_in {
             0 => (format!("-> {out}"), "-".to_owned()),
@@ -89,6 +40,7 @@ pub(super) fn rows(ops: &[Op<'_>]) -> Vec<[String; 8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_client::OpStatus;
 
     #[test]
     fn the_costliest_op_is_marked_and_bytes_are_those_of_a_row() {
@@ -111,7 +63,7 @@ mod tests {
             status("filter", [100, 50, 0], 1.0, [819_200, 409_600]),
             status("cache", [50, 50, 25], 18.0, [409_600, 409_600]),
         ];
-        let ops: Vec<_> = told.iter().map(Op::of).collect();
+        let ops = Op::all(&told);
         let row = |cells: [&str; 8]| cells.map(str::to_owned);
         let want = [
             row(["", "read", "train.py:3", "workers", "10.0 %", "10.0", "-> 4.0 KiB", "-"]),

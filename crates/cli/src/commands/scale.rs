@@ -2,51 +2,11 @@
 
 use forebay_client::KindWanted;
 use forebay_core::Result;
-use serde::Serialize;
+use forebay_dashboard::model::Scale;
 
 use super::{connect, go_on};
 use crate::arguments::List;
 use crate::output;
-
-#[derive(Serialize)]
-struct Scale<'a> {
-    /// `null` while it is not known: then keep the present workers.
-    wanted: Option<u32>,
-    workers: u32,
-    max_workers: u32,
-    policy: &'a str,
-    kinds: Vec<Kind<'a>>,
-}
-
-#[derive(Serialize)]
-struct Kind<'a> {
-    kind: &'a str,
-    spot: bool,
-    /// The price of one for an hour.
-    price: f64,
-    /// The threads of one.
-    threads: u32,
-    wanted: Option<u32>,
-    workers: u32,
-    max: u32,
-    /// The speed of one thread, relative to those of other kinds.
-    pace: f64,
-    reason: &'a str,
-}
-
-fn kind(of: &KindWanted) -> Kind<'_> {
-    Kind {
-        kind: &of.kind,
-        spot: of.spot,
-        price: of.price,
-        threads: of.threads,
-        wanted: of.wanted,
-        workers: of.workers,
-        max: of.max,
-        pace: of.pace,
-        reason: &of.reason,
-    }
-}
 
 fn known(wanted: Option<u32>) -> String {
     wanted.map_or_else(|| "not known".to_owned(), |n| n.to_string())
@@ -55,15 +15,13 @@ fn known(wanted: Option<u32>) -> String {
 pub(crate) fn run(arguments: &List) -> Result<()> {
     let scale = connect(arguments)?.scale(&mut go_on)?;
     let wanted = Some(scale.wanted).filter(|&n| n > 0);
-    let kinds: Vec<_> = scale.kinds.iter().map(kind).collect();
     if arguments.json {
-        let (workers, max_workers, policy) = (scale.workers, scale.workers_max, &scale.policy);
-        return output::json(&Scale { wanted, workers, max_workers, policy, kinds });
+        return output::json(&Scale::of(&scale));
     }
     output::line(&format!("wanted     {}, of {} at most", known(wanted), scale.workers_max))?;
     output::line(&format!("workers    {}", scale.workers))?;
     output::line(&format!("policy     {}", scale.policy))?;
-    if kinds.is_empty() {
+    if scale.kinds.is_empty() {
         return Ok(());
     }
     let row = |of: &KindWanted| {

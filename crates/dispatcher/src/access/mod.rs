@@ -45,7 +45,7 @@ pub(crate) struct Principal {
 }
 
 impl Principal {
-    fn anybody() -> Self {
+    pub(crate) fn anybody() -> Self {
         Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
     }
 
@@ -137,7 +137,7 @@ impl Access {
     /// # Errors
     /// PermissionDenied when there is no token, or no known one; Exhausted, with the context [`TOO_FAST`], when its
     /// tenant calls too often.
-    fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
+    pub(crate) fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
         let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::anybody())) };
         let found = match bearer(call) {
             None => {

@@ -1,18 +1,36 @@
 //! The state for display, put together from its machines, and the checks of its invariants.
 
 use forebay_core::{Result, Ticks};
-use forebay_proto::{JobStatus, WorkerStatus};
+use forebay_plan::{Graph, Site};
+use forebay_proto::{JobStatus, WorkerStatus, WrittenOp};
 
 use super::leases::check::ensure;
 use super::router::State;
 use crate::records::{Ledger, Position};
+
+/// The most ops of a pipeline that are listed, and the most characters of a title.
+const WRITTEN_MAX: usize = 256;
+const TITLE_CHARS_MAX: usize = 200;
+
+/// Returns the ops of a graph in the order in which they were written; none if it cannot be read.
+fn as_written(graph: &str) -> Vec<WrittenOp> {
+    let Ok(graph) = Graph::from_json(graph) else { return Vec::new() };
+    let op = |title: &str, site: Option<&Site>| WrittenOp {
+        op: title.chars().take(TITLE_CHARS_MAX).collect(),
+        line: site.map(ToString::to_string).unwrap_or_default(),
+    };
+    let source = op(graph.source().name(), graph.site());
+    let ops = graph.nodes().iter().map(|node| op(&node.title(), node.site.as_ref()));
+    std::iter::once(source).chain(ops).take(WRITTEN_MAX).collect()
+}
 
 impl State {
     /// Lists the jobs of a tenant, or of all tenants, the oldest first. For one name all decisions are listed, for all
     /// names only the last few. Keys are shown only to their tenant.
     pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
         let local = self.leases.local_threads();
-        let status = |(id, status): (u64, JobStatus)| {
+        let status = |(id, mut status): (u64, JobStatus)| {
+            self.load.describe_consumers(now, id, &mut status.consumers);
             let record = self.leases.record(id);
             let op_costs = record.map(|record| self.load.shown_op_costs(record)).unwrap_or_default();
             JobStatus {
@@ -23,6 +41,10 @@ impl State {
                 ops: record.filter(|_| !name.is_empty()).map(|record| self.load.ops(record)).unwrap_or_default(),
                 cut: self.scaling.describe_boundary(id, &op_costs),
                 worked: self.fleet.cost(id),
+                written: record
+                    .filter(|_| !name.is_empty())
+                    .map(|record| as_written(&record.graph))
+                    .unwrap_or_default(),
                 ..status
             }
         };

@@ -68,7 +68,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         let Some(key) = self.leases.consumer_heartbeat(now, session, said) else { return };
-        self.load.consumer_heartbeat(key.0, key.1, said);
+        self.load.consumer_heartbeat(now, key.0, key.1, said);
         if let Some(job) = self.leases.record(key.0).filter(|_| !said.ops.is_empty()) {
             self.load.note_op_costs(now, job, At::Consumer, &said.ops);
         }

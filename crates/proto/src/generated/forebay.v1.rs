@@ -783,6 +783,39 @@ pub struct JobStatus {
     /// What workers computed for it since the dispatcher started, by worker type.
     #[prost(message, repeated, tag = "17")]
     pub worked: ::prost::alloc::vec::Vec<Worked>,
+    /// The splits that workers hold for it, at most 64, the first ones of each consumer. Empty unless the request names
+    /// the job.
+    #[prost(message, repeated, tag = "18")]
+    pub splits: ::prost::alloc::vec::Vec<SplitStatus>,
+    /// The ops in the order in which they were written, the source first. Empty unless the request names the job.
+    #[prost(message, repeated, tag = "19")]
+    pub written: ::prost::alloc::vec::Vec<WrittenOp>,
+}
+/// An op of a pipeline as written.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WrittenOp {
+    /// Its title, as in errors.
+    #[prost(string, tag = "1")]
+    pub op: ::prost::alloc::string::String,
+    /// The user's line of code; empty if unknown.
+    #[prost(string, tag = "2")]
+    pub line: ::prost::alloc::string::String,
+}
+/// One split that a worker holds for a consumer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SplitStatus {
+    #[prost(uint32, tag = "1")]
+    pub consumer: u32,
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "3")]
+    pub ordinal: u64,
+    /// The worker's id in hexadecimal.
+    #[prost(string, tag = "4")]
+    pub worker: ::prost::alloc::string::String,
+    /// The worker that executes it speculatively, in hexadecimal; empty if none does.
+    #[prost(string, tag = "5")]
+    pub second: ::prost::alloc::string::String,
 }
 /// The work of one type of workers for a job.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -888,6 +921,34 @@ pub struct ConsumerStatus {
     /// Samples whose skipping was recorded.
     #[prost(uint64, tag = "7")]
     pub skipped: u64,
+    /// Sums of its heartbeats since the dispatcher started.
+    #[prost(message, optional, tag = "8")]
+    pub total: ::core::option::Option<ConsumerSums>,
+    /// Sums of its heartbeats of the last `recent_ms` milliseconds, a minute at most.
+    #[prost(message, optional, tag = "9")]
+    pub recent: ::core::option::Option<ConsumerSums>,
+    #[prost(uint64, tag = "10")]
+    pub recent_ms: u64,
+    /// As in its last heartbeat: the splits after the current one that are complete, and the milliseconds that the current
+    /// wait of next() has lasted.
+    #[prost(uint64, tag = "11")]
+    pub ahead: u64,
+    #[prost(uint64, tag = "12")]
+    pub waiting_ms: u64,
+}
+/// Sums of a consumer's heartbeats. The fields are those of ConsumerHeartbeat.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConsumerSums {
+    #[prost(uint64, tag = "1")]
+    pub waited_ms: u64,
+    #[prost(uint64, tag = "2")]
+    pub step_ms: u64,
+    #[prost(uint64, tag = "3")]
+    pub batches: u64,
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListWorkersRequest {}

@@ -26,7 +26,7 @@ const TOKEN_BYTES_MAX: usize = 1024;
 const SCHEME: &str = "Bearer ";
 
 /// A secret that identifies the caller to the dispatcher. Never shown, not even by `Debug`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(Arc<str>);
 
 impl Token {
@@ -142,6 +142,15 @@ impl Interceptor for Bearer {
         }
         Ok(request)
     }
+}
+
+/// Returns a call that carries a token.
+pub fn with_token<T>(message: T, token: Option<&Token>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(value) = Bearer::new(token).0 {
+        request.metadata_mut().insert("authorization", value);
+    }
+    request
 }
 
 /// Returns the token that a call carries.

@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
-use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
+use forebay_proto::{ConsumerStatus, JobStatus, SplitStatus, WorkerStatus};
 
-use crate::records::SplitKey;
-use crate::state::leases::consumers::consumer::Consumer;
+use crate::records::{Position, SplitKey};
+use crate::state::leases::consumers::consumer::{Consumer, Holder};
 use crate::state::leases::job::Job;
 use crate::state::leases::machine::Leases;
 use crate::state::leases::workers::worker::Worker;
 
 /// The states of a job.
 const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", "finished", "cancelled"];
+
+/// Splits of a job that are listed.
+const SPLITS_LISTED_MAX: usize = 64;
 
 /// Leases in figures.
 #[derive(Debug)]
@@ -31,7 +34,11 @@ impl Leases {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
         let jobs = self.jobs.values().filter(seen).filter(named);
-        jobs.map(|job| (job.record.id, self.job_status(job, tenant.is_some()))).collect()
+        let status = |job: &Job| JobStatus {
+            splits: if name.is_empty() { Vec::new() } else { splits_in_flight(job) },
+            ..self.job_status(job, tenant.is_some())
+        };
+        jobs.map(|job| (job.record.id, status(job))).collect()
     }
 
     /// Returns the state of a job: one of [`JOB_STATES`].
@@ -57,6 +64,7 @@ impl Leases {
             splits: c.splits().unwrap_or(0),
             leased: c.leases().len() as u32,
             skipped: c.skipped().len() as u64,
+            ..ConsumerStatus::default()
         };
         JobStatus {
             name: job.record.name.clone(),
@@ -116,6 +124,22 @@ impl Leases {
             splits_leased: self.consumers().map(|(_, consumer)| consumer.leases().len() as u64).sum(),
         }
     }
+}
+
+/// Returns the splits that workers hold, the first ones of each consumer; [`SPLITS_LISTED_MAX`] at most.
+fn splits_in_flight(job: &Job) -> Vec<SplitStatus> {
+    let each = SPLITS_LISTED_MAX.div_ceil(job.consumers.len().max(1));
+    let of = |(i, consumer): (usize, &Consumer)| {
+        let split = |(position, holder): (&Position, &Holder)| SplitStatus {
+            consumer: i as u32,
+            epoch: position.epoch,
+            ordinal: position.ordinal,
+            worker: format!("{:032x}", holder.worker.0),
+            second: consumer.backups().get(position).map_or_else(String::new, |b| format!("{:032x}", b.worker.0)),
+        };
+        consumer.leases().iter().take(each).map(split).collect::<Vec<_>>()
+    };
+    job.consumers.iter().enumerate().flat_map(of).take(SPLITS_LISTED_MAX).collect()
 }
 
 /// Returns the state of a worker that holds so many leases.

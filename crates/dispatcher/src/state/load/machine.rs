@@ -6,10 +6,11 @@ use forebay_core::{Ticks, WorkerId};
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::forebay::SteadyState;
 use forebay_policy::scaling::{Limits, Observation};
-use forebay_proto::{ConsumerHeartbeat, OpSpent, OpStatus, Sent, Spent, WorkerCaching};
+use forebay_proto::{ConsumerHeartbeat, ConsumerStatus, OpSpent, OpStatus, Sent, Spent, WorkerCaching};
 
 use super::boundary_costs::BoundaryCosts;
 use super::caching::CachingReports;
+use super::consumer_reports::ConsumerReports;
 use super::dataset_profile::DatasetProfiles;
 use super::job_load::{JobLoad, Workforce};
 use super::op_costs::OpCosts;
@@ -31,6 +32,7 @@ struct JobMeasurements {
     load: JobLoad,
     op_costs: OpCosts,
     caching: CachingReports,
+    reports: ConsumerReports,
 }
 
 impl Load {
@@ -53,8 +55,9 @@ impl Load {
     }
 
     pub(in crate::state) fn add_job(&mut self, now: Ticks, job: u64) {
-        let (op_costs, caching) = Default::default();
-        self.jobs.insert(job, JobMeasurements { load: JobLoad::new(now, self.spent_us), op_costs, caching });
+        let (op_costs, caching, reports) = Default::default();
+        let load = JobLoad::new(now, self.spent_us);
+        self.jobs.insert(job, JobMeasurements { load, op_costs, caching, reports });
     }
 
     pub(in crate::state) fn remove_job(&mut self, job: u64) {
@@ -79,9 +82,16 @@ impl Load {
     }
 
     /// Accepts a consumer's heartbeat.
-    pub(in crate::state) fn consumer_heartbeat(&mut self, job: u64, consumer: u32, said: &ConsumerHeartbeat) {
+    pub(in crate::state) fn consumer_heartbeat(
+        &mut self,
+        now: Ticks,
+        job: u64,
+        consumer: u32,
+        said: &ConsumerHeartbeat,
+    ) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.load.add(consumer, said);
+            job.reports.add(now, consumer, said);
         }
     }
 
@@ -172,6 +182,13 @@ impl Load {
         match (own.is_empty(), self.profiles.ops(job)) {
             (true, Some(known)) => known.list(&job.graph, true),
             _ => own.list(&job.graph, false),
+        }
+    }
+
+    /// Fills in what the consumers of a job reported.
+    pub(in crate::state) fn describe_consumers(&self, now: Ticks, job: u64, consumers: &mut [ConsumerStatus]) {
+        if let Some(job) = self.jobs.get(&job) {
+            consumers.iter_mut().for_each(|consumer| job.reports.describe(now, consumer));
         }
     }
 

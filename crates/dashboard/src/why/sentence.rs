@@ -1,0 +1,146 @@
+//! From figures to the sentence.
+
+use super::{Bound, Figures, Hold, Need, Verdict};
+
+/// The share of its time for which training may wait and still not be held back by data.
+const WAITED_MAX: f64 = 0.05;
+/// The seconds of reports from which they say something.
+const SECONDS_MIN: f64 = 2.0;
+/// The seconds from which a time is called a minute.
+const MINUTE: f64 = 50.0;
+
+/// Says what holds a job with these figures back.
+pub fn judge(of: &Figures) -> Verdict {
+    let (bound, sentence) = match &*of.state {
+        "finished" => (Bound::Nothing, "The job is finished.".to_owned()),
+        "cancelled" => (Bound::Nothing, "The job was cancelled.".to_owned()),
+        _ if of.attached == 0 => (Bound::Nothing, "Nobody reads this job: no trainer is attached.".to_owned()),
+        "waiting for workers" => {
+            (Bound::Data, "Data is the bottleneck: no worker computes for this job. Start one.".to_owned())
+        }
+        _ => match of.recent.waited.filter(|_| of.recent.seconds >= SECONDS_MIN) {
+            None => (Bound::Unknown, "Nothing is known yet: the trainers have reported too little.".to_owned()),
+            Some(waited) if waited > WAITED_MAX => (Bound::Data, data(of, waited)),
+            Some(waited) => (Bound::Training, training(of, waited)),
+        },
+    };
+    let is_known = matches!(bound, Bound::Data | Bound::Training);
+    let workers_more = match (is_known, of.hold, more(of)) {
+        (false, ..) => None,
+        (true, Some(_), _) if bound == Bound::Data => Some(0),
+        (true, _, more) => more,
+    };
+    Verdict { bound, sentence, op: of.op.as_ref().map(|op| op.name.clone()), workers_more }
+}
+
+/// Returns how many workers more are needed; below 0, how many less.
+fn more(of: &Figures) -> Option<i64> {
+    match of.need {
+        Need::Unknown => None,
+        Need::Wanted(n) | Need::Estimated(n) => Some(i64::from(n) - i64::from(of.workers)),
+    }
+}
+
+fn data(of: &Figures, waited: f64) -> String {
+    let span = span(of.recent.seconds);
+    let waits = match of.recent.batches_per_s {
+        rate if rate > 0.0 => format!("training waited {} of the last {span}", percent(waited)),
+        _ => format!("training got no batch in the last {span}"),
+    };
+    let now = match of.waiting_s {
+        s if s >= 10.0 => format!(", and it waits for {s:.0} s now"),
+        _ => String::new(),
+    };
+    let remedy = remedy(of);
+    let first = format!("Data is the bottleneck: {waits}{now}.");
+    match &of.op {
+        Some(op) => format!("{first} {} takes {} of the CPU{}", op.name, percent(op.share), after_op(&remedy)),
+        None if remedy.is_empty() => first,
+        None => format!("{first} {}.", capital(&remedy)),
+    }
+}
+
+fn after_op(remedy: &str) -> String {
+    if remedy.is_empty() { ".".to_owned() } else { format!("; {remedy}.") }
+}
+
+/// Returns what would remove the wait, in words; empty if that is not known.
+fn remedy(of: &Figures) -> String {
+    let now = of.workers;
+    if of.op.as_ref().is_some_and(|op| op.is_at_trainer && op.share >= 0.5) {
+        return "it runs at the trainer, so more workers would not help".to_owned();
+    }
+    match of.hold {
+        Some(Hold::Shared) => {
+            return "more workers would bring no more: something that they share, such as the store or the network, holds them \
+                    up"
+            .to_owned();
+        }
+        Some(Hold::Ahead) => return "the workers make enough: training waits for single late splits".to_owned(),
+        Some(Hold::AtMost(needed, limit)) => {
+            return format!("{} are needed, and {limit} are allowed", workers(i64::from(needed)));
+        }
+        Some(Hold::Unmet) => return "more workers were tried and did not help".to_owned(),
+        None => {}
+    }
+    match (of.need, more(of)) {
+        (Need::Wanted(_), Some(more)) if more > 0 => {
+            format!("{} (now {now}) would remove the wait{}", more_workers(more), price(of, more))
+        }
+        (Need::Estimated(_), Some(more)) if more > 0 => {
+            format!("about {} (now {now}) would remove the wait{}", more_workers(more), price(of, more))
+        }
+        (Need::Wanted(_), Some(_)) => format!("the service finds {} right, and watches", workers(i64::from(now))),
+        _ => String::new(),
+    }
+}
+
+fn training(of: &Figures, waited: f64) -> String {
+    let span = span(of.recent.seconds);
+    let first = match of.recent.batches_per_s {
+        rate if rate > 0.0 => {
+            format!("Training is the bottleneck: it waited {} of the last {span}.", percent(waited))
+        }
+        _ => format!("Training is the bottleneck: it has taken no batch for the last {span}."),
+    };
+    match (of.need, more(of)) {
+        (Need::Wanted(enough), Some(more)) if more < 0 => {
+            let saved = price(of, more);
+            format!("{first} {} would do (now {}{saved}).", workers(i64::from(enough)), of.workers)
+        }
+        (Need::Wanted(_), Some(0)) => {
+            let are = if of.workers == 1 { "is" } else { "are" };
+            format!("{first} {} {are} right.", workers(i64::from(of.workers)))
+        }
+        _ => first,
+    }
+}
+
+/// Returns what so many workers more or fewer change of the price, in words; empty without a price.
+fn price(of: &Figures, more: i64) -> String {
+    let Some(price) = of.price else { return String::new() };
+    let each_hour = price * more.unsigned_abs() as f64;
+    if more > 0 { format!(" for {each_hour:.2} an hour more") } else { format!(", {each_hour:.2} an hour less") }
+}
+
+fn workers(count: i64) -> String {
+    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
+}
+
+fn more_workers(count: i64) -> String {
+    if count == 1 { "1 more worker".to_owned() } else { format!("{count} more workers") }
+}
+
+fn span(seconds: f64) -> String {
+    if seconds >= MINUTE { "minute".to_owned() } else { format!("{seconds:.0} s") }
+}
+
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent > 0.0 && percent < 1.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}

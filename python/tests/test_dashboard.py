@@ -1,0 +1,188 @@
+"""The HTTP API of a dispatcher, and what the commands say of a job: against its description, with real jobs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import forebay as fb
+import jsonschema
+import pytest
+from secured import Fleet, forebay, new_token
+
+JOB = "<script>alert(1)</script>"
+SLOW = "slow é \u202edesrever"
+
+
+def slow(row: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.02)
+    return row
+
+
+class Served:
+    """A dispatcher with a dashboard and tokens, two workers, and a job of each of two tenants that is being read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokens = folder / "tokens.json"
+        self.token = {tenant: new_token(self.tokens, "client", tenant) for tenant in ("vision", "speech")}
+        self.token["admin"] = new_token(self.tokens, "admin")
+        worker = new_token(self.tokens, "worker")
+        self.fleet = Fleet(folder)
+        self.address = self.fleet.dispatcher("--tokens", self.tokens, "--http", "127.0.0.1:0")
+        self.http = f"http://{self.fleet.announced[0]['http']}"
+        for _ in range(2):
+            self.fleet.worker(self.address, "--price", "0.5", token=worker)
+        self.done = threading.Event()
+        self.threads = []
+        ds = fb.range(100_000).map(slow).batch(4)
+        self.read("vision", JOB, ds)
+        self.read("speech", SLOW, fb.range(100_000).batch(4), pause=0.05)
+
+    def read(self, tenant: str, job: str, ds: fb.Dataset, pause: float = 0.0) -> None:
+        service = fb.connect(f"forebay://{self.address}", token=self.token[tenant])
+
+        def train() -> None:
+            with ds.distribute(service, job=job, epochs=None) as batches:
+                for _ in batches:
+                    if self.done.wait(pause):
+                        return
+
+        self.threads.append(threading.Thread(target=train, daemon=True))
+        self.threads[-1].start()
+
+    def get(self, path: str, who: str | None = "admin", **params: object) -> Any:
+        """An answer of the API."""
+        headers = {} if who is None else {"Authorization": f"Bearer {self.token[who]}"}
+        url = f"{self.http}/api/v1/{path}?{urlencode(params)}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            return json.load(answer)
+
+    def status(self, path: str, who: str | None = "admin", **params: object) -> int:
+        try:
+            self.get(path, who, **params)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
+
+    def close(self) -> None:
+        self.done.set()
+        for thread in self.threads:
+            thread.join(30)
+        self.fleet.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("dashboard"))
+    yield served
+    served.close()
+
+
+def test_answers_are_as_described(served: Served, until: Callable[..., None]) -> None:
+    described = served.get("openapi.json", None)
+    until(lambda: len(served.get("history", name=JOB)["fine"]) > 2)
+    until(lambda: served.get("job", name=JOB)["ops"])
+    answers = {
+        "/overview": served.get("overview"),
+        "/jobs": served.get("jobs", search="SCRIPT", sort="waited", limit=1),
+        "/job": served.get("job", name=JOB, tenant="vision"),
+        "/history": served.get("history", name=SLOW),
+        "/workers": served.get("workers"),
+        "/scale": served.get("scale"),
+        "/cache": served.get("cache"),
+        "/events": served.get("events"),
+    }
+    assert set(described["paths"]) == {*answers, "/live", "/openapi.json"}
+    for path, answer in answers.items():
+        schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        jsonschema.validate(answer, {**schema, "components": described["components"]})
+    assert [job["name"] for job in answers["/jobs"]["jobs"]] == [JOB]
+    job = answers["/job"]
+    assert [op["op"] for op in job["written"]] == ["range", "map (slow)", "batch"], job["written"]
+    assert job["consumers"][0]["batches"] > 0
+    assert job["in_flight"]
+    assert answers["/workers"]["counts"]["live"] == 2
+    # Each op has its share, and together they are everything.
+    assert sum(op["share"] for op in job["ops"]) == pytest.approx(1.0)
+
+
+def test_a_tenant_sees_its_jobs_and_the_same_as_over_grpc(served: Served) -> None:
+    assert [job["name"] for job in served.get("jobs", "vision")["jobs"]] == [JOB]
+    assert served.get("overview", "speech")["scale"] is None
+    for path in ("job", "history"):
+        assert served.status(path, "vision", name=JOB) == 200
+        assert served.status(path, "vision", name=SLOW) == 404
+        assert served.status(path, "vision", name=SLOW, tenant="speech") == 404
+        assert served.status(path, None, name=JOB) == 401
+    assert served.status("scale", "vision") == 403
+    assert all(event["tenant"] == "vision" for event in served.get("events", "vision"))
+    listed = fb.connect(f"forebay://{served.address}", token=served.token["vision"]).jobs()
+    assert [job.name for job in listed] == [JOB]
+
+
+def test_the_sentence_names_the_bottleneck(served: Served, until: Callable[..., None]) -> None:
+    def verdict(job: str, tenant: str) -> dict[str, Any]:
+        return served.get("job", tenant, name=job)["why"]
+
+    until(lambda: verdict(JOB, "vision")["bound"] == "data" and verdict(SLOW, "speech")["bound"] == "training")
+    until(lambda: verdict(JOB, "vision")["op"] == "map (slow)")
+    said = forebay("jobs", "why", JOB, "--service", served.address, FOREBAY_TOKEN=served.token["vision"])
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("Data is the bottleneck: training waited "), said.stdout
+    assert "map (slow) takes 9" in said.stdout or "map (slow) takes 100 %" in said.stdout, said.stdout
+    none = forebay("jobs", "why", SLOW, "--service", served.address, FOREBAY_TOKEN=served.token["vision"])
+    assert none.returncode == 4
+    assert "there is no job" in none.stderr
+
+
+def test_top_prints_one_look_without_what_a_terminal_obeys(served: Served) -> None:
+    env = {"FOREBAY_TOKEN": served.token["admin"]}
+    look = json.loads(forebay("top", "--once", "--json", "--service", served.address, **env).stdout)
+    described = served.get("openapi.json", None)
+    jsonschema.validate(look, {"$ref": "#/components/schemas/Overview", "components": described["components"]})
+    shown = forebay("top", "--once", "--service", served.address, **env)
+    assert "slow é ·desrever" in shown.stdout, shown
+    assert "\u202e" not in shown.stdout
+    piped = forebay("top", "--service", served.address, **env)
+    assert (piped.returncode, "--once" in piped.stderr) == (1, True)
+
+
+def test_a_dashboard_by_itself_has_the_rights_of_its_visitors(served: Served, until: Callable[..., None]) -> None:
+    """Its own token samples the history, and is lent to nobody."""
+    own = Served.__new__(Served)
+    own.token = served.token
+    env = {"FOREBAY_TOKEN": served.token["admin"]}
+    own.http = f"http://{served.fleet.start('dashboard', '--service', served.address, '--http', '127.0.0.1:0', **env)}"
+    assert own.status("jobs", None) == 401
+    assert [job["name"] for job in own.get("jobs", "vision")["jobs"]] == [JOB]
+    until(lambda: len(own.get("history", "vision", name=JOB)["fine"]) > 0)
+
+
+def test_a_dashboard_outlives_its_dispatcher_and_says_so(tmp_path: Path, until: Callable[..., None]) -> None:
+    fleet = Fleet(tmp_path)
+    try:
+        address = fleet.dispatcher()
+        http = fleet.start("dashboard", "--service", address, "--http", "127.0.0.1:0")
+
+        def answer() -> tuple[int, Any]:
+            try:
+                with urllib.request.urlopen(f"http://{http}/api/v1/overview", timeout=30) as found:
+                    return found.status, json.load(found)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        assert answer()[0] == 200
+        fleet.processes[0].kill()
+        until(lambda: answer()[0] == 503)
+        assert "error" in answer()[1]
+        fleet.start("dispatcher", "--listen", address, "--state-dir", tmp_path / "again")
+        until(lambda: answer()[0] == 200)
+    finally:
+        fleet.close()

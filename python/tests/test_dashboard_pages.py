@@ -1,0 +1,158 @@
+"""The pages of the dashboard in a real browser, while jobs run and a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import forebay as fb
+import pytest
+from test_dashboard import JOB, SLOW, Served
+from webdriver import Browser
+
+#: A name of 200 bytes, the longest, written from right to left.
+LONG = "\u05d0" * 100
+PAGES = ["/", "/workers", "/cache", "/events", f"/job?{urlencode({'tenant': 'vision', 'name': JOB})}"]
+#: WebDriver's names of keys.
+TAB, ENTER = "\ue004", "\ue007"
+
+#: Every text that a visitor sees must differ enough from what is behind it: WCAG 2.1, level AA. Returns those that do not.
+FAINT = """
+const rgb = (text) => { const p = text.match(/[\\d.]+/g).map(Number); return p.length > 3 ? p : [...p, 1]; };
+const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (el) => { for (; el; el = el.parentElement) { const c = rgb(getComputedStyle(el).backgroundColor); if (c[3] > 0.99) return c; } return [255, 255, 255]; };
+const faint = [];
+for (const el of document.querySelectorAll("body *")) {
+  const own = [...el.childNodes].some((n) => n.nodeType === 3 && n.nodeValue.trim());
+  if (!own || !el.getClientRects().length || el.closest("svg") || el.disabled) continue;
+  const [a, b] = [light(rgb(getComputedStyle(el).color)), light(behind(el))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) faint.push(`${el.tagName} ${el.className} ${el.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
+}
+return faint;
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("pages"))
+    served.read("vision", LONG, fb.range(100_000).batch(4), pause=0.1)
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+def sign_in(browser: Browser, served: Served, who: str) -> None:
+    browser.open(f"{served.http}/#/")
+    browser.js("sessionStorage.clear(); sessionStorage.setItem('forebay-token', arguments[0]); location.reload()", served.token[who])
+    browser.until("document.querySelector('h1')")
+
+
+def go(browser: Browser, page: str) -> None:
+    browser.js("location.hash = arguments[0]", page)
+    browser.until("document.querySelector('h1') && document.getElementById('link').textContent === 'live'")
+
+
+def test_a_visitor_signs_in_and_the_token_stays_in_the_tab(browser: Browser, served: Served) -> None:
+    browser.open(f"{served.http}/")
+    browser.until("document.getElementById('login').open")
+    browser.js("document.getElementById('token').value = 'wrong'; document.querySelector('#login-form button').click()")
+    browser.until("document.getElementById('login-error').textContent.includes('token')")
+    browser.js(
+        "document.getElementById('token').value = arguments[0]; document.querySelector('#login-form button').click()",
+        served.token["vision"],
+    )
+    browser.until("document.querySelectorAll('.jobs tbody tr').length === 2")
+    token = served.token["vision"]
+    assert token not in browser.js("return location.href + document.cookie + document.documentElement.outerHTML")
+    assert browser.js("return localStorage.length") == 0
+
+
+def test_names_are_text_and_long_ones_break_nothing(browser: Browser, served: Served) -> None:
+    sign_in(browser, served, "vision")
+    names = browser.until("[...document.querySelectorAll('.jobs bdi')].map((e) => e.title)")
+    assert JOB in names
+    assert LONG in names
+    assert browser.js("return document.querySelectorAll('main script').length") == 0
+    with pytest.raises(RuntimeError, match="no such alert"):
+        browser.call("GET", "/alert/text")
+    browser.js("[...document.querySelectorAll('.jobs a')].find((a) => a.textContent.includes('<script>')).focus()")
+    browser.keys(ENTER)
+    browser.until("document.querySelector('h1 bdi:last-of-type')?.textContent === arguments[0]", JOB)
+    assert browser.complaints() == []
+
+
+def test_a_job_shows_its_bottleneck_live(browser: Browser, served: Served) -> None:
+    sign_in(browser, served, "vision")
+    go(browser, PAGES[4])
+    browser.until("document.querySelector('#why.data') && document.querySelector('.op.hot .name').textContent === 'map (slow)'")
+    assert "Data is the bottleneck: training waited" in browser.js("return document.getElementById('why').innerText")
+    browser.until("document.querySelector('svg.chart path.l0').getAttribute('d').length > 20")
+    before = browser.js("return document.querySelector('.tile .value').textContent")
+    browser.until("document.querySelector('.tile .value').textContent !== arguments[0]", before)
+    browser.js("location.hash = arguments[0]", f"/job?{urlencode({'tenant': 'speech', 'name': SLOW})}")
+    browser.until("document.body.innerText.includes('There is no such job')")
+
+
+def test_a_killed_worker_is_seen_without_a_reload(browser: Browser, served: Served) -> None:
+    sign_in(browser, served, "admin")
+    go(browser, "/workers")
+    browser.until("document.querySelectorAll('tbody tr').length === 2")
+    os.kill(served.fleet.processes[1].pid, signal.SIGKILL)
+    browser.until("[...document.querySelectorAll('.pill.lost')].length === 1 || document.querySelectorAll('tbody tr').length === 1")
+    go(browser, "/events")
+    browser.until("document.body.innerText.includes('was lost') || document.body.innerText.includes('no longer listed')")
+    go(browser, "/")
+    browser.until("document.querySelectorAll('.jobs tbody tr').length === 3")
+
+
+def test_every_page_can_be_read(browser: Browser, served: Served) -> None:
+    """On a phone nothing is cut off; in both themes texts differ enough from what is behind them."""
+    sign_in(browser, served, "admin")
+    for width, height in ((380, 800), (1280, 900)):
+        browser.resize(width, height)
+        for page in PAGES:
+            go(browser, page)
+            wide = browser.js("return document.scrollingElement.scrollWidth")
+            assert wide <= width, f"{page}: {wide}"
+            for theme in ("light", "dark"):
+                browser.js("document.documentElement.dataset.theme = arguments[0]", theme)
+                assert browser.js(FAINT) == [], (page, theme)
+    assert browser.complaints() == []
+
+
+def test_the_keyboard_reaches_everything(browser: Browser, served: Served) -> None:
+    sign_in(browser, served, "admin")
+    browser.until("document.querySelectorAll('.jobs a').length === 3")
+    reached = []
+    for _ in range(16):
+        browser.keys(TAB)
+        reached.append(browser.js("return document.activeElement.id || document.activeElement.textContent"))
+    for wanted in ("skip", "Workers", "theme", "search", "sort", JOB):
+        assert any(wanted in one for one in reached), (wanted, reached)
+
+
+def test_a_thousand_lines_do_not_move_what_is_read(browser: Browser, served: Served, tmp_path: Path) -> None:
+    """The first look aside, nothing shifts while figures change."""
+    sign_in(browser, served, "admin")
+    browser.until("document.querySelectorAll('.jobs tbody tr').length === 3")
+    browser.js(
+        "window.moved = 0; window.looks = 0;"
+        "new PerformanceObserver((list) => list.getEntries().forEach((e) => { window.moved += e.value; }))"
+        ".observe({ type: 'layout-shift' });"
+        "new MutationObserver(() => { window.looks += 1; })"
+        ".observe(document.querySelector('main'), { subtree: true, characterData: true, attributes: true, childList: true })"
+    )
+    browser.until("window.looks >= 3")
+    assert browser.js("return window.moved") < 0.02
+    browser.picture(tmp_path / "jobs.png")
