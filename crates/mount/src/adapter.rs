@@ -102,17 +102,14 @@ impl Adapter {
             return Ok(node);
         }
         let record = self.open.left_inode(ino.0).ok_or(Errno::ESTALE)?;
-        Ok(self.tree.hold_again(self.find(&record)?))
+        let node = self.find(&record)?.ok_or(Errno::ESTALE)?;
+        Ok(self.tree.hold_again(node))
     }
 
-    /// Returns the node of what another process had open, if it is the same content still.
-    fn find(&self, record: &OpenRecord) -> Result<Node, Errno> {
+    /// Returns the node of what the process before had open, if it is the same content still.
+    fn find(&self, record: &OpenRecord) -> Result<Option<Node>, Errno> {
         let found = self.tree.find(record.source, &record.path, self.clock.now());
-        let node = found.map_err(|e| failed(&e, &record.path))?.filter(|node| node.ino == record.ino);
-        node.ok_or_else(|| {
-            tracing::warn!(path = %record.path.display(), "this file changed since it was opened; readers of it get EIO");
-            Errno::EIO
-        })
+        Ok(found.map_err(|e| failed(&e, &record.path))?.filter(|node| node.ino == record.ino))
     }
 
     /// Returns what is open by a number, by this process or by the one before.
@@ -120,8 +117,13 @@ impl Adapter {
         if let Some(open) = self.open.get(fh.0) {
             return Ok(open);
         }
-        let record = self.open.left_open(fh.0).ok_or(Errno::EBADF)?;
-        let node = Arc::new(self.find(&record)?);
+        // Another thread may have opened it again meanwhile.
+        let Some(record) = self.open.left_open(fh.0) else { return self.open.get(fh.0).ok_or(Errno::EBADF) };
+        let Some(node) = self.find(&record)? else {
+            tracing::warn!(path = %record.path.display(), "this file changed since it was opened; readers of it get EIO");
+            return Err(Errno::EIO);
+        };
+        let node = Arc::new(node);
         let open = if record.is_folder {
             let listed = self.tree.list(&node, self.clock.now()).map_err(|e| failed(&e, &node.path))?;
             Open::Folder(node, listed)

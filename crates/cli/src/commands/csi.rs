@@ -13,7 +13,8 @@ use crate::output;
 
 pub(crate) fn run(arguments: Csi, host: &dyn Host) -> Result<(), Failure> {
     init_logs("info").map_err(Failure::Usage)?;
-    Ok(if arguments.hold { hold(&arguments)? } else { serve(arguments, host)? })
+    let done = if arguments.hold { hold(&arguments) } else { serve(arguments, host) };
+    Ok(done?)
 }
 
 fn serve(arguments: Csi, host: &dyn Host) -> Result<()> {

@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,13 @@ pub(crate) fn cannot_mount() -> Option<String> {
     // Root of a container may lack the capability to mount (CAP_SYS_ADMIN, number 21).
     let may = u64::from_str_radix(rights, 16).is_ok_and(|rights| rights >> 21 & 1 == 1);
     (!may).then(|| "this process may not mount".to_owned())
+}
+
+/// Says whether the system hands reads of a dead process on to the next one.
+pub(crate) fn hands_reads_on() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("there");
+    let mut parts = text.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next(), parts.next()) >= (Some(6), Some(9))
 }
 
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -212,8 +221,16 @@ impl Node {
     /// Reads a file of a pod as a whole.
     pub(crate) fn read(&self, pod: &str, name: &str) -> Vec<u8> {
         let path = self.at("pods").join(pod).join(name);
-        in_time(&format!("reading {}", path.display()), move || std::fs::read(&path))
-            .unwrap_or_else(|e| panic!("{pod}/{name}: {e}; {}", self.log()))
+        let aborted = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ConnectionAborted && !hands_reads_on();
+        let read = in_time(&format!("reading {}", path.display()), move || {
+            loop {
+                match std::fs::read(&path) {
+                    Err(e) if aborted(&e) => {}
+                    read => return read,
+                }
+            }
+        });
+        read.unwrap_or_else(|e| panic!("{pod}/{name}: {e}; {}", self.log()))
     }
 
     /// Nothing is left of any volume.
@@ -253,24 +270,39 @@ pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> std::io::Result<V
     })
 }
 
-/// A web server with one file, which answers ranges; a silent one takes requests and answers none.
-pub(crate) fn web(file: Option<Vec<u8>>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/file.bin", listener.local_addr().expect("bound"));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let file = file.clone();
-            std::thread::spawn(move || match file {
-                Some(file) => answer(stream, &file),
-                // Until the caller gives up.
-                None => std::io::copy(&mut &stream, &mut std::io::sink()).map(|_| ()),
-            });
-        }
-    });
-    url
+/// A web server with one file, which answers requests for ranges from [`GATED`] on only once its gate is open. One without a
+/// file takes requests and answers none.
+pub(crate) struct Web {
+    pub(crate) url: String,
+    pub(crate) is_open: Arc<AtomicBool>,
+    /// Requests that wait at the gate, or did.
+    pub(crate) waited: Arc<AtomicUsize>,
 }
 
-fn answer(stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
+/// See [`Web`].
+pub(crate) const GATED: usize = 1 << 20;
+
+impl Web {
+    pub(crate) fn new(file: Option<Vec<u8>>, is_open: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/file.bin", listener.local_addr().expect("bound"));
+        let web = Self { url, is_open: Arc::new(AtomicBool::new(is_open)), waited: Arc::default() };
+        let (is_open, waited) = (web.is_open.clone(), web.waited.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (file, is_open, waited) = (file.clone(), is_open.clone(), waited.clone());
+                std::thread::spawn(move || match file {
+                    Some(file) => answer(stream, &file, &is_open, &waited),
+                    // Until the caller gives up.
+                    None => std::io::copy(&mut &stream, &mut std::io::sink()).map(|_| ()),
+                });
+            }
+        });
+        web
+    }
+}
+
+fn answer(stream: TcpStream, file: &[u8], is_open: &AtomicBool, waited: &AtomicUsize) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let mut head = String::new();
     for line in lines.by_ref() {
@@ -287,6 +319,10 @@ fn answer(stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
         Some((first, end)) => ("206 Partial Content", number(first, 0), number(end, last)),
         None => ("200 OK", 0, last),
     };
+    if first >= GATED && !is_open.load(Ordering::Relaxed) {
+        waited.fetch_add(1, Ordering::Relaxed);
+        wait_until("the gate opens", || is_open.load(Ordering::Relaxed));
+    }
     let body = if head.starts_with("head") { &[][..] } else { &file[first..=end] };
     let (length, whole) = (end + 1 - first, file.len());
     let said = format!(
