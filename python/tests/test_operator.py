@@ -67,7 +67,8 @@ def test_the_manifest_of_a_job_makes_its_cache_and_its_pod_runs(world: World) ->
     # KubeDL is not here: the test makes the pod that it would make.
     pod = world.make_pod("tf-cache-worker-0", owner=job)
     for container in pod["spec"]["containers"] + [c for c in pod["spec"]["initContainers"] if c["name"] == "prepare"]:
-        assert {"name": "cachevolume", "mountPath": "/data", "readOnly": True} in container["volumeMounts"]
+        mount = {"name": "cachevolume", "mountPath": "/data", "readOnly": True, "mountPropagation": "HostToContainer"}
+        assert mount in container["volumeMounts"]
         assert {it["name"]: it["value"] for it in container["env"]} == dict.fromkeys(
             ("KUBEDL_CACHE_NAME", "FOREBAY_CACHE_NAME"), name
         )

@@ -3,6 +3,7 @@
 mod cache;
 mod checks;
 mod dashboard;
+mod csi;
 mod demo;
 mod jobs;
 mod mount;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use dashboard::{DashboardOf, HttpAddress, Top};
+pub(crate) use csi::Csi;
 pub(crate) use demo::Demo;
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use mount::Mount;
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Cache(KeptRows),
     /// Mount folders, buckets and web files as a read-only file system
     Mount(Mount),
+    /// Run the CSI driver of a Kubernetes node, whose volumes are mounts
+    Csi(Csi),
     /// Check, print or repair the ledger of a stopped dispatcher
     Ledger(Ledger),
     /// Measure throughput on this machine, beside tf.data and PyTorch if they are installed

@@ -43,6 +43,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Dispatcher(dispatcher) => return code(commands::dispatcher::run(dispatcher)),
         Command::Worker(worker) => return code(commands::worker::run(worker, host)),
         Command::Mount(mount) => return code(commands::mount::run(mount, &args, host)),
+        Command::Csi(csi) => return code(commands::csi::run(csi, host)),
         Command::Demo(demo) => commands::demo::run(&demo, host),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
         Command::Top(top) => commands::top::run(&top),

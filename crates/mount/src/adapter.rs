@@ -1,7 +1,8 @@
 //! Requests of the system (FUSE), answered by the tree and the reader. Nothing is decided here.
 //!
 //! Each request has a thread until it is answered. Invariants: a file that is open for reading only is all that is ever
-//! opened; an error that is the source's goes to the log, once for each open file.
+//! opened; an error that is the source's goes to the log, once for each open file. What the process before had open is
+//! opened again when a request names it. An inode that only that process knew is ESTALE: the system looks its path up.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +20,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyStatfs, Request,
 };
 
+use crate::journal::OpenRecord;
 use crate::open::{Open, OpenTable, OpenedFile};
 use crate::reader::{AheadBudget, OpenFile, told};
 use crate::tree::{Listed, Names, Node, ROOT, Tree};
@@ -63,16 +65,9 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(tree: Tree<MountedSource>) -> Self {
+    pub(crate) fn new(tree: Tree<MountedSource>, open: OpenTable) -> Self {
         let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Self {
-            tree,
-            budget: Arc::default(),
-            clock: SystemClock::default(),
-            open: OpenTable::default(),
-            owner,
-            began: SystemTime::now(),
-        }
+        Self { tree, budget: Arc::default(), clock: SystemClock::default(), open, owner, began: SystemTime::now() }
     }
 
     fn attr(&self, node: &Node, attributes: Attributes) -> FileAttr {
@@ -103,7 +98,39 @@ impl Adapter {
     }
 
     fn node(&self, ino: INodeNo) -> Result<Arc<Node>, Errno> {
-        self.tree.get(ino.0).ok_or(Errno::ESTALE)
+        if let Some(node) = self.tree.get(ino.0) {
+            return Ok(node);
+        }
+        let record = self.open.left_inode(ino.0).ok_or(Errno::ESTALE)?;
+        let node = self.find(&record)?.ok_or(Errno::ESTALE)?;
+        Ok(self.tree.hold_again(node))
+    }
+
+    /// Returns the node of what the process before had open, if it is the same content still.
+    fn find(&self, record: &OpenRecord) -> Result<Option<Node>, Errno> {
+        let found = self.tree.find(record.source, &record.path, self.clock.now());
+        Ok(found.map_err(|e| failed(&e, &record.path))?.filter(|node| node.ino == record.ino))
+    }
+
+    /// Returns what is open by a number, by this process or by the one before.
+    fn opened(&self, fh: FileHandle) -> Result<Open, Errno> {
+        if let Some(open) = self.open.get(fh.0) {
+            return Ok(open);
+        }
+        // Another thread may have opened it again meanwhile.
+        let Some(record) = self.open.left_open(fh.0) else { return self.open.get(fh.0).ok_or(Errno::EBADF) };
+        let Some(node) = self.find(&record)? else {
+            tracing::warn!(path = %record.path.display(), "this file changed since it was opened; readers of it get EIO");
+            return Err(Errno::EIO);
+        };
+        let node = Arc::new(node);
+        let open = if record.is_folder {
+            let listed = self.tree.list(&node, self.clock.now()).map_err(|e| failed(&e, &node.path))?;
+            Open::Folder(node, listed)
+        } else {
+            Open::File(self.file(node).map_err(|_| Errno::EIO)?)
+        };
+        Ok(self.open.restore(fh.0, open))
     }
 
     fn add(&self, open: Open) -> Result<FileHandle, Errno> {
@@ -111,7 +138,11 @@ impl Adapter {
     }
 
     fn open_file(&self, ino: INodeNo) -> Result<FileHandle, Errno> {
-        let node = self.node(ino)?;
+        let file = self.file(self.node(ino)?)?;
+        self.add(Open::File(file))
+    }
+
+    fn file(&self, node: Arc<Node>) -> Result<Arc<OpenedFile>, Errno> {
         let (Some(source), EntryKind::File(pinned)) = (self.tree.source(&node), &node.kind) else {
             return Err(Errno::EISDIR);
         };
@@ -123,7 +154,7 @@ impl Adapter {
         match source.tree.file(&node.path, pinned, near) {
             Ok(file) => {
                 let file = OpenFile::new(file, &self.budget);
-                self.add(Open::File(Arc::new(OpenedFile { node, file, was_told: AtomicBool::new(false) })))
+                Ok(Arc::new(OpenedFile { node, file, was_told: AtomicBool::new(false) }))
             }
             Err(e) if is_changed(&e) => {
                 self.tree.changed(&node);
@@ -140,11 +171,14 @@ impl Adapter {
         Ok((self.add(Open::Folder(node, listed))?, FopenFlags::FOPEN_CACHE_DIR | known))
     }
 
-    fn folder(&self, fh: FileHandle) -> Result<(Arc<Node>, Listed), Errno> {
-        match self.open.get(fh.0) {
-            Some(Open::Folder(node, listed)) => Ok((node, listed)),
-            Some(Open::File(_)) => Err(Errno::ENOTDIR),
-            None => Err(Errno::EBADF),
+    fn folder(&self, fh: FileHandle, offset: u64) -> Result<(Arc<Node>, Listed), Errno> {
+        // Places in a list of the process before may be others in this one's: whoever lists begins anew.
+        if offset > 0 && self.open.left_open(fh.0).is_some() {
+            return Err(Errno::EIO);
+        }
+        match self.opened(fh)? {
+            Open::Folder(node, listed) => Ok((node, listed)),
+            Open::File(_) => Err(Errno::ENOTDIR),
         }
     }
 }
@@ -252,10 +286,10 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let opened = match self.open.get(fh.0) {
-            Some(Open::File(opened)) => opened,
-            Some(Open::Folder(..)) => return reply.error(Errno::EISDIR),
-            None => return reply.error(Errno::EBADF),
+        let opened = match self.opened(fh) {
+            Ok(Open::File(opened)) => opened,
+            Ok(Open::Folder(..)) => return reply.error(Errno::EISDIR),
+            Err(number) => return reply.error(number),
         };
         let mut reply = Some(reply);
         let read = opened.file.read(offset, size as usize, |bytes| {
@@ -298,7 +332,7 @@ impl Filesystem for Adapter {
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let (folder, listed) = match self.folder(fh) {
+        let (folder, listed) = match self.folder(fh, offset) {
             Ok(open) => open,
             Err(number) => return reply.error(number),
         };
@@ -318,7 +352,7 @@ impl Filesystem for Adapter {
     }
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let (folder, listed) = match self.folder(fh) {
+        let (folder, listed) = match self.folder(fh, offset) {
             Ok(open) => open,
             Err(number) => return reply.error(number),
         };

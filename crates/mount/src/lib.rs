@@ -6,6 +6,8 @@
 //! | `reader` | ranges of an open file to bytes, with read-ahead |
 //! | `adapter` | requests of the system (FUSE) to the two above |
 //! | `open` | the files and folders that are open |
+//! | `journal` | a note of these for a process that takes the mount over |
+//! | `device` | mounts whose device outlives the process that serves them |
 //! | `point` | the folder of a mount: whether it is free, and dead mounts |
 //! | `serve` | a mount from its start to its end: [`Mounted`] |
 //!
@@ -16,13 +18,17 @@
 //! [`AHEAD_BYTES_MAX`].
 
 mod adapter;
+mod device;
+mod journal;
 mod open;
 mod point;
 mod reader;
 mod serve;
 mod tree;
 
+pub use device::{Device, is_mounted, mount_device};
 pub use open::OPEN_FILES_MAX;
+pub use point::{MountLine, detach, top_mount};
 pub use reader::AHEAD_BYTES_MAX;
-pub use serve::{MountOptions, Mounted, THREADS};
+pub use serve::{KEEPER, MountOptions, Mounted, THREADS};
 pub use tree::{FOLDER_NAMES_MAX, LISTED_NAMES_MAX, NamedSource};

@@ -21,15 +21,24 @@ const STACKED_MAX: usize = 16;
 
 /// A mount of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MountLine {
+pub struct MountLine {
     /// Its device: `0:45`.
-    pub(crate) device: String,
-    kind: String,
-    source: String,
+    pub device: String,
+    /// Its file system: `ext4`.
+    pub kind: String,
+    /// What is mounted, as it was named then.
+    pub source: String,
 }
 
-/// Returns the mount on top at a folder.
-pub(crate) fn top_mount(folder: &Path) -> Option<MountLine> {
+impl MountLine {
+    /// Says whether it is a mount of Forebay.
+    pub fn is_ours(&self) -> bool {
+        self.kind == KIND
+    }
+}
+
+/// Returns the mount on top at a folder, which is named by its whole path; `None` where nothing is mounted.
+pub fn top_mount(folder: &Path) -> Option<MountLine> {
     top(&std::fs::read("/proc/self/mountinfo").ok()?, folder)
 }
 
@@ -108,7 +117,7 @@ pub(crate) fn free(folder: &Path) -> Result<PathBuf> {
         let mounted = top_mount(&whole).filter(|line| line.kind.starts_with("fuse"));
         match (ask(&whole), mounted) {
             (Answer::Folder, None) => return empty(&whole).map(|()| whole.clone()),
-            (Answer::Dead, Some(line)) if line.kind == KIND => {
+            (Answer::Dead, Some(line)) if line.is_ours() => {
                 tracing::info!(folder = %whole.display(), source = line.source, "a mount whose process ended is taken away");
                 detach(&whole).map_err(named)?;
             }
@@ -171,7 +180,10 @@ fn empty(folder: &Path) -> Result<()> {
 }
 
 /// Takes the mount on top of a folder away. Files of it that are open stay so.
-pub(crate) fn detach(folder: &Path) -> Result<()> {
+///
+/// # Errors
+/// PermissionDenied; what the system says, also where nothing is mounted.
+pub fn detach(folder: &Path) -> Result<()> {
     match unmount(folder, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         // Users have a helper for that.

@@ -3,7 +3,8 @@
 //! Bounds: [`THREADS`] requests are answered at once; a mount that ends waits at most [`CLOSE_MAX`] for files that are open.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +14,12 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_exec::PageCachedSource;
 use forebay_io::{FileTree, is_remote};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::adapter::{Adapter, MountedSource};
+use crate::device::{self, Device};
+use crate::journal::Journal;
+use crate::open::OpenTable;
 use crate::point;
 use crate::tree::{NamedSource, Tree};
 
@@ -23,12 +28,16 @@ pub const THREADS: usize = 16;
 /// How long a mount that ends waits for files that are open.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 const CLOSE_STEP: Duration = Duration::from_millis(10);
+/// The files of a [`Device`]'s folder: what is open, and who serves.
+const OPENS: &str = "opens";
+/// See [`OPENS`].
+pub const KEEPER: &str = "keeper";
 /// How far the system reads ahead in a file.
 const SYSTEM_AHEAD_KB: u64 = 1024;
-const DEVICE: &str = "/dev/fuse";
+pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// What is mounted where, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct MountOptions {
     /// The sources, as [`NamedSource::parse`] gives them.
     pub sources: Vec<NamedSource>,
@@ -40,6 +49,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Where the bytes of remote files are kept.
     pub cache: Option<Arc<Cache>>,
+    /// The device, which another process has mounted at the folder and keeps; `None`: this process mounts.
+    pub device: Option<Device>,
 }
 
 /// A mount that lives. Dropping it leaves a dead mount: call [`Mounted::end`].
@@ -49,6 +60,8 @@ pub struct Mounted {
     folder: PathBuf,
     device: Option<String>,
     cache: Option<Arc<Cache>>,
+    /// Says that this process serves a device of another; the system lets go of it when this process ends.
+    lock: Option<File>,
 }
 
 impl Mounted {
@@ -58,8 +71,14 @@ impl Mounted {
     /// NotFound for a source, a folder or a system without FUSE; Conflict for a folder that is in use; PermissionDenied;
     /// what a source says.
     pub fn start(options: MountOptions) -> Result<Self> {
-        check_device()?;
-        let folder = point::free(&options.folder)?;
+        let lock = options.device.as_ref().map(|device| serve_alone(&device.folder)).transpose()?;
+        let folder = match &lock {
+            Some(_) => options.folder.clone(),
+            None => {
+                check_device()?;
+                point::free(&options.folder)?
+            }
+        };
         let mut sources = Vec::new();
         for NamedSource { name, source } in &options.sources {
             if !is_remote(source) && point::is_within(&folder, Path::new(source.trim_start_matches("file://"))) {
@@ -75,15 +94,21 @@ impl Mounted {
             sources.push((OsString::from(name), MountedSource { tree, near }));
         }
         let names: Vec<&str> = options.sources.iter().map(|named| named.source.as_str()).collect();
-        let adapter = Adapter::new(Tree::new(sources, options.refresh));
-        let session = Session::new(adapter, &folder, &config(&names.join(" "), options.allow_other))
-            .map_err(|e| unmountable(&e).with("folder", folder.display()))?;
-        let session = session.spawn()?;
+        let config = config(&names.join(" "), options.allow_other);
+        let tree = Tree::new(sources, options.refresh);
+        let session = match &options.device {
+            None => Session::new(Adapter::new(tree, OpenTable::default()), &folder, &config),
+            Some(device) => {
+                let (journal, left) = Journal::open(&device.folder.join(OPENS))?;
+                device::session(Adapter::new(tree, OpenTable::noted(journal, left)), device, config)
+            }
+        };
+        let session = session.map_err(|e| unmountable(&e).with("folder", folder.display()))?.spawn()?;
         let line = point::top_mount(&folder);
         if let Some(line) = &line {
             point::read_further_ahead(line, SYSTEM_AHEAD_KB);
         }
-        Ok(Self { session, folder, device: line.map(|line| line.device), cache: options.cache })
+        Ok(Self { session, folder, device: line.map(|line| line.device), cache: options.cache, lock })
     }
 
     /// Returns the folder, by its whole path.
@@ -97,12 +122,17 @@ impl Mounted {
     }
 
     /// Unmounts it, and waits at most 10 seconds for files that are open. Returns whether all were closed; others fail from
-    /// now on. Pages that are not written yet are written.
+    /// now on. Pages that are not written yet are written. A device of another process stays mounted, for the next one.
     ///
     /// # Errors
     /// What the system says.
     pub fn end(self) -> Result<bool> {
         let is_ours = || self.device.is_some() && point::top_mount(&self.folder).map(|line| line.device) == self.device;
+        if self.lock.is_some() && is_ours() {
+            std::mem::forget(self.session);
+            drop(self.cache);
+            return Ok(true);
+        }
         let was_left = self.has_ended() && is_ours();
         if is_ours() {
             point::detach(&self.folder)?;
@@ -121,6 +151,21 @@ impl Mounted {
         }
         Ok(is_closed)
     }
+}
+
+/// Notes that this process serves the mount of a folder.
+///
+/// # Errors
+/// Conflict, when another process does.
+fn serve_alone(folder: &Path) -> Result<File> {
+    let path = folder.join(KEEPER);
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error::new(ErrorKind::Conflict, "another process serves this mount").with("file", path.display())
+    })?;
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
 }
 
 fn config(sources: &str, allow_other: bool) -> Config {

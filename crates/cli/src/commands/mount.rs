@@ -1,11 +1,12 @@
 //! `forebay mount`
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_mount::{MountOptions, Mounted, NamedSource};
+use forebay_mount::{Device, MountOptions, Mounted};
 use forebay_server::{CacheConfig, StopSignal, allow_files, init_logs};
 
 use crate::arguments::Mount;
@@ -19,25 +20,30 @@ pub(crate) fn run(arguments: Mount, words: &[std::ffi::OsString], host: &dyn Hos
     if arguments.background {
         return Ok(in_background(words, host)?);
     }
-    let (refresh, allow_other) = (Duration::from_secs_f64(arguments.refresh), arguments.allow_other);
+    let refresh = Duration::from_secs_f64(arguments.refresh);
+    let mut options =
+        MountOptions { sources, folder, refresh, allow_other: arguments.allow_other, cache: None, device: None };
+    let is_keeper = arguments.keeper.is_some();
+    if let Some(folder) = &arguments.keeper {
+        let fd = std::io::stdin().as_fd().try_clone_to_owned().map_err(Error::from)?;
+        options.device = Some(Device { fd, is_taken_over: arguments.taken_over, folder: folder.clone() });
+    }
     let config = arguments.cache().map_err(Failure::Usage)?;
-    Ok(serve(sources, folder, refresh, allow_other, &config)?)
+    let served = serve(options, &config);
+    if let (true, Err(e)) = (is_keeper, &served) {
+        // The driver waits for a line, and hands the reason on.
+        output::line(&e.to_json())?;
+    }
+    Ok(served?)
 }
 
-fn serve(
-    sources: Vec<NamedSource>,
-    folder: std::path::PathBuf,
-    refresh: Duration,
-    allow_other: bool,
-    config: &CacheConfig,
-) -> Result<()> {
+fn serve(mut options: MountOptions, config: &CacheConfig) -> Result<()> {
     allow_files()?;
     let stop = StopSignal::new()?;
-    let cache = match &config.places.folder {
-        Some(_) => Some(config.open(&|warning| eprintln!("warning: {warning}"))?),
-        None => None,
-    };
-    let mounted = Mounted::start(MountOptions { sources, folder, refresh, allow_other, cache })?;
+    if config.places.folder.is_some() {
+        options.cache = Some(config.open(&|warning| eprintln!("warning: {warning}"))?);
+    }
+    let mounted = Mounted::start(options)?;
     output::line(&format!("mounted at {}", mounted.folder().display()))?;
     // A signal ends the wait, and so does an unmount from outside.
     let unmounted = || Error::new(forebay_core::ErrorKind::Closed, "the mount was unmounted");

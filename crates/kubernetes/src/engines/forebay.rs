@@ -25,6 +25,8 @@ pub(crate) const DRIVER: &str = "csi.forebay.dev";
 const CLASS: &str = "forebay-cache";
 /// The size that is told where no tier has one. Nothing checks it.
 const SIZE: &str = "1Ti";
+/// What the driver reads.
+const SCHEMES: [&str; 7] = ["local", "file", "s3", "gs", "az", "http", "https"];
 const DRIVERS: Kind = kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
 
 /// See the module's documentation.
@@ -40,10 +42,21 @@ impl Engine for Forebay {
         // The name of a volume is a DNS name.
         let length = volume(&namespace, &name).len();
         if length > 253 {
-            Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"))
-        } else {
-            Ok(())
+            return Err(format!("{namespace}/{name} makes a name of {length} characters: at most 253"));
         }
+        let sources = cache.spec.sources();
+        for (i, source) in sources.iter().enumerate() {
+            let at = format!("spec.dataset.dataSources[{i}]");
+            let scheme = source.location.split("://").next().unwrap_or_default();
+            if !SCHEMES.contains(&scheme) {
+                let known = SCHEMES.join(", ");
+                return Err(format!("{at}.location is {:?}: the engine forebay reads {known}", source.location));
+            }
+            if sources.len() > 1 && source.sub_dir_name.as_deref().unwrap_or_default().is_empty() {
+                return Err(format!("{at} has no subDirName: with the engine forebay each of several sources has one"));
+            }
+        }
+        Ok(())
     }
 
     fn needs(&self) -> Option<Need> {

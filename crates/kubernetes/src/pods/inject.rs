@@ -91,6 +91,7 @@ fn mount(container: &mut Value, volume: &str, with: &Injection) -> Result<(), St
     for mount in container["volumeMounts"].as_array_mut().into_iter().flatten() {
         if text(mount, "/name") == volume {
             mount["readOnly"] = json!(true);
+            follow(mount);
             is_mounted = true;
         } else if text(mount, "/mountPath").trim_end_matches('/') == path {
             let other = text(mount, "/name");
@@ -101,9 +102,18 @@ fn mount(container: &mut Value, volume: &str, with: &Injection) -> Result<(), St
         }
     }
     if !is_mounted {
-        push(&mut container["volumeMounts"], json!({"name": volume, "mountPath": path, "readOnly": true}));
+        let mut mount = json!({"name": volume, "mountPath": path, "readOnly": true});
+        follow(&mut mount);
+        push(&mut container["volumeMounts"], mount);
     }
     Ok(())
+}
+
+/// A running container sees it when the node mounts the cache anew.
+fn follow(mount: &mut Value) {
+    if mount["mountPropagation"].is_null() {
+        mount["mountPropagation"] = json!("HostToContainer");
+    }
 }
 
 fn name(container: &mut Value, cache: &str) {
@@ -185,7 +195,10 @@ mod tests {
             for container in items(&once, "/spec/containers") {
                 assert_eq!(
                     container["volumeMounts"],
-                    json!([{"name": "cachevolume", "mountPath": "/data", "readOnly": true}])
+                    json!([{
+                        "name": "cachevolume", "mountPath": "/data", "readOnly": true,
+                        "mountPropagation": "HostToContainer",
+                    }])
                 );
             }
             let waits = text(&once, "/spec/initContainers/0/name") == WAITER;

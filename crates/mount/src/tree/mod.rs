@@ -101,13 +101,37 @@ impl<N: Names> Tree<N> {
             }
             return Ok(Some((self.nodes.hold(node), age)));
         };
-        let (entry, age) = if source.is_listed() {
-            let listed = self.list(folder, now)?;
-            (listed.list.find(name).cloned(), listed.left(self.refresh, now))
-        } else {
-            (source.look(&folder.path.join(name))?, LOCAL_AGE.min(self.refresh))
-        };
+        let (entry, age) = self.entry(source, folder, name, now)?;
         Ok(entry.map(|entry| (self.hold(folder, &entry), age)))
+    }
+
+    fn entry(&self, source: &N, folder: &Node, name: &OsStr, now: Ticks) -> Result<(Option<TreeEntry>, Duration)> {
+        if source.is_listed() {
+            let listed = self.list(folder, now)?;
+            Ok((listed.list.find(name).cloned(), listed.left(self.refresh, now)))
+        } else {
+            Ok((source.look(&folder.path.join(name))?, LOCAL_AGE.min(self.refresh)))
+        }
+    }
+
+    /// Returns the node of a path of a source, as it is now; `None` when nothing is there. The system does not hold it.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(crate) fn find(&self, source: Option<usize>, path: &Path, now: Ticks) -> Result<Option<Node>> {
+        let (Some(number), Some(folder), Some(name)) = (source, path.parent(), path.file_name()) else {
+            let is_root = source.is_none() || self.is_single();
+            return Ok(Some(if is_root { self.root() } else { Node::folder(0, source, Path::new("")) }));
+        };
+        let Some((_, of)) = self.sources.get(number) else { return Ok(None) };
+        let folder = Node::folder(0, source, folder);
+        let (entry, _) = self.entry(of, &folder, name, now)?;
+        Ok(entry.map(|entry| Node::of(&folder, &entry)))
+    }
+
+    /// Notes that the system holds a node that it was given by another process.
+    pub(crate) fn hold_again(&self, node: Node) -> Arc<Node> {
+        self.nodes.hold(node)
     }
 
     /// Makes the node of an entry of a folder; the system holds it until it forgets it.

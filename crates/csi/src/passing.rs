@@ -1,0 +1,51 @@
+//! Short messages through a socket, each with a descriptor or without one.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+/// The longest message: the names of as many volumes as a node has.
+pub(crate) const MESSAGE_MAX: usize = 16 << 10;
+/// How long a process waits for the other's message.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Bounds the waits on a socket.
+pub(crate) fn bound(socket: &UnixStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(WAIT_MAX))?;
+    socket.set_write_timeout(Some(WAIT_MAX))
+}
+
+pub(crate) fn send(socket: &UnixStream, message: &str, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let bytes = message.as_bytes();
+    let sent = sendmsg(socket.as_fd(), &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives a message; an empty one where the other process has ended.
+pub(crate) fn receive(socket: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = vec![0; MESSAGE_MAX];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    bytes.truncate(received.bytes);
+    let message = String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((message, descriptor))
+}

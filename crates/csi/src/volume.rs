@@ -1,0 +1,310 @@
+//! One volume on a node, from its first pod to its last: its folder, its mount, its keeper and its targets.
+//!
+//! ```text
+//! STATE/volumes/KEY/volume.json   what is mounted, and where        KEY/keeper   who serves it
+//!                  /mnt           the mount                         KEY/opens    which files are open
+//! ```
+//!
+//! Invariants: a mount that has been served stays until its last pod goes, and a keeper that dies is followed by another,
+//! which takes the mount over; while that fails for longer than [`GIVE_UP`], the mount is ended, so that programs get
+//! ENOTCONN instead of waiting, and a new mount is tried.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use forebay_core::{Error, Result};
+use forebay_mount::{is_mounted, mount_device, top_mount};
+
+use crate::content::Content;
+use crate::holding::Holding;
+use crate::places::Places;
+use crate::record::Record;
+use crate::{keeper, target};
+
+/// How long a mount waits for a keeper that can serve it.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// Pauses between tries to serve a mount: twice the one before, within these bounds.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+const MOUNT: &str = "mnt";
+/// The note of open files, which is of one mount.
+const OPENS: &str = "opens";
+
+/// What the volumes of a node share.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) places: Places,
+    /// The command line of `forebay`.
+    pub(crate) command: Vec<String>,
+    pub(crate) holding: Holding,
+    /// The folder of the volumes' folders.
+    pub(crate) volumes: PathBuf,
+}
+
+/// A keeper that could not be started.
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    next: Instant,
+    pause: Duration,
+    message: String,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    key: String,
+    folder: PathBuf,
+    mount: PathBuf,
+    pub(crate) record: Record,
+    device: Option<OwnedFd>,
+    /// How the system's list of mounts calls the device: `0:45`.
+    line: String,
+    child: Option<Child>,
+    failing: Option<Failing>,
+}
+
+impl Volume {
+    fn of(folder: PathBuf, key: String, record: Record) -> Self {
+        let mount = folder.join(MOUNT);
+        Self { key, folder, mount, record, device: None, line: String::new(), child: None, failing: None }
+    }
+
+    /// Mounts a volume without a target.
+    ///
+    /// # Errors
+    /// What its sources say, the node, or the system; then nothing of it is left.
+    pub(crate) fn make(node: &Node, id: &str, content: Content) -> Result<Self> {
+        let key = content.key(id);
+        let mut volume = Self::of(node.volumes.join(&key), key, Record::new(id, content));
+        // What the node does not allow leaves no trace.
+        node.places.arguments(&volume.record.content)?;
+        match volume.mount_anew(node) {
+            Ok(()) => Ok(volume),
+            Err(e) => {
+                if let Err(left) = volume.remove(node) {
+                    tracing::warn!(volume = id, "a volume that could not be mounted left something: {left}");
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn make_folder(&self) -> Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.record.write(&self.folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.mount)?;
+        Ok(())
+    }
+
+    /// Finds what a driver left in a volume's folder; `None` where no pod uses it, and it is taken away.
+    ///
+    /// # Errors
+    /// What the holder or the system says.
+    pub(crate) fn restore(node: &Node, folder: &Path, key: &str) -> Result<Option<Self>> {
+        let record = Record::read(folder).unwrap_or_else(|e| {
+            tracing::warn!("a volume's record cannot be read, so its mount is taken away: {e}");
+            Record::new("", Content { sources: Vec::new(), tiers: Vec::new() })
+        });
+        let mut volume = Self::of(folder.to_owned(), key.to_owned(), record);
+        volume.record.targets.retain(|at| target::is_ours(at));
+        if volume.record.targets.is_empty() {
+            return volume.remove(node).map(|()| None);
+        }
+        volume.record.write(folder)?;
+        let kept = node.holding.get(key)?;
+        let was_held = kept.is_some();
+        let device = kept.or_else(|| keeper::device(folder)).filter(is_mounted);
+        let line = top_mount(&volume.mount).filter(|line| line.is_ours());
+        if let (Some(device), Some(line), true) = (device, line, volume.record.was_served) {
+            if !was_held {
+                node.holding.put(key, device.as_fd())?;
+            }
+            volume.line = line.device;
+            volume.device = Some(device);
+        }
+        Ok(Some(volume))
+    }
+
+    /// Shows the volume at a target.
+    ///
+    /// # Errors
+    /// Conflict, when something else is there; Unavailable while the mount is not served.
+    pub(crate) fn publish(&mut self, node: &Node, at: &Path) -> Result<()> {
+        if !self.is_served() {
+            self.serve(node).inspect_err(|e| self.note(e))?;
+        }
+        if !target::shows(&self.mount, &self.line) {
+            return Err(Error::unavailable("the mount of the volume is gone: somebody unmounted it")
+                .with("folder", self.mount.display())
+                .hint("end the pods that use the volume on this node"));
+        }
+        if target::shows(at, &self.line) {
+            return Ok(());
+        }
+        if !self.record.targets.contains(at) {
+            target::make(at)?;
+        }
+        self.record.targets.insert(at.to_owned());
+        self.record.write(&self.folder)?;
+        target::bind(&self.mount, at).inspect_err(|_| {
+            self.record.targets.remove(at);
+            let _ = self.record.write(&self.folder);
+            let _ = target::remove(at);
+        })
+    }
+
+    /// Takes the volume away from a target.
+    ///
+    /// # Errors
+    /// As [`target::remove`].
+    pub(crate) fn unpublish(&mut self, at: &Path) -> Result<()> {
+        target::remove(at)?;
+        self.record.targets.remove(at);
+        self.record.write(&self.folder)
+    }
+
+    /// Takes away all that was made for the volume.
+    ///
+    /// # Errors
+    /// What the system says; calling it again goes on.
+    pub(crate) fn remove(&mut self, node: &Node) -> Result<()> {
+        target::clear(&self.mount)?;
+        let ended = keeper::end(&self.folder, self.child.take());
+        // Without its device the mount is dead, whoever has files of it open.
+        self.device = None;
+        node.holding.drop(&self.key)?;
+        ended?;
+        match std::fs::remove_dir(&self.mount) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::from(e).with("folder", self.mount.display()));
+            }
+            _ => {}
+        }
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::from(e).with("folder", self.folder.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether a keeper serves the mount.
+    fn is_served(&mut self) -> bool {
+        if self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_some())) {
+            self.child = None;
+        }
+        self.device.as_ref().is_some_and(is_mounted) && keeper::lives(&self.folder)
+    }
+
+    /// Says whether [`Volume::heal`] has something to do.
+    pub(crate) fn is_broken(&mut self) -> bool {
+        let is_served = self.is_served();
+        if is_served {
+            self.failing = None;
+        }
+        !is_served && self.failing.as_ref().is_none_or(|failing| failing.next <= Instant::now())
+    }
+
+    /// Brings the volume back when its keeper or its mount died, or takes it away when no pod uses it any more.
+    pub(crate) fn heal(&mut self, node: &Node) {
+        match self.serve(node) {
+            Ok(()) => {
+                let volume = self.record.volume.as_str();
+                tracing::info!(volume, "the mount of a volume is served again");
+                self.failing = None;
+            }
+            Err(e) => {
+                self.note(&e);
+                if self.failing.as_ref().is_some_and(|failing| failing.since.elapsed() > GIVE_UP)
+                    && self.device.is_some()
+                {
+                    tracing::warn!(
+                        volume = self.record.volume,
+                        "nobody can serve the mount: programs get an error now"
+                    );
+                    self.let_go(node);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, e: &Error) {
+        let pause = self.failing.as_ref().map_or(PAUSE_MIN, |failing| (2 * failing.pause).min(PAUSE_MAX));
+        let now = Instant::now();
+        let since = self.failing.as_ref().map_or(now, |failing| failing.since);
+        let message = told(e);
+        tracing::warn!(volume = self.record.volume, "the mount of a volume is not served: {message}");
+        self.failing = Some(Failing { since, next: now + pause, pause, message });
+    }
+
+    fn serve(&mut self, node: &Node) -> Result<()> {
+        if self.device.as_ref().is_some_and(is_mounted) { self.start(node, true) } else { self.mount_anew(node) }
+    }
+
+    /// Makes a new mount, and shows it at the targets on top of the dead one.
+    fn mount_anew(&mut self, node: &Node) -> Result<()> {
+        self.make_folder()?;
+        target::clear(&self.mount)?;
+        keeper::end(&self.folder, self.child.take())?;
+        self.let_go(node);
+        let _ = std::fs::remove_file(self.folder.join(OPENS));
+        let device = mount_device(&self.mount, &self.record.volume)?;
+        let line = top_mount(&self.mount).ok_or_else(|| Error::internal("the mount is not in the system's list"))?;
+        self.line = line.device;
+        let held = node.holding.put(&self.key, device.as_fd());
+        self.device = Some(device);
+        if let Err(e) = held.and_then(|()| self.start(node, false)) {
+            let _ = target::clear(&self.mount);
+            self.let_go(node);
+            return Err(e);
+        }
+        self.record.was_served = true;
+        self.record.write(&self.folder)?;
+        self.record.targets.iter().try_for_each(|at| target::bind(&self.mount, at))
+    }
+
+    /// Lets the mount die.
+    fn let_go(&mut self, node: &Node) {
+        self.device = None;
+        if let Err(e) = node.holding.drop(&self.key) {
+            tracing::warn!(volume = self.record.volume, "the holder keeps a device that is not needed: {e}");
+        }
+    }
+
+    fn start(&mut self, node: &Node, is_taken_over: bool) -> Result<()> {
+        let device = self.device.as_ref().ok_or_else(|| Error::internal("a keeper without a device"))?;
+        let arguments = node.places.arguments(&self.record.content)?;
+        let (folder, mount) = (self.folder.as_path(), self.mount.as_path());
+        let start = keeper::Start { command: &node.command, arguments, folder, mount, device, is_taken_over };
+        self.child = Some(keeper::start(start)?);
+        Ok(())
+    }
+
+    /// Gives the holder the device again, if it does not have it.
+    pub(crate) fn hold(&self, node: &Node, names: &[String]) {
+        if let Some(device) = self.device.as_ref().filter(|_| !names.contains(&self.key))
+            && let Err(e) = node.holding.put(&self.key, device.as_fd())
+        {
+            tracing::warn!(volume = self.record.volume, "the holder does not have the volume's device: {e}");
+        }
+    }
+
+    /// Returns what is wrong with the volume; empty where nothing is.
+    pub(crate) fn condition(&mut self) -> String {
+        let is_served = self.is_served();
+        match &self.failing {
+            Some(failing) if !is_served => failing.message.clone(),
+            _ if is_served => String::new(),
+            _ => "the mount of the volume is not served at the moment".to_owned(),
+        }
+    }
+}
+
+/// Writes an error on one line, as events of Kubernetes show it.
+pub(crate) fn told(e: &Error) -> String {
+    e.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
