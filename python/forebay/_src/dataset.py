@@ -13,6 +13,7 @@ from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
+from forebay._src.many_ops import ManyOps
 from forebay._src.mix_ops import MixOps
 from forebay._src.quality import ShuffleQuality
 from forebay._src.reorder import Order, reordered
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _UNCOUNTED = ("tar", "tfrecord", "text", "jsonl", "csv")
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps):
+class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …

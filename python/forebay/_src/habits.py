@@ -9,7 +9,6 @@ _CHAIN = (
     "name the files of both in one source; of two datasets, itertools.chain(a, b) iterates over one after the other"
 )
 _PAIRS = "zip(a, b) of Python goes through two datasets side by side; columns of one file are one dataset"
-_MANY = "a map gives one sample for each; write many with save or your own files first"
 
 #: Of datasets.
 METHODS: Mapping[str, str] = {
@@ -19,8 +18,6 @@ METHODS: Mapping[str, str] = {
     "concat": _CHAIN,
     "concatenate": _CHAIN,
     "enumerate": "enumerate(ds) of Python counts what comes; fb.range and shuffle give numbers that travel",
-    "explode": _MANY,
-    "flat_map": _MANY,
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "name the files of all in one source, whose shuffle goes through many at once",
     "map_batches": "write map(fn, batched=True)",
@@ -41,7 +38,6 @@ METHODS: Mapping[str, str] = {
     "take_while": "itertools.takewhile(fn, ds) stops where you iterate",
     "to_tf_dataset": "tf.data.Dataset.from_generator takes a function that iterates",
     "train_test_split": "write train, test = ds.split(0.9, seed=0)",
-    "unbatch": "leave batch out: samples come one by one without it",
     "unique": "filter by a column that tells repeated samples",
     "window": "batch(n) takes n samples without overlap; windows that overlap are cut by a function before, with map",
     "with_format": "batches are NumPy arrays; to_torch() gives tensors",

@@ -331,6 +331,11 @@ impl EpochPlan {
     /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
     /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
+        self.parts(epoch, consumer, morsel, |row, epoch, _| see(row, epoch));
+    }
+
+    /// As [`EpochPlan::places`], also with the number of the row among those that ops make of the source row.
+    pub fn parts(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch, u64)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !order.knows_rows() {
             return;
@@ -340,7 +345,7 @@ impl EpochPlan {
         for unit in first..first + count {
             let global = unit * self.sharding.parts() + self.sharding.part(consumer);
             let start = global * self.sizing.unit_rows;
-            at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut see);
+            at.for_each_part(start..(start + self.sizing.unit_rows).min(end), &mut see);
         }
     }
 
