@@ -25,7 +25,7 @@ impl Pipeline {
         let graph = Graph::new(self.graph.source().clone(), self.graph.site().cloned())?;
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
-            let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
+            let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Expand | Class::Global);
             if computes && !node.op.is_cache_point() {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;

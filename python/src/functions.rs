@@ -5,6 +5,7 @@
 //! before the function is called again ([`crate::taken`]). Nothing ends a call; after [`PyFunctions::stop`] no other
 //! begins.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,13 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow_array::{ArrayRef, BooleanArray};
 use forebay_core::{Error, ErrorKind, Fault, Result, rng::op_key};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::{Functions, Pickle, Randomness};
+use forebay_exec::{Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{BlobId, Function};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyTuple};
 
 use crate::arrays::Columns;
+use crate::collected::{self, Collected};
 use crate::errors::{from_exception, from_user, from_value};
 use crate::rows::{columns_of_batch, columns_of_rows};
 use crate::taken;
@@ -27,8 +29,11 @@ use crate::user_call::{self, Around};
 /// Called before each row that a user's code sees; returns whether to go on.
 type Progress = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
+/// The rows that a function makes of one row, and by which its columns are found.
+const PROBED_ROWS: usize = 16;
+
 /// Converts the result of a user's code for the row of this number, before that code runs again.
-type Take<'a, 'py, T> = &'a dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<T>;
+type Take<'a, 'py, T> = &'a dyn Fn(usize, Bound<'py, PyAny>) -> Result<T>;
 
 /// Runs users' functions here. See the module's documentation.
 #[derive(Default)]
@@ -138,13 +143,14 @@ impl PyFunctions {
             let arguments = || {
                 let argument = if function.batched { columns.dict(py)? } else { columns.row(py, row)? };
                 let Some((generators, r)) = &generators else { return PyTuple::new(py, [argument]) };
+                let id = input.random_id(row);
                 let key = op_key(r.seed, id.epoch, r.random);
                 let rng = generators.call_method1(intern!(py, "at"), (key, id.sample.0))?;
                 PyTuple::new(py, [argument.into_any(), rng])
             };
             let arguments = arguments().map_err(|e| from_exception(py, &e))?;
             let returned = self.enter(&callable, arguments).map_err(|e| from_user(py, &e));
-            let taken = returned.and_then(|value| take(row, value).map_err(|e| of_code(from_value(py, &e))));
+            let taken = returned.and_then(|value| take(row, value));
             let blame =
                 |e: Error| if function.batched || e.get("row").is_some() { e } else { e.with("sample", id.sample) };
             made.push(taken.map_err(blame)?);
@@ -154,7 +160,32 @@ impl PyFunctions {
 }
 
 impl PyFunctions {
-    /// Calls a function on each row by itself, and leaves out the rows that fail, unless all do.
+    /// Returns the next item of a user's iterator, for the row of this number.
+    fn next<'py>(&self, row: usize, iterator: &Bound<'py, PyIterator>) -> Result<Option<Bound<'py, PyAny>>> {
+        self.step(row)?;
+        let item = user_call::next(iterator);
+        self.end_fork();
+        item.transpose().map_err(|e| from_user(iterator.py(), &e))
+    }
+
+    /// Returns what takes the rows that a function makes of each row, and returns how many they are.
+    fn collecting<'py>(&self, made: &RefCell<Collected<'_, 'py>>) -> impl Fn(usize, Bound<'py, PyAny>) -> Result<u32> {
+        |row, value| made.borrow_mut().take(row, &value, &|iterator| self.next(row, iterator))
+    }
+
+    /// Returns the first rows that a function makes of a row.
+    fn first_made<'py>(&self, row: usize, value: &Bound<'py, PyAny>) -> Result<Vec<Bound<'py, PyAny>>> {
+        let (iterator, mut made) = (collected::rows_of(value)?, Vec::new());
+        while made.len() < PROBED_ROWS
+            && let Some(item) = self.next(row, &iterator)?
+        {
+            made.push(take_row(item)?);
+        }
+        Ok(made)
+    }
+
+    /// Calls a function on each row by itself, and leaves out the rows that fail, unless all do. `makes_rows` says that
+    /// it makes any number of rows of each.
     fn tried<'py>(
         &self,
         py: Python<'py>,
@@ -162,14 +193,19 @@ impl PyFunctions {
         pickle: &Pickle,
         input: &Chunk,
         randomness: Option<Randomness>,
+        makes_rows: bool,
     ) -> Result<Vec<Bound<'py, PyAny>>> {
         if function.batched {
             return self.call(py, function, pickle, input, randomness, &|_, batch| Ok(batch));
         }
         let (mut returned, mut failed) = (Vec::new(), None);
+        let take = |row, value: Bound<'py, PyAny>| match makes_rows {
+            true => self.first_made(row, &value),
+            false => Ok(vec![take_row(value)?]),
+        };
         for row in 0..input.num_rows() {
-            match self.call(py, function, pickle, &input.slice(row, 1), randomness, &|_, value| taken::row(value)) {
-                Ok(value) => returned.extend(value),
+            match self.call(py, function, pickle, &input.slice(row, 1), randomness, &take) {
+                Ok(rows) => returned.extend(rows.into_iter().flatten()),
                 Err(error) if error.fault() == Fault::Other => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -180,17 +216,19 @@ impl PyFunctions {
         }
     }
 
-    /// Returns the columns that a function returns for these rows.
+    /// Returns the columns that a function returns for these rows; `makes_rows` says that it makes any number of rows of
+    /// each.
     pub(crate) fn fields(
         &self,
         function: &Function,
         blobs: &dyn forebay_io::Blobs,
         input: &Chunk,
         randomness: Option<Randomness>,
+        makes_rows: bool,
     ) -> Result<Vec<forebay_data::Field>> {
         let pickle = Pickle { id: function.blob.clone(), bytes: blobs.get(&function.blob)? };
         let run = |py: Python<'_>| {
-            let returned = self.tried(py, function, &pickle, input, randomness)?;
+            let returned = self.tried(py, function, &pickle, input, randomness, makes_rows)?;
             let fields = match returned.as_slice() {
                 [batch] if function.batched => crate::probe::fields_of_batch(batch),
                 rows => crate::probe::fields_of_rows(rows),
@@ -212,11 +250,13 @@ impl Functions for PyFunctions {
     ) -> Result<Vec<ArrayRef>> {
         let run = |py: Python<'_>| {
             let columns = if function.batched {
-                let take = |_, batch| columns_of_batch(output, &batch, input.num_rows());
+                let take = |_, batch: Bound<'_, PyAny>| {
+                    columns_of_batch(output, &batch, input.num_rows()).map_err(|e| of_code(from_value(py, &e)))
+                };
                 let made = self.call(py, function, pickle, input, randomness, &take)?;
                 made.into_iter().next().map_or_else(|| columns_of_rows(py, output, &[]), Ok)
             } else {
-                let rows = self.call(py, function, pickle, input, randomness, &|_, value| taken::row(value))?;
+                let rows = self.call(py, function, pickle, input, randomness, &|_, value| take_row(value))?;
                 columns_of_rows(py, output, &rows)
             };
             columns.map_err(|e| of_code(from_value(py, &e)))
@@ -233,12 +273,32 @@ impl Functions for PyFunctions {
     ) -> Result<BooleanArray> {
         let run = |py: Python<'_>| {
             let keep: Vec<bool> = if function.batched {
-                let take = |_, batch| mask(&batch, input.num_rows());
+                let take = |_, batch: Bound<'_, PyAny>| {
+                    mask(&batch, input.num_rows()).map_err(|e| of_code(from_value(py, &e)))
+                };
                 self.call(py, function, pickle, input, randomness, &take)?.concat()
             } else {
-                self.call(py, function, pickle, input, randomness, &|row, value| truth(&value, row))?
+                let take = |row, value: Bound<'_, PyAny>| truth(&value, row).map_err(|e| of_code(from_value(py, &e)));
+                self.call(py, function, pickle, input, randomness, &take)?
             };
             Ok(BooleanArray::from(keep))
+        };
+        self.inside(&function.name, run).map_err(|e| explain(e, &function.name, input.ids()))
+    }
+
+    fn flat_map(
+        &self,
+        function: &Function,
+        pickle: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+        output: &Arc<Schema>,
+        count: Option<u32>,
+    ) -> Result<MadeRows> {
+        let run = |py: Python<'_>| {
+            let made = RefCell::new(Collected::new(output, count));
+            let counts = self.call(py, function, pickle, input, randomness, &self.collecting(&made))?;
+            made.into_inner().finish(py, counts)
         };
         self.inside(&function.name, run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -358,8 +418,14 @@ fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
     known.call_method0("tolist")?.extract()
 }
 
+/// Takes one row that a function returned.
+pub(crate) fn take_row(value: Bound<'_, PyAny>) -> Result<Bound<'_, PyAny>> {
+    let py = value.py();
+    taken::row(value).map_err(|e| of_code(from_value(py, &e)))
+}
+
 /// Marks an error as the code's: the function's columns are part of the pipeline, so no sample caused it.
-fn of_code(error: Error) -> Error {
+pub(crate) fn of_code(error: Error) -> Error {
     if error.kind() == ErrorKind::Function { error.with("fault", "code") } else { error }
 }
 

@@ -18,6 +18,7 @@ mod arrays;
 mod blobs;
 mod cache;
 mod cli;
+mod collected;
 mod draft;
 mod errors;
 mod first_rows;

@@ -313,7 +313,7 @@ impl Pipeline {
     }
 
     /// Returns the columns that a function returns, found by calling it on the first samples.
-    fn probe(&self, py: Python<'_>, function: &str, pickle: &[u8]) -> PyResult<String> {
+    fn probe(&self, py: Python<'_>, function: &str, pickle: &[u8], makes_rows: bool) -> PyResult<String> {
         let (blobs, json) = attach(&self.blobs, function, Some(pickle));
         let function: Function =
             serde_json::from_str(&json).map_err(|e| raise(py, &Error::internal(format!("not a function: {e}"))))?;
@@ -330,7 +330,13 @@ impl Pipeline {
             };
             let random = self.graph.nodes().iter().filter(|n| n.op.is_random()).count() as u64;
             let randomness = function.with_rng.then_some(Randomness { seed: Seed(0), random });
-            PyFunctions::default().fields(&function, &blobs, &input, randomness).map_err(|e| of.locate(e))
+            let found = PyFunctions::default().fields(&function, &blobs, &input, randomness, makes_rows);
+            let found = found.map_err(|e| of.locate(e))?;
+            if makes_rows && found.is_empty() {
+                let message = format!("{} made no row of the first {} samples", function.name, input.num_rows());
+                return Err(Error::invalid(message).hint("give schema={\"column\": \"dtype\", ...}"));
+            }
+            Ok(found)
         })?;
         Ok(serde_json::to_string(&fields).unwrap_or_default())
     }
@@ -513,7 +519,8 @@ fn describe(field: &Field) -> (String, String, Option<Vec<Option<usize>>>, bool)
 
 /// Returns the batches or samples of an epoch of `rows` rows; -1 is endless.
 fn counted(graph: &Graph, rows: i128) -> i128 {
-    let mut n = rows;
+    // The rows, and how many of them are made of one row.
+    let (mut n, mut made) = (rows, 1);
     for node in graph.nodes() {
         let endless = n < 0;
         n = match &node.op {
@@ -525,8 +532,12 @@ fn counted(graph: &Graph, rows: i128) -> i128 {
             Op::Shard(ops::Shard { count, index }) if !endless => {
                 (n - i128::from(*index) + i128::from(*count) - 1).max(0) / i128::from(*count)
             }
+            Op::FlatMap(ops::FlatMap { count: Some(count), .. }) if !endless => {
+                made *= i128::from(*count);
+                n * i128::from(*count)
+            }
             Op::SelectRows(ops::SelectRows { rows }) => rows.len() as i128,
-            Op::Part(part) if !endless => u64::try_from(n).map_or(n, |n| part.count(n).into()),
+            Op::Part(part) if !endless => u64::try_from(n / made).map_or(n, |n| i128::from(part.count(n)) * made),
             Op::Batch(ops::Batch { size, drop_remainder })
             | Op::PaddedBatch(ops::PaddedBatch { size, drop_remainder, .. })
                 if !endless =>

@@ -41,7 +41,9 @@ fn no_dictionary(value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     let error = Error::new(ErrorKind::Function, message);
     let error = row.map_or(error.clone(), |row| error.with("row", row));
     let hint = match value.is_instance_of::<PyList>() {
-        true => "a map gives one sample for each: return {\"column\": value, ...}, where a value may be a list",
+        true => {
+            "a map gives one sample for each: return {\"column\": value, ...}, where a value may be a list; flat_map makes several"
+        }
         false => "return {\"column\": value, ...}",
     };
     raise(value.py(), &error.hint(hint))

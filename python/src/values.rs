@@ -82,7 +82,8 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
         let message = format!("returned {n} rows for column {:?} of a batch of {rows}", field.name);
         raise(
             py,
-            &Error::new(ErrorKind::Function, message).hint("a map gives one row for each row; drop rows with filter"),
+            &Error::new(ErrorKind::Function, message)
+                .hint("a map gives one row for each row; drop rows with filter, and make several of one with flat_map"),
         )
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());

@@ -276,12 +276,24 @@ def selected(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     return ds.select_rows([int(row * count) for row in rows]) if count else ds
 
 
+def pieces(row):
+    for piece in range(row["id"] % 3):
+        yield {"id": row["id"], "piece": piece}
+
+
+def multiplied(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    lists = [name for name, column in ds.schema.items() if column.shape]
+    if lists and rng.random() < 0.5:
+        return ds.explode(rng.choice(lists))
+    return ds.flat_map(pieces, reads="id", schema={"id": "int64", "piece": "int64"})
+
+
 def parted(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     return ds.split(rng.choice([0.3, 0.9]), seed=rng.randrange(9))[rng.randrange(2)]
 
 
 #: Drawn by themselves, so that the pipelines of the ops above stay what they were.
-MORE: list[Op] = [called, called, selected, parted]
+MORE: list[Op] = [called, called, selected, parted, multiplied, multiplied]
 MORE_AFTER_BATCH: list[Op] = [
     called,
     lambda ds, rng: ds.take(rng.randint(1, 30)),

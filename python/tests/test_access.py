@@ -220,7 +220,7 @@ def test_what_cannot_be_is_refused_where_it_is_written():
     ("owner", "method", "says"),
     [
         (fb.range(3), "padded_batch", "batch\\(n, pad=0\\)"),
-        (fb.range(3), "unbatch", "leave batch out"),
+        (fb.range(3), "map_batches", "map\\(fn, batched=True\\)"),
         (fb.range(3), "concat", "concatenate"),
         (fb.range(3), "train_test_split", "ds.split"),
         (fb.range(3), "shufle", "did you mean shuffle\\?"),

@@ -26,8 +26,10 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.cutmix": ("image", "label"),
     "Dataset.decode_image": ("image",),
     "Dataset.distribute": ("forebay://127.0.0.1:1",),
+    "Dataset.explode": ("id",),
     "Dataset.fill_null": ("id", 0),
     "Dataset.filter": (lambda row: True,),
+    "Dataset.flat_map": (lambda row: [row],),
     "Dataset.gaussian_blur": ("image", 3),
     "Dataset.map": (lambda row: row,),
     "Dataset.mixup": ("image", "label"),
@@ -55,6 +57,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "Dataset.cutmix": {"classes": 2},
     "Dataset.distribute": {"job": "flags"},
+    "Dataset.flat_map": {"schema": {"id": "int64"}},
     "Dataset.map": {"schema": {"id": "int64"}},
     "Dataset.mixup": {"classes": 2},
     "Dataset.normalize": {"mean": 0, "std": 1},

@@ -63,7 +63,7 @@ pub fn decode_messages(
 ) -> forebay_core::Result<forebay_data::Chunk> {
     use crate::fetch::decode;
     use forebay_proto::{ChunkHead, Payload};
-    let wire = forebay_data::Chunk::wire_schema(schema, with_ids);
+    let wire = forebay_data::Chunk::wire_schema(schema, with_ids, false);
     for message in &messages {
         let elsewhere: Vec<usize> = match ChunkHead::open(message)?.payload {
             Payload::Inline => continue,

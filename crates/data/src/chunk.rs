@@ -10,7 +10,8 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 
 use crate::{Field, Kind, Loss, Memory, Schema};
 
-/// The id of a row of a chunk: the sample, and the repetition (under `repeat` an epoch has a sample several times).
+/// The id of a row of a chunk: the sample, and the repetition (under `repeat` an epoch has a sample several times). Rows
+/// that an op has made of one row share its id; see [`Chunk::part`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowId {
     /// The sample of the source.
@@ -25,6 +26,8 @@ pub struct Chunk {
     schema: Arc<Schema>,
     columns: Vec<ArrayRef>,
     ids: Arc<[RowId]>,
+    /// The part of each row, if an op has made several rows of one; with the indices of `ids`.
+    parts: Option<Arc<[u64]>>,
     /// The index of this chunk's first row in `ids`, so that a slice shares them.
     first: usize,
     rows: usize,
@@ -34,6 +37,8 @@ pub struct Chunk {
 
 /// The columns of row ids on the wire, if a later op needs them.
 const ID_COLUMNS: [&str; 2] = ["__sample_id", "__epoch"];
+/// The column of their parts on the wire, where an op has made several rows of one.
+const PART_COLUMN: &str = "__part";
 
 impl Chunk {
     /// Makes a chunk.
@@ -57,7 +62,7 @@ impl Chunk {
             }
         }
         let rows = ids.len();
-        Ok(Self { schema, columns, ids, first: 0, rows, losses: Vec::new() })
+        Ok(Self { schema, columns, ids, parts: None, first: 0, rows, losses: Vec::new() })
     }
 
     /// Returns the schema.
@@ -89,6 +94,16 @@ impl Chunk {
         &self.ids[self.first..self.first + self.rows]
     }
 
+    /// Sets the parts of the rows of a chunk that is no slice.
+    pub(crate) fn over_parts(self, parts: Arc<[u64]>) -> Self {
+        Self { parts: Some(parts), ..self }
+    }
+
+    /// Returns the parts of the rows, if an op has made several rows of one.
+    pub(crate) fn parts(&self) -> Option<&[u64]> {
+        self.parts.as_ref().map(|parts| &parts[self.first..self.first + self.rows])
+    }
+
     /// Returns the bytes of its columns, and of the records of the rows that it lacks.
     pub fn num_bytes(&self) -> usize {
         let records = self.losses.iter().flat_map(|l| &l.record).map(bytes::Bytes::len).sum::<usize>();
@@ -102,6 +117,7 @@ impl Chunk {
             schema: self.schema.clone(),
             columns: self.columns.iter().map(|c| c.slice(offset, rows)).collect(),
             ids: self.ids.clone(),
+            parts: self.parts.clone(),
             first: self.first + offset,
             rows,
             losses: Vec::new(),
@@ -134,8 +150,10 @@ impl Chunk {
     /// # Errors
     /// Errors of [`Chunk::new`].
     pub fn with_columns(&self, schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Self> {
-        let ids = if self.first == 0 && self.rows == self.ids.len() { self.ids.clone() } else { self.ids().into() };
-        Self::new(schema, columns, ids)
+        let whole = self.first == 0 && self.rows == self.ids.len();
+        let ids = if whole { self.ids.clone() } else { self.ids().into() };
+        let parts = if whole { self.parts.clone() } else { self.parts().map(Into::into) };
+        Ok(Self { parts, ..Self::new(schema, columns, ids)? })
     }
 
     /// Returns the chunk with other ids for its rows.
@@ -143,7 +161,8 @@ impl Chunk {
     /// # Errors
     /// Internal when there are more or fewer ids than rows.
     pub fn with_ids(&self, ids: Arc<[RowId]>) -> Result<Self> {
-        Self::new(self.schema.clone(), self.columns.clone(), ids)
+        let parts = self.parts().map(Into::into);
+        Ok(Self { parts, ..Self::new(self.schema.clone(), self.columns.clone(), ids)? })
     }
 
     /// Returns the chunk with `column` in place of the one with its name, or at the end.
@@ -167,7 +186,11 @@ impl Chunk {
         let filtered = self.columns.iter().map(|c| arrow_select::filter::filter(c, keep)).collect::<Result<_, _>>();
         let ids: Arc<[RowId]> =
             self.ids().iter().zip(keep.iter()).filter(|(_, k)| *k == Some(true)).map(|(i, _)| *i).collect();
-        Self::new(self.schema.clone(), filtered.map_err(arrow)?, ids)
+        let kept = |parts: &[u64]| -> Arc<[u64]> {
+            parts.iter().zip(keep.iter()).filter(|(_, k)| *k == Some(true)).map(|(part, _)| *part).collect()
+        };
+        let parts = self.parts().map(kept);
+        Ok(Self { parts, ..Self::new(self.schema.clone(), filtered.map_err(arrow)?, ids)? })
     }
 
     /// Returns the rows at `places`, in that order.
@@ -178,7 +201,8 @@ impl Chunk {
         let index = UInt32Array::from(places.to_vec());
         let taken = self.columns.iter().map(|c| arrow_select::take::take(c, &index, None)).collect::<Result<_, _>>();
         let ids = places.iter().map(|&i| self.ids()[i as usize]).collect();
-        Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)
+        let parts = self.parts().map(|parts| places.iter().map(|&i| parts[i as usize]).collect());
+        Ok(Self { parts, ..Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)? })
     }
 
     /// Returns the same rows without any buffer for which `is_foreign` is true: these are copied, large ones into
@@ -209,10 +233,13 @@ impl Chunk {
             arrow_select::concat::concat(&parts)
         });
         let ids: Arc<[RowId]> = chunks.iter().flat_map(|c| c.ids().iter().copied()).collect();
-        Self::new(first.schema.clone(), columns.collect::<Result<_, _>>().map_err(arrow)?, ids)
+        let has_parts = chunks.iter().any(Self::has_parts);
+        let parts = has_parts.then(|| chunks.iter().flat_map(|c| (0..c.rows).map(|row| c.part(row))).collect());
+        Ok(Self { parts, ..Self::new(first.schema.clone(), columns.collect::<Result<_, _>>().map_err(arrow)?, ids)? })
     }
 
-    /// Returns an Arrow record batch, with the row ids as two more columns if `with_ids`.
+    /// Returns an Arrow record batch; if `with_ids`, with the row ids as two more columns, and the parts as a third one
+    /// where there are any.
     ///
     /// # Errors
     /// Internal when Arrow refuses.
@@ -222,16 +249,19 @@ impl Chunk {
             let samples = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.sample.0));
             let epochs = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.epoch.0));
             columns.extend([samples, epochs].map(|ids| Arc::new(ids) as ArrayRef));
+            columns.extend(self.parts().map(|parts| Arc::new(UInt64Array::from(parts.to_vec())) as ArrayRef));
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows));
-        RecordBatch::try_new_with_options(Self::wire_schema(&self.schema, with_ids), columns, &options).map_err(arrow)
+        let wire = Self::wire_schema(&self.schema, with_ids, self.has_parts());
+        RecordBatch::try_new_with_options(wire, columns, &options).map_err(arrow)
     }
 
-    /// Returns the Arrow schema of [`Chunk::to_record_batch`].
-    pub fn wire_schema(schema: &Schema, with_ids: bool) -> SchemaRef {
+    /// Returns the Arrow schema of [`Chunk::to_record_batch`]; `with_parts` says that rows have parts.
+    pub fn wire_schema(schema: &Schema, with_ids: bool, with_parts: bool) -> SchemaRef {
         let mut fields = schema.arrow().fields().to_vec();
         if with_ids {
-            fields.extend(ID_COLUMNS.map(|name| Arc::new(arrow_schema::Field::new(name, DataType::UInt64, false))));
+            let names = ID_COLUMNS.into_iter().chain(with_parts.then_some(PART_COLUMN));
+            fields.extend(names.map(|name| Arc::new(arrow_schema::Field::new(name, DataType::UInt64, false))));
         }
         Arc::new(arrow_schema::Schema::new(fields))
     }
@@ -255,8 +285,11 @@ impl Chunk {
                 .collect(),
             None => vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; batch.num_rows()].into(),
         };
+        let parts = batch.columns().get(n + 2).and_then(|c| c.as_any().downcast_ref::<UInt64Array>());
+        let parts = parts.map(|parts| parts.values().iter().copied().collect());
         let columns = batch.columns().get(..n).ok_or_else(|| Error::data("a record batch lacks columns"))?;
-        Self::new(schema.clone(), columns.to_vec(), ids).map_err(|e| Error::data(e.message()))
+        let chunk = Self::new(schema.clone(), columns.to_vec(), ids).map_err(|e| Error::data(e.message()))?;
+        Ok(Self { parts, ..chunk })
     }
 
     /// Returns whether every column has exactly this chunk's bits (for tests and verification).

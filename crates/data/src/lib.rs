@@ -37,6 +37,7 @@ mod ipc;
 mod lists;
 mod loss;
 mod memory;
+mod parts;
 mod ragged;
 mod schema;
 mod tensor;
@@ -50,4 +51,6 @@ pub use loss::Loss;
 pub use memory::{Bytes, Memory};
 pub use ragged::Ragged;
 pub use schema::{DType, Field, Kind, Schema, TENSOR_DTYPE};
-pub use tensor::{FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_shape_of_row, tensor_values};
+pub use tensor::{
+    FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_lengths, tensor_shape_of_row, tensor_values,
+};

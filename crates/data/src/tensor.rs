@@ -243,6 +243,22 @@ pub fn tensor_shape_of_row(kind: &Kind, column: &ArrayRef, row: usize) -> Result
     Ok(row.values().iter().map(|&d| d as usize).collect())
 }
 
+/// Returns the first dimension of each row of a tensor column.
+///
+/// # Errors
+/// Internal when the column is not a tensor of at least one dimension.
+pub fn tensor_lengths(kind: &Kind, column: &ArrayRef) -> Result<Vec<u32>> {
+    let wrong = || Error::internal(format!("rows of {} have no first dimension", column.data_type()));
+    if let Some(shape) = kind.known_shape() {
+        return Ok(vec![*shape.first().ok_or_else(wrong)? as u32; column.len()]);
+    }
+    let data = column.as_any().downcast_ref::<StructArray>().ok_or_else(wrong)?;
+    let shapes = data.column(1).as_any().downcast_ref::<FixedSizeListArray>().ok_or_else(wrong)?;
+    let dims = shapes.value_length() as usize;
+    let all = shapes.values().as_any().downcast_ref::<Int32Array>().filter(|_| dims > 0).ok_or_else(wrong)?;
+    Ok((0..column.len()).map(|row| all.value((shapes.offset() + row) * dims) as u32).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +284,7 @@ mod tests {
         let column = builder.finish().expect("valid").slice(1, 1);
         let kind = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None] };
         assert_eq!(tensor_shape_of_row(&kind, &column, 0).expect("tensor"), [3, 1]);
+        assert_eq!(tensor_lengths(&kind, &column).expect("tensor"), [3]);
         assert_eq!(tensor_values(&kind, &column).expect("numbers").as_slice(), [3, 4, 5]);
     }
 }

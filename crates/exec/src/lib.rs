@@ -78,7 +78,7 @@ pub use executable::environment::Environment;
 pub use executable::{Executable, MorselRequest};
 pub use local::stream::{LocalOptions, LocalStream};
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
-pub use ops::functions::{Functions, NoFunctions, Pickle, Randomness};
+pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;
 pub use profile::measure::{Now, compare, measure};
 pub use profile::op_meter::OpMeter;

@@ -206,7 +206,7 @@ fn describe_fused(fused: &FusedOp) -> String {
             let names: Vec<_> = steps.iter().map(|s| s.node.op.name()).collect();
             format!("one pass over {column:?}: {}", names.join(" + "))
         }
-        FusedOp::Function(step) => {
+        FusedOp::Function(step) | FusedOp::FlatMap(step) => {
             let group = if step.per_batch { "for each batch" } else { "in python" };
             format!("{}  ({group})", describe(&step.node.op))
         }

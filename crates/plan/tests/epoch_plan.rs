@@ -34,6 +34,14 @@ fn rows(plan: &EpochPlan, epoch: u64, consumer: u32) -> Vec<u64> {
     all
 }
 
+/// An op that makes so many rows of each row.
+fn several(count: u32) -> Op {
+    let function = serde_json::json!({"blob": "f", "name": "f", "batched": false, "with_rng": false, "timeout_s": 1.0});
+    let function = serde_json::from_value(function).expect("a function");
+    let output = vec![forebay_data::Field::new("x", forebay_data::Kind::scalar(forebay_data::DType::Float32))];
+    Op::FlatMap(ops::FlatMap { function, output, count: Some(count) })
+}
+
 fn batch(size: usize, drop_remainder: bool) -> Op {
     Op::Batch(ops::Batch { size, drop_remainder })
 }
@@ -51,6 +59,50 @@ proptest! {
         let mut all: Vec<u64> = (0..consumers).flat_map(|c| rows(&plan, epoch, c)).collect();
         all.sort_unstable();
         prop_assert!(all.into_iter().eq(0..n));
+    }
+
+    /// Rows that are made of rows, a known number of each, are places as rows are: order ops choose among them.
+    #[test]
+    fn order_ops_choose_among_the_rows_that_are_made_of_rows(
+        n in 0u64..40, consumers in 1u32..4, chosen in prop::collection::vec((0u64..5, 1u64..20), 0..6),
+    ) {
+        let mut want: Vec<(u64, u64)> = (0..n).map(|row| (row, 0)).collect();
+        let (mut ops, mut made) = (Vec::new(), false);
+        for (kind, count) in chosen {
+            let (row, part): (Vec<u64>, Vec<u64>) = want.iter().copied().unzip();
+            let rows = || row.iter().copied().zip(part.iter().copied());
+            let (op, after): (Op, Vec<_>) = match kind {
+                0 => (Op::Take(ops::Take { count: count * 3 }), rows().take(count as usize * 3).collect()),
+                1 => (Op::Skip(ops::Skip { count }), rows().skip(count as usize).collect()),
+                2 => {
+                    let count = 1 + count % 3;
+                    (Op::Shard(ops::Shard { count, index: count - 1 }), rows().skip(count as usize - 1).step_by(count as usize).collect())
+                }
+                3 if !made => (Op::Repeat(ops::Repeat { count: Some(2) }), [rows(), rows()].into_iter().flatten().collect()),
+                _ => {
+                    let count = 1 + count % 4;
+                    made = true;
+                    let parts = |(row, part): (u64, u64)| (0..count).map(move |own| (row, part * count + own));
+                    (several(count as u32), rows().flat_map(parts).collect())
+                }
+            };
+            (want, ops) = (after, [ops, vec![op]].concat());
+        }
+        let plan = plan(n, ops, consumers, 1);
+        prop_assert_eq!(plan.rows(), Some(want.len() as u64));
+        let mut got = Vec::new();
+        for consumer in (0..consumers).map(ConsumerIndex) {
+            for split in 0..plan.num_splits(consumer).expect("finite") {
+                for morsel in plan.morsels(consumer, Ordinal(split)) {
+                    plan.parts(Epoch(2), consumer, morsel, |row, _, part| got.push((row, part)));
+                }
+            }
+        }
+        if consumers > 1 {
+            want.sort_unstable();
+            got.sort_unstable();
+        }
+        prop_assert_eq!(got, want);
     }
 
     /// The rows of all consumers, interleaved, are the stream of one consumer: batches do not depend on the number of

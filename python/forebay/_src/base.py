@@ -65,7 +65,7 @@ def _check_columns(op: dict[str, Any]) -> None:
     """Refuses any value but one name where the op expects one column."""
     for argument in ("column", "label", "output"):
         value = op.get(argument, "")
-        if isinstance(value, str) or (argument == "output" and op["op"] == "map"):
+        if isinstance(value, str) or (argument == "output" and op["op"] in ("map", "flat_map")):
             continue
         what = f"{_name(op)}: {argument} is the name of one column, not {type(value).__name__}"
         hint = "give its name as a string"

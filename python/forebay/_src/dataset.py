@@ -13,6 +13,7 @@ from forebay._src.combining import CombineOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
+from forebay._src.many_ops import ManyOps
 from forebay._src.mix_ops import MixOps
 from forebay._src.quality import ShuffleQuality
 from forebay._src.reorder import Order, reordered
@@ -40,7 +41,7 @@ def _uncounted(source: dict[str, Any]) -> str | None:
     return kind if kind in _UNCOUNTED else next((found for found in parts if found is not None), None)
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps):
+class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …

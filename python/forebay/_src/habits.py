@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 _CHAIN = "write fb.concatenate([a, b])"
 _MIX = "write fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
-_MANY = "a map gives one sample for each; write many with save or your own files first"
 
 #: Of datasets.
 METHODS: Mapping[str, str] = {
@@ -17,8 +16,6 @@ METHODS: Mapping[str, str] = {
     "choose_from_datasets": _MIX,
     "concat": "write concatenate(other)",
     "enumerate": "enumerate(ds) of Python counts what comes; fb.range and shuffle give numbers that travel",
-    "explode": _MANY,
-    "flat_map": _MANY,
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "name the files of all in one source, whose shuffle goes through many at once; fb.mix mixes datasets",
     "map_batches": "write map(fn, batched=True)",
@@ -39,7 +36,6 @@ METHODS: Mapping[str, str] = {
     "take_while": "itertools.takewhile(fn, ds) stops where you iterate",
     "to_tf_dataset": "tf.data.Dataset.from_generator takes a function that iterates",
     "train_test_split": "write train, test = ds.split(0.9, seed=0)",
-    "unbatch": "leave batch out: samples come one by one without it",
     "unique": "filter by a column that tells repeated samples",
     "window": "batch(n) takes n samples without overlap; windows that overlap are cut by a function before, with map",
     "with_format": "batches are NumPy arrays; to_torch() gives tensors",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: The column that identifies a row, by kind of source.
 _NAMES = {"tar": "__key__", "files": "path", "image_folder": "path", "range": "id"}
 #: Ops with an unknown number of output rows; `take` and the like behind them are left out here.
-_UNKNOWN = ("filter_expr", "filter_function", "pack")
+_UNKNOWN = ("filter_expr", "filter_function", "flat_map", "explode", "pack")
 _PLACES = ("take", "skip", "shard")
 #: The rows of a read, and the number of parts into which the input is divided.
 _ROWS, _PARTS = 4096, 100

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from forebay._src import arguments, pickling
+from forebay._src import arguments, python_functions
 from forebay._src.base import Base
 from forebay._src.expr import Expr, col, lit
 from forebay._src.schema import CAST_TYPES, cast_type, to_fields
-from forebay._src.site import site
 from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
@@ -69,10 +67,10 @@ class RowOps(Base):
         >>> [(int(row["id"]), int(row["square"])) for row in ds]
         [(0, 0), (1, 1), (2, 4)]
         """
-        function, pickle = _function("map", fn, reads, batched, timeout, version)
+        function, pickle = python_functions.described("map", fn, reads, batched, timeout, version)
         written = arguments.columns(writes, "map", "writes")
         fields = (
-            self._probe(function, pickle, name)
+            python_functions.probed(self._pipeline, "map", function, pickle, name)
             if schema is None
             else to_fields(f"map ({name})" if name else "map", schema)
         )
@@ -105,7 +103,7 @@ class RowOps(Base):
         """
         if isinstance(predicate, Expr):
             return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
-        function, pickle = _function("filter", predicate, reads, batched, timeout, version)
+        function, pickle = python_functions.described("filter", predicate, reads, batched, timeout, version)
         return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
 
     def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
@@ -270,45 +268,6 @@ class RowOps(Base):
         if names is None:
             names = [column for column, dtype, *_ in self._pipeline.schema if dtype.startswith("float")]
         return self._then({"op": "check_finite", "columns": names}, keep_position, name)
-
-    def _probe(self, function: dict[str, Any], pickle: bytes, name: str | None) -> list[dict[str, Any]]:
-        """Calls a function on samples, and returns the columns that it returns."""
-        try:
-            fields = self._pipeline.probe(json.dumps(function), pickle)
-        except ForebayError as error:
-            file, line = site()
-            context = {"op": f"map ({name})" if name else "map", "line": f"{file}:{line}", **error.context}
-            raise type(error)(error.message, context) from None
-        found: list[dict[str, Any]] = json.loads(fields)
-        return found
-
-
-def _function(
-    op: str,
-    fn: Any,
-    reads: str | Iterable[str] | None,
-    batched: bool,
-    timeout: float,
-    version: str | int | None,
-) -> tuple[dict[str, Any], bytes]:
-    if not callable(fn):
-        raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": "give a function"})
-    if not timeout > 0:
-        raise InvalidPipelineError(
-            f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
-        )
-    name = pickling.name_of(fn)
-    pickled, code = pickling.dumps(fn, f"{op}: the function {name}", version)
-    function = {
-        "blob": "{blob}",
-        "code": code,
-        "name": name,
-        "batched": arguments.flag(batched, op, "batched"),
-        "with_rng": pickling.wants_rng(fn),
-        "reads": arguments.columns(reads, op, "reads"),
-        "timeout_s": min(float(timeout), 1e9),
-    }
-    return function, pickled
 
 
 def _only(fields: list[dict[str, Any]], written: list[str]) -> list[dict[str, Any]]:

@@ -183,11 +183,12 @@ impl Child {
         }
         match body {
             Body::Failed { error } => Err(error),
-            Body::Columns { bytes } => {
-                self.reply_bytes = bytes;
-                Ok(Body::Columns { bytes })
+            body => {
+                if let Body::Columns { bytes } | Body::Made { bytes, .. } = &body {
+                    self.reply_bytes = *bytes;
+                }
+                Ok(body)
             }
-            other => Ok(other),
         }
     }
 

@@ -103,6 +103,15 @@ impl Host {
                 let keep = self.functions.filter(&function, &object, &input, randomness.map(Into::into))?;
                 Ok(Body::Keep { rows: keep.iter().map(|k| k == Some(true)).collect() })
             }
+            Call::FlatMap { function, randomness, input, output, count } => {
+                let (input, output) = (rows(&input)?, Arc::new(output));
+                let randomness = randomness.map(Into::into);
+                let made = self.functions.flat_map(&function, &object, &input, randomness, &output, count)?;
+                let total = made.counts.iter().map(|&count| count as usize).sum();
+                let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; total];
+                let bytes = write_rows(&self.shared.reply, &Chunk::new(output, made.columns, ids.into())?, false)?;
+                Ok(Body::Made { bytes, counts: made.counts })
+            }
             Call::Items { rows, ids, output } => {
                 let ids = ids.iter().map(|&(s, e)| RowId { sample: SampleId(s), epoch: Epoch(e) }).collect();
                 self.reply(&self.functions.items(&object, &rows, ids, &Arc::new(output))?)

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{ArrayRef, BooleanArray};
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::{CallFailure, DEATHS_MAX, Functions, Pickle, Randomness, blamed, retry_after_deaths};
+use forebay_exec::{CallFailure, DEATHS_MAX, Functions, MadeRows, Pickle, Randomness, blamed, retry_after_deaths};
 use forebay_plan::{BlobId, Function};
 
 use crate::functions::{closed, lock};
@@ -230,6 +230,36 @@ impl Functions for ProcessFunctions {
             })
         })?;
         Ok(parts.concat().into())
+    }
+
+    fn flat_map(
+        &self,
+        function: &Function,
+        pickle: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+        output: &Arc<Schema>,
+        count: Option<u32>,
+    ) -> Result<MadeRows> {
+        let parts = retry_after_deaths(input.num_rows(), true, &|rows| {
+            let input = input.slice(rows.start, rows.len());
+            let watch = self.watch_function("flat_map", function, &input);
+            self.with_child(&pickle.id, &mut |child| {
+                let call = Call::FlatMap {
+                    function: function.clone(),
+                    randomness: randomness.map(Into::into),
+                    input: (**input.schema()).clone(),
+                    output: (**output).clone(),
+                    count,
+                };
+                match child.call(call, Some(pickle), Some(&input), &watch)? {
+                    Body::Made { counts, .. } => Ok((child.reply_rows(output)?, counts)),
+                    other => Err(Error::internal(format!("a function process answered {other:?}"))),
+                }
+            })
+        })?;
+        let (parts, counts): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        Ok(MadeRows { columns: joined(parts)?, counts: counts.concat() })
     }
 
     fn items(&self, dataset: &Pickle, rows: &[u64], ids: Arc<[RowId]>, schema: &Arc<Schema>) -> Result<Chunk> {

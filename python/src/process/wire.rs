@@ -43,6 +43,13 @@ pub(super) enum Call {
         randomness: Option<Keys>,
         input: Schema,
     },
+    FlatMap {
+        function: Function,
+        randomness: Option<Keys>,
+        input: Schema,
+        output: Schema,
+        count: Option<u32>,
+    },
     Items {
         rows: Vec<u64>,
         ids: Vec<(u64, u64)>,
@@ -82,6 +89,8 @@ pub(super) enum Body {
     Ready,
     /// Rows, in the reply's file.
     Columns { bytes: u64 },
+    /// Rows, in the reply's file, and how many were made of each.
+    Made { bytes: u64, counts: Vec<u32> },
     /// The rows to keep.
     Keep { rows: Vec<bool> },
     /// The generator has ended.

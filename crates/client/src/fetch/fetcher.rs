@@ -173,7 +173,8 @@ impl Fetcher {
     /// Returns the schemas of a chunk; they depend on its placement boundary.
     fn schemas(&self, head: &ChunkHead) -> Result<Schemas> {
         let chunk = schema_after(&self.executable, head.ops_on_worker)?.clone();
-        Ok(Schemas { wire: Chunk::wire_schema(&chunk, self.with_ids), chunk })
+        let with_parts = self.executable.stages().has_parts();
+        Ok(Schemas { wire: Chunk::wire_schema(&chunk, self.with_ids, with_parts), chunk })
     }
 
     fn borrow(

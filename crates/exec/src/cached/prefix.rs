@@ -269,7 +269,7 @@ impl Prefix {
             let sample = query.sample(row);
             if left.next_if(|id| id.sample == sample).is_some() {
                 computed.rows.push(row);
-            } else if !isolation.has_failed(sample) {
+            } else if !isolation.has_failed(RowId { sample, epoch: Epoch(0) }) {
                 computed.filtered_out.push(row);
             }
         }

@@ -28,11 +28,12 @@ impl Executable {
         &self,
         cached: &CachedVariant<'_>,
         places: Vec<Place>,
-        MorselContext { epoch, known_skips, boundary }: MorselContext<'_>,
+        context: MorselContext<'_>,
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let CachedVariant { variant, prefix, rows } = *cached;
+        let MorselContext { epoch, known_skips, boundary, wanted } = context;
         let locate = |e| self.locate(e);
         let id = |place: &Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };
         let is_known = |place: &Place| !known_skips.is_empty() && known_skips.get(epoch, id(place)).is_some();
@@ -52,9 +53,9 @@ impl Executable {
         isolation.take(losses);
         let mut isolation = isolation.reading(&read_again);
         let chunk = match bypassing {
-            None => self.run_ops(variant.ops(boundary), chunk, &mut isolation, scratch)?,
+            None => self.run_ops(variant.ops(boundary), chunk, wanted, &mut isolation, scratch)?,
             Some(bypassing) => {
-                self.merge_bypass(cached, &query, (chunk, bypassing), boundary, &mut isolation, scratch)?
+                self.merge_bypass(cached, &query, (chunk, bypassing), context, &mut isolation, scratch)?
             }
         };
         Ok(chunk.with_losses(isolation.into_losses()))
@@ -66,7 +67,7 @@ impl Executable {
         cached: &CachedVariant<'_>,
         query: &RowQuery<'_>,
         (chunk, bypassing): (Chunk, Chunk),
-        boundary: usize,
+        MorselContext { boundary, wanted, .. }: MorselContext<'_>,
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
@@ -76,13 +77,13 @@ impl Executable {
         let Some(CompiledOp { kernel: Kernel::Image(op), slot }) = ops.next() else {
             return Err(Error::internal("a cache bypass ends at an image op"));
         };
-        let chunk = self.run_ops(between, chunk, isolation, scratch)?;
+        let chunk = self.run_ops(between, chunk, None, isolation, scratch)?;
         let branches = [
             Branch { op, slot: *slot, chunk: &chunk },
             Branch { op: &bypass.image, slot: bypass.slot, chunk: &bypassing },
         ];
         let merge = BypassMerge::new(&branches, query.ids(), self.memory())?;
         let merged = isolation.run(merge.others(), &mut |others| merge.run(others, scratch));
-        self.run_ops(ops, merged.map_err(|e| self.locate(e))?, isolation, scratch)
+        self.run_ops(ops, merged.map_err(|e| self.locate(e))?, wanted, isolation, scratch)
     }
 }

@@ -9,6 +9,7 @@
 //! - `mod` (here): the executable, its boundaries, and the origin of errors
 //! - `open`: opens a source and prepares its ops, for each role
 //! - `run`: computes one morsel
+//! - `made_rows`: the rows of a morsel among those that ops make of source rows
 //! - `block`: computes source blocks and windows that are read from their start
 //! - `stats`: the costs of ops and the state of caches, as JSON
 //! - `variant`: one compiled variant of a pipeline
@@ -20,6 +21,7 @@
 mod block;
 mod combined;
 pub(crate) mod environment;
+pub(crate) mod made_rows;
 mod open;
 pub(crate) mod row_ids;
 pub(crate) mod row_source;
@@ -37,6 +39,7 @@ use forebay_plan::{EpochPlan, Morsel, OnError, PlacementBoundary, Stages};
 use crate::cached::autocache::AutoCache;
 use crate::cached::page_cached::PageCachedSource;
 use crate::executable::environment::Environment;
+use crate::executable::made_rows::WantedRows;
 use crate::executable::row_source::RowSource;
 use crate::executable::variant::PipelineVariant;
 use crate::profile::op_meter::OpMeter;
@@ -98,6 +101,8 @@ pub(crate) struct MorselContext<'a> {
     pub(crate) known_skips: &'a KnownSkips,
     /// The index of the boundary.
     pub(crate) boundary: usize,
+    /// The rows to take of those that ops make, if the plan knows their number.
+    pub(crate) wanted: Option<&'a WantedRows>,
 }
 
 impl Executable {

@@ -8,8 +8,9 @@ use forebay_plan::Morsel;
 use super::{Executable, MorselContext, MorselRequest};
 use crate::cached::run::CachedVariant;
 use crate::cached::trial::MorselTrial;
+use crate::executable::made_rows::WantedRows;
 use crate::executable::row_source::RowSource;
-use crate::ops::compiled_op::CompiledOp;
+use crate::ops::compiled_op::{CompiledOp, Kernel};
 use crate::ops::scratch::Scratch;
 use crate::profile::op_meter::{MeterInput, READ};
 use crate::skip::isolation::Isolation;
@@ -28,13 +29,17 @@ impl Executable {
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let MorselRequest { epoch, consumer, morsel, known_skips, ops } = *request;
-        let context = MorselContext { epoch, known_skips, boundary: self.boundary_index(ops)? };
+        let context = MorselContext { epoch, known_skips, boundary: self.boundary_index(ops)?, wanted: None };
         let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable reads no source"))?;
         if let Morsel::Block { block } = morsel {
             return self.block(rows, block, context, scratch, emit);
         }
-        let mut places = Vec::new();
-        self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(Place { row, epoch }));
+        let (mut places, mut wanted) = (Vec::new(), self.stages.fan_out().map(WantedRows::new));
+        self.plan.parts(epoch, consumer, morsel, |row, epoch, part| match &mut wanted {
+            Some(wanted) => wanted.add(Place { row, epoch }, part, &mut places),
+            None => places.push(Place { row, epoch }),
+        });
+        let context = MorselContext { wanted: wanted.as_ref(), ..context };
         self.meter.begin(&mut scratch.tally);
         let mut trial = MorselTrial::begin(self.autocache.as_ref(), &self.variant);
         let chunk = self.compute(&mut trial, rows, &places, context, scratch)?;
@@ -81,22 +86,23 @@ impl Executable {
     pub(super) fn run(
         &self,
         chunk: Chunk,
-        MorselContext { epoch, known_skips, boundary }: MorselContext<'_>,
+        MorselContext { epoch, known_skips, boundary, wanted }: MorselContext<'_>,
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         let chunk = isolation.skip_known(chunk, known_skips, epoch)?;
-        let chunk = self.run_ops(self.variant.ops(boundary), chunk, &mut isolation, scratch)?;
+        let chunk = self.run_ops(self.variant.ops(boundary), chunk, wanted, &mut isolation, scratch)?;
         Ok(chunk.with_losses(isolation.into_losses()))
     }
 
-    /// Runs ops on rows that may be skipped.
+    /// Runs ops on rows that may be skipped, and takes the wanted rows of those that they make.
     pub(crate) fn run_ops<'a>(
         &self,
         ops: impl IntoIterator<Item = &'a CompiledOp>,
         mut chunk: Chunk,
+        wanted: Option<&WantedRows>,
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
@@ -104,6 +110,11 @@ impl Executable {
         for op in ops {
             let ran = isolation.run(&chunk, &mut |chunk| op.run(chunk, batch, scratch));
             chunk = ran.map_err(|e| self.locate(e))?;
+            if let (Some(wanted), Kernel::FlatMap(op)) = (wanted, &op.kernel)
+                && wanted.is_behind(op.place())
+            {
+                chunk = wanted.take(&chunk)?;
+            }
         }
         Ok(chunk)
     }

@@ -1,5 +1,5 @@
 //! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's
-//! function, or a mixing or padding of batches.
+//! function of either kind, or a mixing or padding of batches.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use forebay_plan::{EpochPlan, FusedOp, Step};
 
 use crate::executable::environment::Environment;
 use crate::ops::batches::each_batch;
+use crate::ops::flat_map_op::FlatMapOp;
 use crate::ops::function_op::FunctionOp;
 use crate::ops::image_op::FusedImageOp;
 use crate::ops::mix_op::MixOp;
@@ -30,6 +31,7 @@ pub(crate) enum Kernel {
     Table(Step),
     Tokenize(Box<TokenizeOp>),
     Function(FunctionOp),
+    FlatMap(FlatMapOp),
     Mix(MixOp),
     Pad(PadOp),
 }
@@ -49,6 +51,7 @@ impl CompiledOp {
             FusedOp::Table(step) => Kernel::Table(step.clone()),
             FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
+            FusedOp::FlatMap(step) => Kernel::FlatMap(FlatMapOp::new(step, seed, env)?),
             FusedOp::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
             FusedOp::Pad(step) => Kernel::Pad(PadOp::new(step, env.memory.clone())),
         };
@@ -62,6 +65,7 @@ impl CompiledOp {
             Kernel::Table(step) => &step.schema,
             Kernel::Tokenize(op) => op.schema(),
             Kernel::Function(op) => op.schema(),
+            Kernel::FlatMap(op) => op.schema(),
             Kernel::Mix(op) => &op.step.schema,
             Kernel::Pad(op) => &op.step.schema,
         }
@@ -80,6 +84,7 @@ impl Kernel {
             Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Kernel::Tokenize(op) => op.run(chunk),
             Kernel::Function(op) => op.run(chunk, batch),
+            Kernel::FlatMap(op) => op.run(chunk),
             Kernel::Pad(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
             Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
         }

@@ -20,13 +20,33 @@ pub(crate) struct DeterminismCheck {
     has_warned: AtomicBool,
 }
 
+/// The result of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) columns: &'a [ArrayRef],
+    /// The number of rows that were made of each row, if it may be another than one.
+    pub(crate) counts: Option<&'a [u32]>,
+}
+
+impl Made<'_> {
+    /// Returns what was made of `rows` rows from `first` on.
+    fn of(&self, first: usize, rows: usize) -> Vec<ArrayRef> {
+        let made = |rows: &[u32]| rows.iter().map(|&count| count as usize).sum();
+        let (first, rows) = match self.counts {
+            Some(counts) => (made(&counts[..first]), made(&counts[first..first + rows])),
+            None => (first, rows),
+        };
+        self.columns.iter().map(|column| column.slice(first, rows)).collect()
+    }
+}
+
 impl DeterminismCheck {
     /// Calls a function again for some rows, and compares with `output`; a `batched` function sees all rows at once.
     /// Returns a warning about the first row that differs.
     pub(crate) fn check(
         &self,
         input: &Chunk,
-        output: &[ArrayRef],
+        output: Made<'_>,
         schema: &Schema,
         batched: bool,
         call: &dyn Fn(&Chunk) -> Result<Vec<ArrayRef>>,
@@ -38,7 +58,7 @@ impl DeterminismCheck {
         let (calls, size) = if batched { (1, ids.len()) } else { (ids.len(), 1) };
         let chosen = (0..calls.min(ids.len())).filter(|&i| is_chosen(ids[i]));
         for row in chosen {
-            let first: Vec<ArrayRef> = output.iter().map(|c| c.slice(row, size)).collect();
+            let first = output.of(row, size);
             let what = match call(&input.slice(row, size)) {
                 Ok(again) => differing(&first, &again, schema),
                 // The iterator was closed, or memory ran out: this says nothing about the function.

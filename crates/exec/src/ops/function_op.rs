@@ -9,7 +9,7 @@ use forebay_plan::{Function, Op, Step};
 
 use crate::executable::environment::Environment;
 use crate::ops::batches::each_batch;
-use crate::ops::determinism_check::DeterminismCheck;
+use crate::ops::determinism_check::{DeterminismCheck, Made};
 use crate::ops::functions::{Functions, Pickle, Randomness};
 
 /// A user's function, with all inputs of a call.
@@ -67,17 +67,19 @@ impl FunctionOp {
             None => chunk.clone(),
         };
         let function = self.effective();
+        let made = |columns| Made { columns, counts: None };
         let Some(output) = &self.output else {
             let filter = |input: &Chunk| self.functions.filter(&function, &self.pickle, input, self.randomness);
             let keep = filter(&input)?;
             let verdict: ArrayRef = Arc::new(keep.clone());
             let again = |input: &Chunk| Ok::<Vec<ArrayRef>, Error>(vec![Arc::new(filter(input)?)]);
-            let warning = self.determinism.check(&input, &[verdict], &Schema::default(), function.batched, &again);
+            let warning =
+                self.determinism.check(&input, made(&[verdict]), &Schema::default(), function.batched, &again);
             return Ok(self.warned(chunk.filter(&keep)?, warning));
         };
         let map = |input: &Chunk| self.functions.map(&function, &self.pickle, input, self.randomness, output);
         let columns = map(&input)?;
-        let warning = self.determinism.check(&input, &columns, output, function.batched, &map);
+        let warning = self.determinism.check(&input, made(&columns), output, function.batched, &map);
         let mapped = if self.keep_others {
             output.fields().iter().zip(columns).try_fold(chunk.clone(), |c, (f, col)| c.with_column(f.clone(), col))?
         } else {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_array::BooleanArray;
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, RowId, Schema};
+use forebay_plan::ops::FlatMap;
 use forebay_plan::{BlobId, Function};
 
 /// A user's pickled object, and its name.
@@ -29,6 +30,64 @@ pub struct Randomness {
     /// The op's number among the random ops.
     pub random: u64,
 }
+
+/// The rows that a function has made of others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MadeRows {
+    /// The columns of all of them, in order.
+    pub columns: Vec<ArrayRef>,
+    /// The number of rows that were made of each row.
+    pub counts: Vec<u32>,
+}
+
+impl MadeRows {
+    /// The most bytes of the rows that one call makes: rows of neighbouring samples are computed together.
+    pub const BYTES_MAX: usize = 1 << 30;
+
+    /// Checks the number of rows that were made of one row: so far, or in all. `count` is the number that is required.
+    ///
+    /// # Errors
+    /// Function when there are too many, or in all too few.
+    pub fn check(made: u32, in_all: bool, count: Option<u32>) -> Result<()> {
+        let most = FlatMap::ROWS_MAX;
+        let (message, hint) = match count {
+            Some(count) if made > count => {
+                (format!("made more than the {count} rows that count= says"), "make exactly count= rows of each row")
+            }
+            Some(count) if in_all && made < count => {
+                (format!("made {made} rows of a row, and count= says {count}"), "make exactly count= rows of each row")
+            }
+            None if made > most => (
+                format!("made more than {most} rows of one row"),
+                "make fewer: cut the row into parts before, or write the rows to files once and read these",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Function, message).hint(hint))
+    }
+
+    /// Checks the bytes of the rows that were made of one row.
+    ///
+    /// # Errors
+    /// Function when there are more than [`FlatMap::BYTES_MAX`].
+    pub fn check_bytes(bytes: usize) -> Result<()> {
+        if bytes <= FlatMap::BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!("made more than {} MiB of rows of one row", FlatMap::BYTES_MAX >> 20);
+        Err(Error::new(ErrorKind::Function, message).hint(SMALLER))
+    }
+
+    /// Returns the error for a call whose rows exceed [`MadeRows::BYTES_MAX`].
+    pub fn too_large() -> Error {
+        let most = Self::BYTES_MAX >> 20;
+        Error::new(ErrorKind::Exhausted, format!("made more than {most} MiB of rows that are computed together"))
+            .hint(SMALLER)
+    }
+}
+
+/// The hint for rows of too many bytes.
+const SMALLER: &str = "make smaller rows, as names or encoded bytes that a later op decodes, or fewer of them";
 
 /// Runs users' Python.
 ///
@@ -65,6 +124,23 @@ pub trait Functions: Send + Sync {
         input: &Chunk,
         randomness: Option<Randomness>,
     ) -> Result<BooleanArray> {
+        none()
+    }
+
+    /// Calls `function` on every row of `input` and returns the rows of `output` that it returns or yields; `count` of
+    /// each, if that is set.
+    ///
+    /// # Errors
+    /// As [`Functions::map`], and those of [`MadeRows`].
+    fn flat_map(
+        &self,
+        function: &Function,
+        pickle: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+        output: &Arc<Schema>,
+        count: Option<u32>,
+    ) -> Result<MadeRows> {
         none()
     }
 

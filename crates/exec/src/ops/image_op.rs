@@ -55,7 +55,7 @@ impl FusedImageOp {
             return chunk.with_column(self.schema.field(&self.column)?.clone(), column);
         }
         let row = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| {
-            self.row(&images, row, chunk.ids()[row], scratch, out)
+            self.row(&images, row, chunk.random_id(row), scratch, out)
         };
         let column = self.make(chunk.num_rows(), scratch, &row)?;
         chunk.with_column(self.schema.field(&self.column)?.clone(), column)
@@ -81,7 +81,7 @@ impl FusedImageOp {
         Images::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)
     }
 
-    /// Runs one image through the chain.
+    /// Runs one image through the chain; `id` keys its random numbers.
     pub(crate) fn row(
         &self,
         images: &Images<'_>,

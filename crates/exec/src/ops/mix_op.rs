@@ -37,7 +37,8 @@ impl MixOp {
         };
         let mut labels = soft_labels(batch, label, *classes)?;
         let mut images = batch.column(column)?.clone();
-        if let Some(first) = batch.ids().first() {
+        if batch.num_rows() > 0 {
+            let first = batch.random_id(0);
             let mut rng = SampleRng::new(op_key(self.seed, first.epoch, self.step.random), first.sample);
             if rng.unit() < *probability {
                 let mut draws = Draws { share: beta(*alpha, &mut rng), partners: partners(batch.num_rows(), &mut rng) };

@@ -35,7 +35,7 @@ impl PadOp {
             if op.is_padded(given) { self.padded(op, given, column, &filled) } else { Ok(column.clone()) }
         });
         let columns = columns.collect::<Result<_>>()?;
-        Ok(Chunk::new(self.step.schema.clone(), columns, filled.ids().into())?.with_losses(batch.losses().to_vec()))
+        Ok(filled.with_columns(self.step.schema.clone(), columns)?.with_losses(batch.losses().to_vec()))
     }
 
     fn padded(&self, op: &PaddedBatch, field: &Field, column: &ArrayRef, batch: &Chunk) -> Result<ArrayRef> {

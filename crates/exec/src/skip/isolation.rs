@@ -3,13 +3,16 @@
 //! When an op fails on a run of rows, the run is cut at the row that the error names, and both sides run again: at most
 //! twice the work for any number of failed rows. If the error names no row, the run is halved.
 //!
+//! Rows that an op has made of one row are skipped together: the sample is what fails, is recorded, and fails again.
+//!
 //! Invariants: whether a row is skipped depends on the row and the pipeline alone, not on its neighbours or on the
 //! thread; an error that is not of a row ([`Fault::Other`]) is never skipped.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_core::{Epoch, Error, Fault, Result, SampleId};
+use forebay_core::{Epoch, Error, Fault, Result};
 use forebay_data::{Chunk, Loss, RowId, write_ipc};
 use forebay_io::Place;
 use forebay_plan::OnError;
@@ -33,7 +36,7 @@ pub(crate) struct Isolation<'a> {
     source: RecordSource<'a>,
     losses: Vec<Loss>,
     /// Every skipped row, including those that are not reported.
-    failed: HashSet<SampleId>,
+    failed: HashSet<RowId>,
     /// Replaces a sample's number in an error by its name for the user.
     locate: &'a dyn Fn(Error) -> Error,
 }
@@ -80,8 +83,8 @@ impl<'a> Isolation<'a> {
     }
 
     /// Says whether a row is missing because it failed, not because of a filter.
-    pub(crate) fn has_failed(&self, sample: SampleId) -> bool {
-        self.failed.contains(&sample)
+    pub(crate) fn has_failed(&self, row: RowId) -> bool {
+        self.failed.contains(&row)
     }
 
     fn may_skip(&self, error: &Error) -> bool {
@@ -90,7 +93,7 @@ impl<'a> Isolation<'a> {
 
     /// Skips a row.
     pub(crate) fn skip(&mut self, row: RowId, error: Error) {
-        self.failed.insert(row.sample);
+        self.failed.insert(row);
         if error.fault() == Fault::Nobody {
             return;
         }
@@ -131,7 +134,15 @@ impl<'a> Isolation<'a> {
         if parts.is_empty() {
             parts.push(op(&chunk.slice(0, 0))?);
         }
-        Chunk::concat(&parts)
+        self.whole_samples(Chunk::concat(&parts)?)
+    }
+
+    /// Removes the rows of samples of which another row has failed.
+    fn whole_samples(&self, chunk: Chunk) -> Result<Chunk> {
+        if !chunk.has_parts() {
+            return Ok(chunk);
+        }
+        chunk.filter(&chunk.ids().iter().map(|id| Some(!self.failed.contains(id))).collect())
     }
 
     /// Cuts a run that failed, and runs the remaining rows.
@@ -146,11 +157,14 @@ impl<'a> Isolation<'a> {
             return Err(error);
         }
         let rows = chunk.num_rows();
-        match named(&error, chunk.ids()) {
-            Some(row) => {
-                self.part(&chunk.slice(0, row), op, parts)?;
-                self.skip(chunk.ids()[row], error);
-                self.part(&chunk.slice(row + 1, rows - row - 1), op, parts)
+        match named(&error, chunk) {
+            Some(Range { start, end }) => {
+                self.part(&chunk.slice(0, start), op, parts)?;
+                // The rows of one sample are one loss.
+                if !(chunk.has_parts() && self.failed.contains(&chunk.ids()[start])) {
+                    self.skip(chunk.ids()[start], error);
+                }
+                self.part(&chunk.slice(end, rows - end), op, parts)
             }
             None => {
                 self.part(&chunk.slice(0, rows / 2), op, parts)?;
@@ -244,12 +258,17 @@ impl<'a> Isolation<'a> {
     }
 }
 
-/// Returns the row that an error names, unless several rows have that name (`repeat` yields a sample more than once).
-fn named(error: &Error, ids: &[RowId]) -> Option<usize> {
+/// Returns the row that an error names, unless several rows have that name (`repeat` yields a sample more than once); all
+/// of its rows in the chunk where they are made of one row.
+fn named(error: &Error, chunk: &Chunk) -> Option<Range<usize>> {
+    let ids = chunk.ids();
     if ids.len() == 1 {
-        return Some(0);
+        return Some(0..1);
     }
     let sample = error.get("sample")?;
     let mut found = ids.iter().enumerate().filter(|(_, id)| id.sample.to_string() == sample).map(|(i, _)| i);
-    found.next().filter(|_| found.next().is_none())
+    let first = found.next()?;
+    let last = found.last().unwrap_or(first);
+    let is_one = chunk.has_parts() && ids[first..=last].iter().all(|id| *id == ids[first]);
+    (is_one || first == last).then_some(first..last + 1)
 }

@@ -29,6 +29,7 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
             return kept.with_columns(schema, columns);
         }
         Op::CheckFinite(op) => return super::finite::check(&op.columns, input).map(|()| input.clone()),
+        Op::Explode(op) => return super::explode::explode(&op.columns, input, output_schema),
         Op::PaddedBatch(op) => super::fit::fit(op, input, output_schema)?,
         Op::Rename(_) => input.columns().to_vec(),
         Op::Select(_) | Op::Drop(_) => each(output_schema, |name| input.column(name).cloned())?,

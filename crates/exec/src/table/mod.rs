@@ -1,4 +1,4 @@
-//! Table ops: expressions over columns, and the ops that only move, drop or recompute columns.
+//! Table ops: expressions over columns, and the ops that only move, drop, explode or recompute columns.
 //!
 //! `plan` defines expressions and their dtypes; only this module computes them, a whole column at a time. Semantics are
 //! NumPy 2's on arrays, fixed where NumPy leaves them to the processor:
@@ -20,6 +20,7 @@ mod cast;
 mod cast_text;
 mod choose;
 mod compare;
+mod explode;
 mod finite;
 mod fit;
 mod hash;

@@ -254,7 +254,12 @@ impl Bucketer {
         }
         let id = |row: &Row| self.find(row).map(|(piece, place)| piece.chunk.ids()[place]);
         let ids: Vec<RowId> = ours.iter().map(id).collect::<Result<_>>()?;
-        Chunk::new(schema.clone(), columns, ids.into())
+        let batch = Chunk::new(schema.clone(), columns, ids.into())?;
+        if !self.pieces.iter().any(|piece| piece.chunk.has_parts()) {
+            return Ok(batch);
+        }
+        let part = |row: &Row| self.find(row).map(|(piece, place)| piece.chunk.part(place));
+        batch.with_parts(ours.iter().map(part).collect::<Result<_>>()?)
     }
 
     /// Returns a column of this consumer's rows, padded to the longest row of all consumers, or to the requested

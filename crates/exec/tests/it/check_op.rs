@@ -79,7 +79,7 @@ fn given(sample: &Sample) -> (Chunk, Option<&Op>) {
 }
 
 fn is_row_op(op: &Op) -> bool {
-    matches!(op.class(), Class::RowWise | Class::Filter) && !op.is_cache_point()
+    matches!(op.class(), Class::RowWise | Class::Filter | Class::Expand) && !op.is_cache_point()
 }
 
 /// Calls `check` with each row op, its batches and its rows.

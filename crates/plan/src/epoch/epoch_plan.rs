@@ -291,7 +291,8 @@ impl EpochPlan {
         let is_fixed = stages.graph.nodes().iter().all(|n| matches!(n.op, Op::Shuffle(_)) || !n.op.is_random());
         let mut after_shuffle = stages.order.iter().skip_while(|step| !matches!(step.node.op, Op::Shuffle(_)));
         let keeps_all = after_shuffle.all(|step| matches!(step.node.op, Op::Shuffle(_) | Op::Repeat(_)));
-        if !is_fixed || !keeps_all || self.sharding.parts() > 1 {
+        let is_own = matches!(stages.source, Source::Combined(_)) || stages.fan_out().is_some();
+        if !is_fixed || !keeps_all || is_own || self.sharding.parts() > 1 {
             return None;
         }
         let times = stages.order.iter().map(|step| if let Op::Repeat(op) = &step.node.op { op.count } else { None });
@@ -363,27 +364,33 @@ impl EpochPlan {
     /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
     /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
+        self.parts(epoch, consumer, morsel, |row, epoch, _| see(row, epoch));
+    }
+
+    /// As [`EpochPlan::places`], also with the number of the row among those that ops make of the source row.
+    pub fn parts(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch, u64)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !self.knows_rows() {
             return;
         }
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
-        let mut each = |see: &mut dyn FnMut(u64, Epoch)| {
+        let mut each = |see: &mut dyn FnMut(u64, Epoch, u64)| {
             for unit in first..first + count {
                 let global = unit * self.sharding.parts() + self.sharding.part(consumer);
                 let start = global * self.sizing.unit_rows;
-                at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut *see);
+                at.for_each_part(start..(start + self.sizing.unit_rows).min(end), &mut *see);
             }
         };
         let Some(combination) = &self.combination else { return each(&mut see) };
-        let (mut rows, mut epochs) = (Vec::new(), Vec::new());
-        each(&mut |place, epoch| {
+        let (mut rows, mut epochs, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        each(&mut |place, epoch, part| {
             rows.push(place);
             epochs.push(epoch.0);
+            parts.push(part);
         });
         combination.with_seed(self.seed).map(&mut rows, &mut epochs);
-        rows.into_iter().zip(epochs).for_each(|(row, epoch)| see(row, Epoch(epoch)));
+        rows.into_iter().zip(epochs).zip(parts).for_each(|((row, epoch), part)| see(row, Epoch(epoch), part));
     }
 
     /// Returns the seed.

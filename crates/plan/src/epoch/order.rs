@@ -35,6 +35,10 @@ enum Step {
         count: u64,
         len: u64,
     },
+    /// Several rows of each row.
+    FanOut {
+        count: u64,
+    },
     Skip {
         count: u64,
     },
@@ -131,6 +135,13 @@ impl Order {
                     order.len = order.len.map(|len| (len + count - 1 - index) / count);
                     order.steps.push(Step::Shard { count: *count, index: *index });
                 }
+                Op::FlatMap(ops::FlatMap { count: Some(count), .. }) => {
+                    let count = u64::from(*count);
+                    let too_many = || Error::invalid(format!("flat_map: {count} rows of each row are more than 2^64"));
+                    order.len = order.len.map(|len| len.checked_mul(count).ok_or_else(too_many)).transpose()?;
+                    blocks.each(|start| start.saturating_mul(count));
+                    order.steps.push(Step::FanOut { count });
+                }
                 Op::SelectRows(ops::SelectRows { rows }) => {
                     let len = order.len.ok_or_else(endless)?;
                     if let Some(row) = rows.iter().find(|row| **row >= len) {
@@ -188,15 +199,22 @@ pub struct EpochOrder<'a> {
 impl EpochOrder<'_> {
     /// Calls `see` with the source row at each of these places, and the epoch that keys its randomness.
     pub fn for_each(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch)) {
+        self.for_each_part(places, |row, epoch, _| see(row, epoch));
+    }
+
+    /// As [`EpochOrder::for_each`], also with the number of the row among those that are made of the source row.
+    pub fn for_each_part(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch, u64)) {
         let base = self.epoch.0.wrapping_mul(self.order.repetitions);
-        let (mut rows, mut repetitions) = ([0; BLOCK], [0; BLOCK]);
+        let (mut rows, mut repetitions, mut parts) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
         for start in places.clone().step_by(BLOCK) {
             let count = (places.end - start).min(BLOCK as u64) as usize;
             let (rows, repetitions) = (&mut rows[..count], &mut repetitions[..count]);
             rows.iter_mut().zip(start..).for_each(|(row, place)| *row = place);
             repetitions.fill(0);
-            self.map(base, rows, repetitions);
-            rows.iter().zip(&*repetitions).for_each(|(row, n)| see(*row, Epoch(base.wrapping_add(*n))));
+            parts.fill(0);
+            self.map(base, rows, repetitions, &mut parts[..count]);
+            let places = rows.iter().zip(&*repetitions).zip(&parts);
+            places.for_each(|((row, n), part)| see(*row, Epoch(base.wrapping_add(*n)), *part));
         }
     }
 
@@ -204,18 +222,23 @@ impl EpochOrder<'_> {
     /// randomness of its row.
     pub(crate) fn map_in_epochs(&mut self, places: &mut [u64], epochs: &mut [u64]) {
         let mut rest = places;
+        let mut parts = Vec::new();
         for run in epochs.chunk_by_mut(|a, b| a == b) {
             let (places, after) = rest.split_at_mut(run.len());
             rest = after;
             let base = run[0].wrapping_mul(self.order.repetitions);
             run.fill(0);
-            self.map(base, places, run);
+            parts.clear();
+            parts.resize(run.len(), 0);
+            self.map(base, places, run, &mut parts);
             run.iter_mut().for_each(|n| *n = base.wrapping_add(*n));
         }
     }
 
-    /// Maps places and their repetitions back through all steps.
-    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
+    /// Maps places, their repetitions and parts back through all steps.
+    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64], parts: &mut [u64]) {
+        // The number of rows that the steps after this one make of each row.
+        let mut made = 1u64;
         let kept = self.permutations.iter_mut().zip(&mut self.parts);
         for (step, (kept, part)) in self.order.steps.iter().zip(kept).rev() {
             match step {
@@ -257,6 +280,13 @@ impl EpochOrder<'_> {
                         *place -= time.first;
                         *repetition = repetition.wrapping_mul(*count).wrapping_add(time.number);
                     }
+                }
+                Step::FanOut { count } => {
+                    for (place, part) in places.iter_mut().zip(&mut *parts) {
+                        *part = part.wrapping_add((*place % count).wrapping_mul(made));
+                        *place /= count;
+                    }
+                    made = made.wrapping_mul(*count);
                 }
                 Step::Skip { count } => places.iter_mut().for_each(|place| *place += *count),
                 Step::Shard { count, index } => places.iter_mut().for_each(|place| *place = *place * *count + *index),

@@ -46,6 +46,8 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
             (Op::Shuffle(first), None) => window = Some(first.window),
             // Their rows are chosen by number.
             (Op::SelectRows(_) | Op::Part(_), _) => return None,
+            // The rows that it makes are shuffled.
+            (op, None) if op.fan_out().is_some() => return None,
             // Ops before the shuffle choose rows by their number in the source.
             (Op::Shuffle(_), Some(_)) | (Op::Take(_) | Op::Skip(_) | Op::Shard(_) | Op::Repeat(_), None) => {
                 return None;
@@ -73,7 +75,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64, s
     for Step { node, .. } in order {
         let window = match &node.op {
             Op::Shuffle(shuffle) => shuffle.window,
-            Op::Repeat(_) | Op::SelectRows(_) => {
+            Op::Repeat(_) | Op::SelectRows(_) | Op::FlatMap(_) => {
                 before = before.or(Some(node.op.name()));
                 continue;
             }

@@ -201,7 +201,8 @@ impl Graph {
                 (self.nodes.iter().find(|n| n.op.is_uncounted()), "how many rows it keeps is not known before it runs")
             }
             Op::Part(_) => {
-                let unsteady = |n: &Arc<Node>| matches!(n.op, Op::Shuffle(_)) || n.op.is_uncounted();
+                let unsteady =
+                    |n: &Arc<Node>| matches!(n.op, Op::Shuffle(_)) || n.op.is_uncounted() || n.op.fan_out().is_some();
                 let first = self.nodes.iter().position(unsteady);
                 let chosen = first.and_then(|at| self.nodes[at..].iter().find(moved));
                 let again = |n: &&Arc<Node>| matches!(n.op, Op::Repeat(_) | Op::SelectRows(_));
@@ -214,6 +215,20 @@ impl Graph {
         let Some(before) = before else { return Ok(()) };
         let (op, before) = (op.name(), before.op.name());
         Err(Error::invalid(format!("{op} comes after {before}, and {hint}")).hint(format!("put {op} before {before}")))
+    }
+
+    /// A shuffle permutes rows of the source, so rows that were made of one row would stay together.
+    fn check_shuffle(&self, op: &Op) -> Result<()> {
+        // The plan shuffles rows of a known number, also those that are made of one row.
+        let first = self.nodes.iter().position(|n| n.op.is_uncounted());
+        let from = if self.source.can_index() { first } else { Some(0) };
+        let made = from.and_then(|from| self.nodes[from..].iter().find(|n| n.op.class() == Class::Expand));
+        let (Op::Shuffle(_), Some(made)) = (op, made) else { return Ok(()) };
+        let name = made.op.name();
+        Err(Error::invalid(format!(
+            "shuffle comes after {name}, and the rows that {name} makes of one row stay together"
+        ))
+        .hint(format!("put shuffle before {name}; or save the rows once (save), and shuffle what was saved")))
     }
 
     fn is_bucketed(&self) -> bool {
@@ -239,6 +254,7 @@ impl Graph {
     fn check_order(&self, op: &Op) -> Result<()> {
         let streams = matches!(op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
         self.check_chosen_rows(op)?;
+        self.check_shuffle(op)?;
         if !self.source.can_index() && !streams {
             return Err(Error::invalid(format!(
                 "{}: {} cannot be read in any other order",
@@ -247,7 +263,7 @@ impl Graph {
             ))
             .hint("use from_map_dataset, or write the samples to files first; epochs= repeats a generator"));
         }
-        let cut = self.nodes.iter().position(|n| matches!(n.op.class(), Class::Filter));
+        let cut = self.nodes.iter().position(|n| n.op.is_uncounted() && n.op.class() != Class::Global);
         let streamed = |n: &Arc<Node>| matches!(n.op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
         let from = if self.source.can_index() { cut } else { Some(0) };
         if let (false, Some(cut)) = (streams, from)
@@ -257,7 +273,7 @@ impl Graph {
                 "{} after take, skip or shard of a number of rows that is not known before it runs",
                 op.name()
             ))
-            .hint(format!("put {} before the filter", op.name())));
+            .hint(format!("put {} before the {}", op.name(), self.nodes[cut].op.name())));
         }
         Ok(())
     }

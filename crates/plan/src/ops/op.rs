@@ -55,6 +55,10 @@ ops! {
     FilterFunction(columns::FilterFunction),
     /// Keeps the rows for which an expression is true.
     FilterExpr(columns::FilterExpr),
+    /// Makes any number of rows of each row by a Python function.
+    FlatMap(columns::FlatMap),
+    /// Makes a row of each step of a tensor's first dimension.
+    Explode(columns::Explode),
     /// Keeps these columns.
     Select(columns::Select),
     /// Removes these columns.
@@ -151,6 +155,11 @@ impl Op {
     /// Returns whether the number of rows after it is known only after it has run.
     pub fn is_uncounted(&self) -> bool {
         self.spec().is_uncounted()
+    }
+
+    /// Returns the number of rows that it makes of each row, if it makes several and always as many.
+    pub fn fan_out(&self) -> Option<u64> {
+        self.spec().fan_out()
     }
 
     /// Checks the arguments and returns the schema after this op over rows of `input`.

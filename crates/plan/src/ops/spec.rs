@@ -21,6 +21,8 @@ pub enum Class {
     RowWise,
     /// Makes one row of each row, or none.
     Filter,
+    /// Makes any number of rows of each row.
+    Expand,
     /// Makes other rows of the ordered stream: from many rows, and from parts of them.
     Global,
     /// Decides which rows come in which order.
@@ -111,7 +113,12 @@ pub(crate) trait OpSpec {
 
     /// Returns whether the number of rows after it is known only after it has run.
     fn is_uncounted(&self) -> bool {
-        matches!(self.about().class, Class::Filter | Class::Global)
+        matches!(self.about().class, Class::Filter | Class::Expand | Class::Global)
+    }
+
+    /// Returns the number of rows that it makes of each row, if it makes several and always as many.
+    fn fan_out(&self) -> Option<u64> {
+        None
     }
 
     /// Returns the user's Python function, if it has one.

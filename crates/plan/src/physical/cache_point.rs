@@ -169,6 +169,14 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
         ))
         .hint(format!("put {name} before {}", node.op.name())));
     }
+    if let Some(node) = before.iter().find(|n| n.op.class() == Class::Expand) {
+        return Err(Error::invalid(format!(
+            "{name} comes after {}{}, which makes several rows of one, and rows are kept under the name of their sample",
+            node.op.name(),
+            written(Some(node))
+        ))
+        .hint(format!("put {name} before {}", node.op.name())));
+    }
     let whole = stages.split.iter().flat_map(FusedOp::steps).find(|s| s.per_batch);
     if let Some(step) = whole {
         return Err(Error::invalid(format!(

@@ -37,6 +37,10 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const SPLITS_MIN: u64 = 64;
 /// The most rows of a morsel: columns of this many numbers stay in the second level cache.
 const MORSEL_ROWS: u64 = 16_384;
+/// The most rows of a morsel of which each becomes several.
+const EXPANDED_ROWS: u64 = 256;
+/// As [`EXPANDED_ROWS`], where a Python function makes the rows: clips of videos, or documents, may be large.
+const FLAT_MAP_ROWS: u64 = 8;
 /// The text that is tokenized at once: a few milliseconds of work.
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
@@ -106,9 +110,12 @@ impl Sizing {
         let source_row = (extent.bytes / rows.max(1)).max(1);
         let (window_rows, _) = window_rows(stages, extent, given, 1)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
-        let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);
+        let unit_rows =
+            stages.unit.map_or_else(|| unit_rows(places).min(rows_max(&stages.split, source_row)), |size| size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
         let rows_max = stages.all_ops().map(|ops| rows_max(ops, source_row)).min().unwrap_or(MORSEL_ROWS);
+        // Rows that are made of one row are computed together.
+        let rows_max = rows_max.saturating_mul(stages.fan_out().map_or(1, |(_, made)| made));
         let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));
         let total = places.map_or(u64::MAX, |p| p.div_ceil(unit_rows));
         let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
@@ -148,8 +155,10 @@ fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
     let cost = |fused: &FusedOp| match fused {
         FusedOp::Table(_) | FusedOp::Pad(_) => MORSEL_ROWS,
         FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
+        FusedOp::FlatMap(_) => FLAT_MAP_ROWS,
         FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
     };
+    let cost = |fused: &FusedOp| if fused.makes_rows() { cost(fused).min(EXPANDED_ROWS) } else { cost(fused) };
     fused_ops.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
 }
 

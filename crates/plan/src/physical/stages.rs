@@ -61,6 +61,8 @@ pub enum FusedOp {
     Tokenize(Step),
     /// A user's Python function.
     Function(Step),
+    /// A user's Python function that makes any number of rows of a row.
+    FlatMap(Step),
     /// Mixes samples within their batch.
     Mix(Step),
     /// Rows of a batch padded to one length.
@@ -72,12 +74,18 @@ impl FusedOp {
     pub fn of(step: Step) -> Self {
         match (step.node.op.image_column(), step.node.op.function()) {
             (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
+            (None, Some(_)) if matches!(step.node.op, Op::FlatMap(_)) => FusedOp::FlatMap(step),
             (None, Some(_)) => FusedOp::Function(step),
             (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
             (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
             (None, None) => FusedOp::Table(step),
         }
+    }
+
+    /// Returns whether it makes several rows of one.
+    pub fn makes_rows(&self) -> bool {
+        self.steps().iter().any(|step| step.node.op.class() == Class::Expand)
     }
 
     /// Returns its steps.
@@ -87,6 +95,7 @@ impl FusedOp {
             FusedOp::Table(step)
             | FusedOp::Tokenize(step)
             | FusedOp::Function(step)
+            | FusedOp::FlatMap(step)
             | FusedOp::Mix(step)
             | FusedOp::Pad(step) => std::slice::from_ref(step),
         }
@@ -215,7 +224,11 @@ impl Stages {
                 }
                 Op::Take(_) | Op::Skip(_) if batches.rows > 0 => batches.choose(&mut stages, step),
                 Op::Part(_) => stages.divide(step),
-                Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) => stages.order.push(step),
+                Op::Shuffle(_) | Op::SelectRows(_) => {
+                    stages.check_made_rows(&step)?;
+                    stages.order.push(step);
+                }
+                Op::Repeat(_) => stages.order.push(step),
                 Op::Take(_) | Op::Skip(_) | Op::Shard(_) if in_plan => stages.order.push(step),
                 Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
                 Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
@@ -242,12 +255,18 @@ impl Stages {
                     (exact, batched) = (false, true);
                     stages.tail.push(TailStep::Bucket(step));
                 }
-                op if !matches!(op.class(), Class::RowWise | Class::Filter) => {
+                op if !matches!(op.class(), Class::RowWise | Class::Filter | Class::Expand) => {
                     return Err(node.blame(Error::internal(format!("{} has no stage", op.name()))));
                 }
                 _ => {
                     check_random_groups(&node, &step, batched)?;
                     exact &= !node.op.is_uncounted();
+                    if node.op.fan_out().is_some() {
+                        match in_plan && !tolerant {
+                            true => stages.order.push(step.clone()),
+                            false => exact = false,
+                        }
+                    }
                     if stages.tail.is_empty() {
                         if kept == Some(row_ops) {
                             closed = stages.split.len();
@@ -291,9 +310,28 @@ impl Stages {
         })
     }
 
-    /// Adds a part of a split: the plan divides rows before it shuffles them.
+    /// Refuses an order op behind rows that were made of others and are not in the plan, because some may be skipped.
+    fn check_made_rows(&self, step: &Step) -> Result<()> {
+        let Some(made) = self.split.iter().find(|fused| fused.makes_rows()).filter(|_| self.fan_out().is_none()) else {
+            return Ok(());
+        };
+        let (name, made) = (step.node.op.name(), made.steps()[0].node.op.name());
+        Err(step.node.blame(
+            Error::invalid(format!("{name} comes after {made}, and samples that fail are skipped"))
+                .hint(format!("put {name} before {made}, or use on_error=\"raise\"")),
+        ))
+    }
+
+    /// Returns the last op of the plan that makes several rows of one, and how many rows such ops make in all of each row
+    /// of the source.
+    pub fn fan_out(&self) -> Option<(usize, u64)> {
+        let made = self.order.iter().filter_map(|step| Some((step.place, step.node.op.fan_out()?)));
+        made.reduce(|(_, all), (place, count)| (place, all.saturating_mul(count)))
+    }
+
+    /// Adds a part of a split: the plan divides rows before it shuffles them, or makes several of one.
     fn divide(&mut self, step: Step) {
-        let is_shuffle = |step: &Step| matches!(step.node.op, Op::Shuffle(_));
+        let is_shuffle = |step: &Step| matches!(step.node.op, Op::Shuffle(_) | Op::FlatMap(_));
         let at = self.order.iter().position(is_shuffle).unwrap_or(self.order.len());
         self.order.insert(at, step);
     }
@@ -379,6 +417,11 @@ impl Stages {
     /// Returns whether the tail needs the sample ids of rows.
     pub fn tail_needs_ids(&self) -> bool {
         !self.tail.is_empty()
+    }
+
+    /// Returns whether an op inside splits makes several rows of one, so that rows have parts.
+    pub fn has_parts(&self) -> bool {
+        self.split.iter().any(FusedOp::makes_rows)
     }
 }
 

@@ -126,7 +126,7 @@ mod tests {
         for (values, with_ids) in [(vec![1, 2, 3], false), (vec![1, 2, 3], true), (vec![], false)] {
             let produced = produced(values);
             assert_eq!(
-                Chunk::wire_schema(produced.chunk.schema(), with_ids).fields().len(),
+                Chunk::wire_schema(produced.chunk.schema(), with_ids, false).fields().len(),
                 if with_ids { 3 } else { 1 }
             );
             let messages = Encoder::default().encode(&produced, 0x0102, with_ids).expect("messages");

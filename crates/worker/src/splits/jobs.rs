@@ -231,11 +231,11 @@ async fn open(
     let (end_epoch, before) = ((definition.epochs > 0).then_some(definition.epochs), definition.read_before.into());
     let share = Share { priority: definition.priority, weight: definition.weight };
     let open = move || {
-        let with_ids = stages.tail_needs_ids();
+        let (with_ids, with_parts) = (stages.tail_needs_ids(), stages.has_parts());
         let finish = Executable::for_consumer(stages.clone(), plan.clone(), &environment)?;
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         executable.expect(end_epoch, before);
-        let schema = Chunk::wire_schema(finish.schema(), with_ids);
+        let schema = Chunk::wire_schema(finish.schema(), with_ids, with_parts);
         let schema_frame = schema_frame(&schema);
         Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, subscriber, share }))
     };

@@ -59,7 +59,7 @@ impl Packer {
     /// Accepts the chunk that begins at `at`.
     pub(crate) fn hold(&mut self, chunk: &Chunk, at: Position) -> Result<()> {
         let lists = Int32Lists::of(chunk.column(&self.spec.column)?).map_err(|e| self.step.node.blame(e))?;
-        self.documents.push(lists, chunk.ids().into(), at, std::mem::take(&mut self.resume));
+        self.documents.push(lists, chunk.random_ids(), at, std::mem::take(&mut self.resume));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, LargeBinaryArray};
 use forebay_core::rng::SampleRng;
 use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
-use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
+use forebay_exec::{Environment, Executable, Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{
     Binary, BlobId, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node,
     Op, Source, Stages, Unary, ops,
@@ -55,6 +55,7 @@ impl Hashed {
             }
             if let Some(random) = randomness {
                 (random.seed.0, random.random, input.ids()[row].sample.0).hash(&mut hasher);
+                input.has_parts().then(|| input.random_id(row)).hash(&mut hasher);
             }
             (hasher.finish() % 1000) as i64
         };
@@ -82,6 +83,22 @@ impl Functions for Hashed {
         randomness: Option<Randomness>,
     ) -> Result<BooleanArray> {
         Ok(Self::rows(function, input, randomness).into_iter().map(|hash| Some(hash % 4 != 0)).collect())
+    }
+
+    fn flat_map(
+        &self,
+        function: &Function,
+        _: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+        output: &Arc<Schema>,
+        count: Option<u32>,
+    ) -> Result<MadeRows> {
+        let hashes = Self::rows(function, input, randomness);
+        let counts: Vec<u32> = hashes.iter().map(|hash| count.unwrap_or((hash % 4) as u32)).collect();
+        let made = hashes.iter().zip(&counts).flat_map(|(hash, &count)| (0..i64::from(count)).map(move |at| hash + at));
+        let column: ArrayRef = Arc::new(made.collect::<Int64Array>());
+        Ok(MadeRows { columns: vec![column; output.fields().len()], counts })
     }
 }
 
@@ -185,9 +202,20 @@ pub(crate) fn table_op(draw: &mut Draw) -> Op {
             Op::SHUFFLE,
             Op::Cache(ops::Cache { freeze: true }),
             Op::CheckFinite(ops::CheckFinite { columns: vec![name(draw)] }),
-        ][draw.below(3)]
+            many_rows_op(draw),
+        ][draw.below(4)]
         .clone(),
     }
+}
+
+/// An op that makes any number of rows of each row.
+fn many_rows_op(draw: &mut Draw) -> Op {
+    if draw.coin() {
+        return Op::Explode(ops::Explode { columns: vec![draw.one(&["png", "sized"]).to_owned()] });
+    }
+    let function = Function { with_rng: draw.coin(), batched: false, ..function(draw, &["a", "b", "c", "d"]) };
+    let output = ["a", "b"].map(|name| Field::new(name, Kind::scalar(DType::Int64))).to_vec();
+    Op::FlatMap(ops::FlatMap { function, output, count: [None, None, Some(2)][draw.below(3)] })
 }
 
 pub(crate) fn image_op(draw: &mut Draw) -> Op {

@@ -130,11 +130,33 @@ fn functions() -> Vec<Sample> {
         let output = vec![Field::new("c", Kind::scalar(DType::Int64))];
         Op::Map(ops::Map { function: function(reads, with_rng), output, keep_others: true })
     };
+    let flat_map = |function, count| {
+        let output = vec![Field::new("c", Kind::scalar(DType::Int64)), Field::new("d", Kind::scalar(DType::Int64))];
+        Op::FlatMap(ops::FlatMap { function, output, count })
+    };
+    let explode = |columns: &[&str]| Op::Explode(ops::Explode { columns: columns.iter().map(|c| name(c)).collect() });
+    let batched = Function { batched: true, ..function("a", false) };
     let filter = |reads| Op::FilterFunction(ops::FilterFunction { function: function(reads, false) });
     vec![
         sample(map("a", false), vec![], vec![map("nowhere", false)]),
         sample(map("a", true), vec![], vec![]),
         sample(filter("b"), vec![], vec![filter("nowhere")]),
+        sample(
+            flat_map(function("a", false), None),
+            vec![],
+            vec![flat_map(function("nowhere", false), None), flat_map(batched, None)],
+        ),
+        sample(
+            flat_map(function("a", true), Some(3)),
+            vec![],
+            vec![flat_map(function("a", false), Some(0)), flat_map(function("a", false), Some(1 << 17))],
+        ),
+        sample(explode(&["sized"]), vec![], vec![explode(&["a"]), explode(&[]), explode(&["sized", "png"])]),
+        sample(
+            explode(&["png"]),
+            vec![Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgb })],
+            vec![explode(&["nowhere"])],
+        ),
     ]
 }
 

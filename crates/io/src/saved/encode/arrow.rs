@@ -18,7 +18,8 @@ pub(super) struct Arrow {
 impl Arrow {
     pub(super) fn new(schema: &Schema, sink: Sink) -> Result<Self> {
         let name = sink.name();
-        let writer = FileWriter::try_new(sink, &Chunk::wire_schema(schema, false)).map_err(|e| failed(&name, e))?;
+        let writer =
+            FileWriter::try_new(sink, &Chunk::wire_schema(schema, false, false)).map_err(|e| failed(&name, e))?;
         Ok(Self { name, writer })
     }
 }
