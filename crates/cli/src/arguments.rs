@@ -2,8 +2,8 @@
 
 mod cache;
 mod checks;
-mod dashboard;
 mod csi;
+mod dashboard;
 mod demo;
 mod jobs;
 mod mount;
@@ -17,8 +17,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
-pub(crate) use dashboard::{DashboardOf, HttpAddress, Top};
 pub(crate) use csi::Csi;
+pub(crate) use dashboard::{DashboardOf, HttpAddress, Top};
 pub(crate) use demo::Demo;
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use mount::Mount;

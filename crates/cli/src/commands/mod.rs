@@ -2,8 +2,8 @@
 
 pub(crate) mod bench;
 pub(crate) mod cache;
-pub(crate) mod dashboard;
 pub(crate) mod csi;
+pub(crate) mod dashboard;
 pub(crate) mod demo;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
