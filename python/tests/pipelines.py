@@ -55,6 +55,10 @@ def only_id(row):
     return {"id": row["id"] // 2, "half": row["id"] % 2 == 0}
 
 
+def twice(row):
+    return {"id": np.int64(row["id"] * 2)}
+
+
 def odd(row):
     return row["id"] % 2 == 1
 
@@ -103,7 +107,7 @@ AUGMENT = [
 def source(rng: random.Random, shards: Path) -> fb.Dataset:
     n = rng.choice([0, 1, 3, 5, 64, 100, 200, 333, 777])
     match rng.choice(
-        ["range", "range", "numpy", "gaps", "images", "tar", "generator", "map", "parquet", "jsonl", "text"]
+        ["range", "range", "numpy", "gaps", "images", "tar", "generator", "map", "parquet", "jsonl", "text", "mix"]
     ):
         case "range":
             return fb.range(-rng.randint(0, 3), n, rng.choice([1, 1, 2]))
@@ -124,10 +128,22 @@ def source(rng: random.Random, shards: Path) -> fb.Dataset:
             return fb.from_map_dataset([{"id": np.int64(i), "text": "x" * (i % 9)} for i in range(120)])
         case "text":
             return fb.from_text(files(shards) / "rows-*.txt").map(line_number, writes=["id"], schema={"id": "int64"})
+        case "mix":
+            return mixed(rng, n, shards)
         case "jsonl":
             return fb.from_jsonl(files(shards) / "rows-*.jsonl")
         case _:
             return fb.from_parquet(files(shards) / "rows-*.parquet")
+
+
+def mixed(rng: random.Random, n: int, shards: Path) -> fb.Dataset:
+    """Several datasets as one: of numbers, of files, with ops of their own."""
+    lines = fb.from_jsonl(files(shards) / "rows-*.jsonl").select("id").shuffle()
+    parts = [fb.range(1, n + 2), lines, fb.range(50).shuffle().map(twice, writes=["id"]).skip(rng.randint(0, 9))]
+    if rng.random() < 0.3:
+        return fb.concatenate(parts)
+    weights = [rng.randint(1, 5) for _ in parts]
+    return fb.mix(parts, weights=weights, stop=rng.choice(["first", "all", "once"]), source=rng.choice([None, "from"]))
 
 
 Op = Callable[[fb.Dataset, random.Random], fb.Dataset]

@@ -94,6 +94,12 @@ def test_a_tenant_reads_what_its_list_has_and_a_worker_what_its_own_has(fleet, t
         denied(listed, tmp_path / path, "may not read")
     # The dispatcher allows it and the worker does not.
     denied(listed, tmp_path / "data" / "x.txt", "may not read")
+    # Each dataset of a mix is looked at.
+    inside = fb.from_text(str(tmp_path / "data" / "deep" / "x.txt"))
+    for path in ("secret/x.txt", "data/x.txt"):
+        mix = fb.mix([inside, fb.from_text(str(tmp_path / path))])
+        with pytest.raises(E.PermissionDeniedError, match="may not read"):
+            list(mix.distribute(listed, job=f"job-{uuid.uuid4().hex[:8]}"))
     assert read(other, tmp_path / "data2" / "x.txt") == 40, "others go on"
 
 

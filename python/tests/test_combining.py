@@ -127,6 +127,8 @@ def test_rows_are_zipped_by_their_number(corpora, tmp_path):
     ]:
         with pytest.raises(E.InvalidPipelineError, match=says):
             make()
+    kept = ds.cache().batch(9)
+    assert all([fingerprint(b) for b in kept] == [fingerprint(b) for b in ds.batch(9)] for _ in range(2))
     both = fb.concatenate([ds, fb.zip(fb.from_numpy({"a": np.arange(3)}), right.take(3))])
     assert len(list(both)) == 93
 

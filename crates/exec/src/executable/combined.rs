@@ -78,7 +78,7 @@ impl PartOpening {
     }
 }
 
-/// Data sets that are read as one.
+/// Datasets that are read as one.
 struct CombinedRows {
     schema: Arc<Schema>,
     /// Whether the last column is the name of a row's dataset.

@@ -24,7 +24,7 @@ pub(crate) enum RowSource {
     Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
 }
 
-/// Data sets that are read as one. A trait, because their rows are read with ops.
+/// Datasets that are read as one. A trait, because their rows are read with ops.
 pub(crate) trait CombinedSource: Send + Sync {
     /// Reads these rows in this order.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;

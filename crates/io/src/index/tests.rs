@@ -136,3 +136,27 @@ fn computed_rows_take_no_memory_and_their_limit_is_said() {
     let e = range(u64::MAX).expect_err("too many");
     assert!(e.message().contains("at most 16777216 can be named"), "{e}");
 }
+
+#[test]
+fn indexes_of_several_datasets_are_one_whose_rows_have_different_ids() {
+    let part = |name: &str, index| IndexPart { name: name.into(), index };
+    let range = SourceIndex::new(Inner { layout: Layout::Computed { rows: 3, row_bytes: 8 }, ..Inner::default() });
+    let inner = SourceIndex::joined(vec![part("x", tars()), part("y", range.expect("fits"))], None).expect("joined");
+    let all = SourceIndex::joined(vec![part("a", tars()), part("b", inner)], None).expect("joined");
+    assert_eq!((all.rows(), all.blocks(), all.bytes()), (Some(4 + 4 + 3), 3 + 3 + 1, 9009 * 2 + 24));
+    let names: Vec<_> = (0..11).map(|row| all.locate(row).to_string()).collect();
+    assert_eq!(names, ["0:0", "0:1", "2:0", "2:1", "3:0", "3:1", "5:0", "5:1", "6:0", "6:1", "6:2"]);
+    assert_eq!(all.describe_sample(all.locate(5)), "/d/t-é0.tar#1 (key a/01) (part x) (part b)");
+    assert_eq!(all.describe_sample(all.locate(9)), "row 1 (part y) (part b)");
+    assert_eq!([1, 6, 9].map(|row| all.origin(row)), [Some((0, 1)), Some((5, 0)), None]);
+    assert_eq!(all.files().map(|file| file.uri).collect::<Vec<_>>()[2..4], ["s3://b/t", "/d/t-é0.tar"]);
+    assert_eq!((all.block_rows(3), all.block_rows(6)), (Some(4..6), Some(8..11)));
+    assert_eq!((all.part_of(7), all.identity(4)), (Some((1, 3)), tars().identity(1)));
+    assert_eq!(SourceIndex::from_bytes(&all.to_bytes()), Ok(all.clone()));
+    let zipped = SourceIndex::joined(vec![part("a", tars()), part("b", all)], Some(4)).expect("zipped");
+    assert_eq!((zipped.rows(), zipped.blocks(), zipped.part_of(0)), (Some(4), 1, None));
+    assert!(!zipped.content().is_empty());
+    assert_eq!(SourceIndex::from_bytes(&zipped.to_bytes()), Ok(zipped));
+    let deep = (0..20).fold(tars(), |index, _| SourceIndex::joined(vec![part("p", index)], None).expect("joined"));
+    assert!(SourceIndex::from_bytes(&deep.to_bytes()).is_err());
+}

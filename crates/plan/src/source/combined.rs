@@ -1,4 +1,4 @@
-//! Data sets that are read as one: which datasets may be parts, the columns of their rows, and their description.
+//! Datasets that are read as one: which datasets may be parts, the columns of their rows, and their description.
 //!
 //! Invariant: a part is counted. Its ops decide the order of its rows, or change each row by itself, so the epoch plan
 //! can find any of its rows. All other ops come behind the combination.

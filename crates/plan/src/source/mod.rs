@@ -70,7 +70,7 @@ pub struct CsvDialect {
     pub multiline: bool,
 }
 
-/// Data sets that are read as one.
+/// Datasets that are read as one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Combined {

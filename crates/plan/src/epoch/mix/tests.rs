@@ -1,0 +1,115 @@
+//! A mix keeps its shares in each window, has each row once and in order, and ends where its rule says.
+
+use super::*;
+use proptest::prelude::*;
+
+fn rows(mix: &Mix, key: u64, count: u64) -> Vec<MixedRow> {
+    let mut finder = MixFinder::default();
+    (0..count).map(|place| finder.find(mix, key, place)).collect()
+}
+
+#[test]
+fn counts_before_a_window_are_sums_of_the_windows_before_it() {
+    let shares = Shares::new(&[0.7, 1e-3, 0.2, 5e-6, 0.1]);
+    let mut sums = vec![0; 5];
+    for window in 0..5000 {
+        assert_eq!(shares.before(window), sums, "{window}");
+        sums.iter_mut().zip(shares.window(window, WINDOW)).for_each(|(sum, count)| *sum += count);
+    }
+    for windows in [1u64 << 32, (1 << 40) + 12_345] {
+        for (rows, rate) in shares.before(windows).into_iter().zip(shares.rates()) {
+            assert!((rows as f64 - rate * windows as f64).abs() < 40.0, "{rows} {rate}");
+        }
+    }
+}
+
+fn parts() -> impl Strategy<Value = (Vec<f64>, Vec<u64>)> {
+    prop::collection::vec((1u32..2000, 1u64..6000), 2..7)
+        .prop_map(|parts| parts.into_iter().map(|(weight, len)| (f64::from(weight), len)).unzip())
+}
+
+proptest! {
+    /// Shares hold in each window, and each row of a part comes once and in order.
+    #[test]
+    fn windows_have_exact_counts_and_rows_come_in_order((weights, lens) in parts(), key: u64) {
+        let mix = Mix::new(&weights, Stop::Never, &lens).expect("a mix");
+        let got = rows(&mix, key, 6 * WINDOW);
+        let sum: f64 = weights.iter().sum();
+        for window in got.chunks(WINDOW as usize) {
+            for (part, weight) in weights.iter().enumerate() {
+                let count = window.iter().filter(|(of, _)| *of == part).count() as f64;
+                prop_assert!((count - weight / sum * WINDOW as f64).abs() < 1.001, "{count} {weight} of {sum}");
+            }
+        }
+        for part in 0..weights.len() {
+            let own = got.iter().filter(|(of, _)| *of == part).map(|(_, row)| *row);
+            prop_assert!(own.eq(0..got.iter().filter(|(of, _)| *of == part).count() as u64));
+        }
+        let mut finder = MixFinder::default();
+        for place in (0..got.len()).rev().step_by(97) {
+            prop_assert_eq!(finder.find(&mix, key, place as u64), got[place], "looked up out of order");
+        }
+    }
+
+    #[test]
+    fn a_mix_ends_where_its_rule_says((weights, lens) in parts(), key: u64, count in 1u64..9000) {
+        let all = |stop| {
+            let mix = Mix::new(&weights, stop, &lens).expect("a mix");
+            let got = rows(&mix, key, mix.len().expect("an end"));
+            let counts: Vec<u64> =
+                (0..lens.len()).map(|part| got.iter().filter(|(of, _)| *of == part).count() as u64).collect();
+            assert!((0..lens.len()).all(|part| mix.count(part) == Some(counts[part])));
+            for (part, count) in counts.iter().enumerate() {
+                assert!(got.iter().filter(|(of, _)| *of == part).map(|(_, row)| *row).eq(0..*count));
+            }
+            counts
+        };
+        let sum: f64 = weights.iter().sum();
+        let near = |counts: &[u64], slack: f64| {
+            let rows = counts.iter().sum::<u64>() as f64;
+            counts.iter().zip(&weights).all(|(count, weight)| (*count as f64 - weight / sum * rows).abs() < slack)
+        };
+        let first = all(Stop::First);
+        prop_assert!(first.iter().zip(&lens).all(|(count, len)| count <= len));
+        prop_assert!(first.iter().zip(&lens).any(|(count, len)| count == len), "{first:?} of {lens:?}");
+        prop_assert!(near(&first, 8.0), "{first:?} by {weights:?}");
+        let every = all(Stop::All);
+        prop_assert!(every.iter().zip(&lens).all(|(count, len)| count >= len), "{every:?} of {lens:?}");
+        let shortest = every.iter().zip(&lens).any(|(count, len)| *count <= len + 8);
+        prop_assert!(shortest && near(&every, 8.0), "{every:?} of {lens:?} by {weights:?}");
+        prop_assert_eq!(all(Stop::Once), lens.clone());
+        let some = all(Stop::Rows(count));
+        prop_assert_eq!(some.iter().sum::<u64>(), count);
+        prop_assert!(near(&some, 8.0), "{some:?}");
+    }
+}
+
+#[test]
+fn parts_that_have_ended_leave_their_share_to_the_others() {
+    let mix = Mix::new(&[6.0, 3.0, 1.0], Stop::Once, &[600, 30_000, 10_000]).expect("a mix");
+    assert_eq!(mix.phases.len(), 2, "the other two end together");
+    let got = rows(&mix, 3, 41_024 - 424);
+    let behind = &got[1000..2024];
+    let second = behind.iter().filter(|(part, _)| *part == 1).count();
+    assert!(behind.iter().all(|(part, _)| *part != 0) && (760..=776).contains(&second), "{second}");
+}
+
+#[test]
+fn extreme_weights_have_a_plan_or_none() {
+    let tiny = [1.0, 1e-11];
+    assert!(Mix::new(&tiny, Stop::All, &[5, 1 << 60]).is_none(), "the second would take 2^96 rows");
+    let mix = Mix::new(&tiny, Stop::First, &[1 << 50, 1 << 50]).expect("a mix");
+    assert_eq!(mix.count(0), Some(1 << 50));
+    let mix = Mix::new(&tiny, Stop::Once, &[3, 0]).expect("a mix");
+    assert_eq!(mix.len(), Some(3));
+}
+
+/// The order is fixed for ever.
+#[test]
+fn the_order_is_the_same_for_ever() {
+    let mix = Mix::new(&[0.7, 0.3], Stop::Never, &[100, 100]).expect("a mix");
+    let parts: String = rows(&mix, 7, 32).iter().map(|(part, _)| part.to_string()).collect();
+    assert_eq!(parts, GOLDEN);
+}
+
+const GOLDEN: &str = "11000000111010001000000000010111";
