@@ -49,9 +49,9 @@ def test_it_equals_a_loop_for_any_threads_and_executor(executor):
 
 
 def test_batches_are_full_and_later_ops_see_single_rows():
-    ds = fb.range(300).flat_map(several).filter(fb.col("part") != 1).with_column("twice", fb.col("part") * 2)
+    ds = fb.range(150).flat_map(several).filter(fb.col("part") != 1).with_column("twice", fb.col("part") * 2)
     batches = list(ds.batch(32))
-    want = [pair for pair in model(range(300)) if pair[1] != 1]
+    want = [pair for pair in model(range(150)) if pair[1] != 1]
     assert [pair for b in batches for pair in zip(b["id"].tolist(), b["part"].tolist(), strict=True)] == want
     assert {len(b["id"]) for b in batches[:-1]} == {32}
     assert all((b["twice"] == 2 * b["part"]).all() for b in batches)
@@ -156,7 +156,7 @@ def forever(row):
 
 
 def wide(row):
-    for _ in range(300):
+    for _ in range(150):
         yield {"x": np.zeros(1 << 20, np.uint8)}
 
 
@@ -165,7 +165,7 @@ def wide(row):
     ("fn", "schema", "says"),
     [
         (forever, {"x": "int64"}, "forever made more than 65536 rows of one row"),
-        (wide, {"x": ("uint8", (1 << 20,))}, "wide made more than 256 MiB of rows of one row"),
+        (wide, {"x": ("uint8", (1 << 20,))}, "wide made more than 128 MiB of rows of one row"),
         (lambda row: None, SCHEMA, "NoneType instead of several rows.*return \\[\\]"),
         (lambda row: row, {"id": "int64"}, "dict instead of several rows.*return \\[row\\]"),
         (lambda row: "abc", SCHEMA, "str instead of several rows"),

@@ -41,7 +41,7 @@ class ManyOps(Base):
 
         The new samples keep the name of the one that they are made of. If one of them fails in a later op, and
         `on_error` skips it, all of them are skipped. Random ops behind draw for each of them. At most 65,536 samples,
-        and 256 MiB, are made of one.
+        and 128 MiB, are made of one.
 
         Args:
             fn: The function.

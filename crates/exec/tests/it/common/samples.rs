@@ -151,6 +151,7 @@ fn functions() -> Vec<Sample> {
             vec![],
             vec![flat_map(function("a", false), Some(0)), flat_map(function("a", false), Some(1 << 17))],
         ),
+        sample(flat_map(function("b", false), Some(2)), vec![], vec![]),
         sample(explode(&["sized"]), vec![], vec![explode(&["a"]), explode(&[]), explode(&["sized", "png"])]),
         sample(
             explode(&["png"]),

@@ -25,7 +25,7 @@ impl FlatMap {
     /// The most rows that may be made of one row.
     pub const ROWS_MAX: u32 = 1 << 16;
     /// The most bytes of the rows that are made of one row.
-    pub const BYTES_MAX: usize = 256 << 20;
+    pub const BYTES_MAX: usize = 128 << 20;
 }
 
 impl OpSpec for FlatMap {
