@@ -121,10 +121,10 @@ class Service:
 
         >>> import forebay as fb
         >>> with fb.up() as service:
-        ...     for batch in fb.range(8).batch(4).distribute(service, job="small", epochs=1):
-        ...         pass
-        ...     service.why("small")
-        'The job is finished.'
+        ...     batches = list(fb.range(8).batch(4).distribute(service, job="small"))
+        ...     why = service.why("small")
+        >>> why.endswith(".")
+        True
         """
         return self._open.why(job)
 
