@@ -111,7 +111,7 @@ class Service:
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def why(self, job: str) -> str:
-        """Says in one sentence what holds a job back: data or training, the costliest op, and how many workers would do.
+        """Says in one sentence what holds a job back, data or training, and how many workers would do.
 
         Args:
             job: Its name.
