@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
 import threading
 import time
 import urllib.error
@@ -15,7 +23,7 @@ from urllib.parse import urlencode
 import forebay as fb
 import jsonschema
 import pytest
-from secured import Fleet, forebay, new_token
+from secured import Fleet, clean, forebay, new_token
 
 JOB = "<script>alert(1)</script>"
 SLOW = "slow é \u202edesrever"
@@ -152,6 +160,45 @@ def test_top_prints_one_look_without_what_a_terminal_obeys(served: Served) -> No
     assert "\u202e" not in shown.stdout
     piped = forebay("top", "--service", served.address, **env)
     assert (piped.returncode, "--once" in piped.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("columns", [20, 120])
+def test_top_runs_in_a_terminal_of_any_width(served: Served, columns: int) -> None:
+    """Opens a job, goes back and ends; the terminal is as it was."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 12, columns, 0, 0))
+    before = termios.tcgetattr(theirs)
+    command = [sys.executable, "-m", "forebay", "top", "--service", served.address]
+    env = {**clean(), "FOREBAY_TOKEN": served.token["vision"], "TERM": "xterm-256color"}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=env)
+    try:
+        shown = read_until(ours, b"<script>")
+        os.write(ours, b"\r")
+        shown += read_until(ours, b"CONSUMER")
+        os.write(ours, b"\x1b")
+        shown += read_until(ours, b"JOB")
+        os.write(ours, b"q")
+        # The screen that was there before is back.
+        read_until(ours, b"\x1b[?1049l")
+        assert process.wait(30) == 0, process.stderr
+        assert termios.tcgetattr(theirs) == before
+        assert "\u202e".encode() not in shown
+    finally:
+        process.kill()
+        with process:
+            process.wait(30)
+        os.close(ours)
+        os.close(theirs)
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    """Reads what a program writes to a terminal until this text has come."""
+    deadline, found = time.monotonic() + 30, b""
+    while text not in found:
+        assert time.monotonic() < deadline, found
+        if select.select([terminal], [], [], 0.1)[0]:
+            found += os.read(terminal, 65536)
+    return found
 
 
 def test_a_dashboard_by_itself_has_the_rights_of_its_visitors(served: Served, until: Callable[..., None]) -> None:

@@ -96,7 +96,7 @@ export function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let i = 0;
   while (n >= 1024 && i < units.length - 1) { n /= 1024; i += 1; }
-  return `${i === 0 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
 }
 
 export function ago(seconds) {

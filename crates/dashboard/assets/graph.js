@@ -34,7 +34,7 @@ function box(op, rate, isHot) {
     h("dl", null,
       h("dt", null, "rows/s"), h("dd", null, num(rate)),
       h("dt", null, "time/row"), h("dd", null, `${num(op.row_us)} µs`),
-      h("dt", null, "bytes/row"), h("dd", null, `${op.bytes_in ? bytes(into) : "–"} → ${bytes(out)}`), found));
+      h("dt", null, "bytes/row"), h("dd", null, op.bytes_in ? `${bytes(into)} → ${bytes(out)}` : bytes(out)), found));
 }
 
 function trainer(job) {

@@ -5,7 +5,7 @@ import { spark } from "./chart.js";
 import { empty, h, jobName, later, meter, name, num, percent, pill, render, table, tile } from "./dom.js";
 
 const LIMIT = 50;
-const COLUMNS = [["Job", "c-name"], ["State", "c-state"], ["Batches/s", "c-rate"], ["Training waits", "num c-wait"], ["Workers", "num c-work"], ["Progress", "c-prog"], ["What holds it back", "why"]];
+const COLUMNS = [["Job", "c-name"], ["State", "c-state"], ["Batches/s", "c-rate"], ["Waits", "num c-wait"], ["Workers", "num c-work"], ["Progress", "c-prog"], ["What holds it back", "why"]];
 
 export function overview(root, status) {
   const want = { search: "", sort: "state", offset: 0, limit: LIMIT };
@@ -64,7 +64,7 @@ function row(job) {
     jobName(job.tenant, job.name),
     pill(job.state),
     h("div", null, num(job.recent.batches_per_s), spark(job.spark)),
-    h("span", { class: waits > 0.05 ? "bad-text" : "" }, percent(waits)),
+    h("span", { class: waits > 0.05 ? "data-text" : "" }, percent(waits)),
     num(job.workers),
     h("div", null, job.progress === null ? `epoch ${job.epoch}` : percent(job.progress), meter(job.progress)),
     h("div", { title: job.why.sentence }, job.why.sentence),

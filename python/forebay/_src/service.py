@@ -111,7 +111,7 @@ class Service:
         return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def why(self, job: str) -> str:
-        """Says in one sentence what holds a job back: data or training, the costliest op, and how many workers would do.
+        """Says in one sentence what holds a job back, data or training, and how many workers would do.
 
         Args:
             job: Its name.
@@ -121,10 +121,10 @@ class Service:
 
         >>> import forebay as fb
         >>> with fb.up() as service:
-        ...     for batch in fb.range(8).batch(4).distribute(service, job="small", epochs=1):
-        ...         pass
-        ...     service.why("small")
-        'The job is finished.'
+        ...     batches = list(fb.range(8).batch(4).distribute(service, job="small"))
+        ...     why = service.why("small")
+        >>> why.endswith(".")
+        True
         """
         return self._open.why(job)
 
