@@ -12,11 +12,10 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::content::Content;
+use crate::limits::VOLUMES_MAX;
 use crate::target;
 use crate::volume::{Node, Volume, told};
 
-/// The most volumes of a node, which the scheduler heeds.
-pub const VOLUMES_MAX: usize = 256;
 /// How often keepers are looked after, and after how many looks the holder is.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 const HOLDER_LOOKS: u32 = 50;

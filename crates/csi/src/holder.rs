@@ -24,7 +24,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::driver::VOLUMES_MAX;
+use crate::limits::VOLUMES_MAX;
 use crate::passing;
 
 /// The files in the state folder.

@@ -21,6 +21,7 @@
 //! | `volume` | one volume, from its first pod to its last |
 //! | `driver` | all volumes of a node |
 //! | `service`, `serve` | the calls of the specification, and the socket |
+//! | `limits`, `v1` | names and bounds; the messages of the specification |
 //!
 //! Invariants: what is going to be made is recorded first, so a driver that starts finds what a killed one left, and takes
 //! away what nobody uses; only mounts of Forebay are unmounted; one call at a time changes a volume, and another is told so.
@@ -31,6 +32,7 @@ mod driver;
 mod holder;
 mod holding;
 mod keeper;
+mod limits;
 mod passing;
 mod places;
 mod record;
@@ -39,18 +41,10 @@ mod service;
 mod target;
 mod volume;
 
-/// The messages of the specification, generated from `proto/csi.proto` by `crates/proto/codegen`.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, clippy::unwrap_used, rustdoc::all)]
-pub mod v1 {
-    include!("generated/csi.v1.rs");
-}
+pub mod v1;
 
-pub use driver::VOLUMES_MAX;
 pub use holder::Holder;
+pub use limits::{CALLS_MAX, DRIVER, TOPOLOGY, VOLUMES_MAX};
 pub use places::Places;
-pub use serve::{CALLS_MAX, CsiOptions, Serving};
-
-/// The driver's name.
-pub const DRIVER: &str = "csi.forebay.dev";
-/// The label of a node, whose value is its name.
-pub const TOPOLOGY: &str = "csi.forebay.dev/node";
+pub use serve::{CsiOptions, Serving};

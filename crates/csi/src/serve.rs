@@ -21,8 +21,6 @@ use crate::v1::identity_server::IdentityServer;
 use crate::v1::node_server::NodeServer;
 use crate::volume::Node;
 
-/// Calls that are answered at once; others wait.
-pub const CALLS_MAX: usize = 64;
 /// The longest message of a call.
 const MESSAGE_MAX: usize = 1 << 20;
 

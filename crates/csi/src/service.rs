@@ -7,8 +7,9 @@ use tokio::sync::Semaphore;
 use tonic::{Code, Request, Response, Status};
 
 use crate::content::Content;
-use crate::driver::{Driver, Refused, Size, VOLUMES_MAX};
-use crate::serve::CALLS_MAX;
+use crate::driver::{Driver, Refused, Size};
+use crate::limits::{CALLS_MAX, DRIVER, TOPOLOGY, VOLUMES_MAX};
+use crate::target;
 use crate::v1::identity_server::Identity;
 use crate::v1::node_server::Node;
 use crate::v1::node_service_capability::{Rpc, Type as NodeCapability, rpc};
@@ -18,7 +19,6 @@ use crate::v1::volume_capability::{AccessMode, AccessType};
 use crate::v1::volume_usage::Unit;
 use crate::v1::*;
 use crate::volume::told;
-use crate::{DRIVER, TOPOLOGY, target};
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
 

@@ -57,6 +57,8 @@ impl Csi {
     /// Returns the options of a driver whose processes start with `command`.
     pub(crate) fn options(self, command: Vec<String>) -> CsiOptions {
         let Self { endpoint, node, state, cache, cache_disk, root, local, tier, holder, .. } = self;
+        // Keepers run in another folder than this process.
+        let cache = cache.map(|cache| std::path::absolute(&cache).unwrap_or(cache));
         let places = Places { root, local, tiers: tier, cache, cache_disk };
         let (endpoint, node) = (endpoint.unwrap_or_default(), node.unwrap_or_default());
         CsiOptions { endpoint, node, state, places, command, has_holder: holder }
