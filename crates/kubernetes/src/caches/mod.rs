@@ -23,11 +23,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::Value;
 
-use crate::cluster::Key;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{CACHE_BACKENDS, CLAIMS, JOBS, Kind, Objects, PODS, PYTORCH_JOBS, TF_JOBS, kind, text};
-use crate::cluster::queue::{Next, Queue};
+use crate::cluster::queue::Queue;
 use crate::cluster::watches::{Change, watch};
+use crate::cluster::{Key, looks};
 use index::Index;
 
 /// Caches that are looked at beside each other.
@@ -60,39 +60,16 @@ pub(crate) async fn run(objects: Objects, events: Events) {
         let objects = context.objects.clone();
         watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
     }
-    let work = async {
-        let mut looks = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                key = context.queue.next(), if looks.len() < AT_ONCE => looks.push(one_look(&context, key)),
-                Some(()) = looks.next() => {}
-            }
-        }
-    };
+    let work = looks::run("cache", &context.queue, AT_ONCE, async |key: &Key| look::look(&context, key).await);
     tokio::select! {
         () = watches.for_each(|()| async {}) => {}
         () = work => {}
     }
 }
 
-fn watched() -> impl Iterator<Item = (Kind, Option<&'static str>)> {
+fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
     let plain = [CACHE_BACKENDS].into_iter().chain(PARTS).chain(USERS).map(|kind| (kind, None));
-    plain.chain([(PODS, Some(uses::CACHE))])
-}
-
-async fn one_look(context: &Context, key: Key) {
-    let next = match look::look(context, &key).await {
-        Ok(next) => next,
-        Err(refused) if refused.is_conflict() => {
-            tracing::debug!(cache = %key, error = %refused, "changed meanwhile; looked at again");
-            Next::Failed
-        }
-        Err(refused) => {
-            tracing::warn!(cache = %key, error = %refused, "not as it should be; tried again after a pause");
-            Next::Failed
-        }
-    };
-    context.queue.done(&key, next);
+    plain.chain([(PODS, Some(uses::CACHE.to_owned()))])
 }
 
 impl Context {

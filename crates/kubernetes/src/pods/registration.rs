@@ -25,6 +25,8 @@ pub(crate) struct Abilities {
     pub(crate) gates: bool,
     /// Webhooks can have conditions: 1.28.
     pub(crate) conditions: bool,
+    /// PodDisruptionBudgets are of `policy/v1`: 1.21.
+    pub(crate) budgets: bool,
 }
 
 impl Abilities {
@@ -32,7 +34,7 @@ impl Abilities {
     pub(crate) fn of(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
         let version = (number(major), number(minor));
-        Self { gates: version >= (1, 27), conditions: version >= (1, 28) }
+        Self { gates: version >= (1, 27), conditions: version >= (1, 28), budgets: version >= (1, 21) }
     }
 }
 
