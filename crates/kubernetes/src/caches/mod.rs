@@ -4,6 +4,7 @@
 //! uses     who uses which cache: read of pods and jobs (pure)    index     all uses that are there, by cache
 //! status   what is told of a cache (pure)                         look      one look: make, tell, let pods run, remove
 //! inline   caches that jobs define themselves                     release   pods whose cache is ready
+//! written  what workloads write of their cache (pure)
 //! ```
 //!
 //! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
@@ -16,6 +17,7 @@ mod release;
 mod removal;
 mod status;
 pub(crate) mod uses;
+pub(crate) mod written;
 
 use std::sync::Arc;
 
@@ -24,7 +26,10 @@ use futures::stream::FuturesUnordered;
 use serde_json::Value;
 
 use crate::cluster::events::Events;
-use crate::cluster::objects::{CACHE_BACKENDS, CLAIMS, JOBS, Kind, Objects, PODS, PYTORCH_JOBS, TF_JOBS, kind, text};
+use crate::cluster::objects::{
+    CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, Objects, PODS, PYTORCH_JOBS,
+    RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, kind, text,
+};
 use crate::cluster::queue::Queue;
 use crate::cluster::watches::{Change, watch};
 use crate::cluster::{Key, looks};
@@ -33,7 +38,10 @@ use index::Index;
 /// Caches that are looked at beside each other.
 const AT_ONCE: usize = 8;
 /// What tells of users.
-const USERS: [Kind; 3] = [TF_JOBS, PYTORCH_JOBS, JOBS];
+pub(crate) const USERS: [Kind; 8] =
+    [TF_JOBS, PYTORCH_JOBS, JOBS, KUBEFLOW_TF_JOBS, KUBEFLOW_PYTORCH_JOBS, TRAIN_JOBS, JOB_SETS, RAY_JOBS];
+/// What may stand between a job and its pods.
+pub(crate) const BETWEEN: [Kind; 1] = [RAY_CLUSTERS];
 /// What caches consist of: objects that have the cache's namespace and name.
 const PARTS: [Kind; 5] = [
     CLAIMS,

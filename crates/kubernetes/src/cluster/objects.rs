@@ -46,6 +46,12 @@ pub(crate) const JOBS: Kind = kind("batch", "v1", "Job", "jobs");
 pub(crate) const LEASES: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 pub(crate) const TF_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "TFJob", "tfjobs");
 pub(crate) const PYTORCH_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "PyTorchJob", "pytorchjobs");
+pub(crate) const KUBEFLOW_TF_JOBS: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
+pub(crate) const KUBEFLOW_PYTORCH_JOBS: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+pub(crate) const TRAIN_JOBS: Kind = kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs");
+pub(crate) const JOB_SETS: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
+pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 
 impl Kind {
     /// `group/version`, as objects name it.
