@@ -25,6 +25,8 @@ from typing import Any
 Json = dict[str, Any]
 #: How long a condition may take to come about, in seconds.
 WAIT_SECONDS = 60.0
+#: How long the API server may take to start, beside whatever else runs.
+START_SECONDS = 180.0
 CONTROLLERS = (
     "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace,deployment,replicaset,statefulset"
 )
@@ -108,7 +110,7 @@ class Cluster:
             *("--disable-admission-plugins", "ServiceAccount", "--watch-cache=true"),
             *("--audit-policy-file", str(self._audit()), "--audit-log-path", str(self.folder / "audit.log")),
         )
-        wait_for("the API server is ready", self._is_ready)
+        wait_for("the API server is ready", self._is_ready, START_SECONDS)
 
     def _audit(self) -> Path:
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
