@@ -18,7 +18,7 @@ import forebay as fb
 import pytest
 from kubernetes_cluster import ApiError, Json, wait_for
 from kubernetes_kubelet import Kubelet
-from kubernetes_world import World
+from kubernetes_world import World, denied
 from pipelines import fingerprint
 from secured import Authority, new_token
 
@@ -26,7 +26,6 @@ PROGRAM = os.environ.get("FOREBAY_OPERATOR")
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="`make kubernetes` builds forebay-operator")
 
-LOOKS = 'forebay_operator_looks_total{what="service",outcome="done"}'
 MANIFEST = """
 apiVersion: forebay.dev/v1alpha1
 kind: ForebayService
@@ -143,6 +142,13 @@ def test_one_manifest_starts_a_service_whose_workers_follow_its_jobs_and_whose_i
     served.until("three workers, as the job wants", lambda: served.ready("pipes-worker-cpu") == 3)
     assert served.status("pipes")["workersWanted"] == "3"
 
+    # An operator that starts anew leaves the workers as many as they are.
+    before = served.deployment("pipes-worker-cpu")["metadata"]["generation"]
+    world.operator.kill()
+    world.operator.start()
+    served.until("it looks", lambda: looks(world) >= 2)
+    assert served.deployment("pipes-worker-cpu")["metadata"]["generation"] == before
+
     # A new image reaches the dispatcher, and then each worker, while the job goes on.
     image = {"spec": {"image": "registry.example/forebay:0.2"}}
     world.cluster.request("PATCH", f"{served.all}/pipes", image)
@@ -255,12 +261,20 @@ def test_a_service_that_is_as_it_should_be_costs_no_request(served: Served) -> N
     served.make("calm", plain(workers=[{"name": "cpu", "threads": 1, "resources": {"requests": {"cpu": "1000m"}}}]))
     served.until_told("calm", "Progressing", "False", "Complete")
     served.until("it is scaled", lambda: "workersWanted" in served.status("calm") or served.ready("calm-worker-cpu"))
-    before, looks = requests(served.world), served.world.operator.figures()[LOOKS]
+    before, first = requests(served.world), looks(served.world)
     for number in range(5):
         served.cluster.request("PATCH", f"{served.all}/calm", {"metadata": {"annotations": {"a": str(number)}}})
-        looked = looks + number + 1
-        served.until("it is looked at", lambda looked=looked: served.world.operator.figures()[LOOKS] >= looked)
+        looked = first + number + 1
+        served.until("it is looked at", lambda looked=looked: looks(served.world) >= looked)
     assert requests(served.world)[len(before) :] == []
+
+
+def looks(world: World) -> float:
+    """How often the operator has looked at a service."""
+    try:
+        return world.operator.figures().get('forebay_operator_looks_total{what="service",outcome="done"}', 0)
+    except OSError:
+        return 0
 
 
 def requests(world: World) -> list[str]:
@@ -278,6 +292,10 @@ def test_the_definition_takes_what_the_documentation_shows(world: World) -> None
         world.cluster.kubectl(
             "apply", "--dry-run=server", "-n", world.namespace, "-f", "-", stdin=block.split("```")[0]
         )
+
+
+def test_services_need_no_more_rights_than_the_operator_has(world: World) -> None:
+    assert denied(world.cluster)[0] == set()
 
 
 def test_the_program_prints_both_definitions() -> None:

@@ -279,6 +279,11 @@ impl ForebayServiceSpec {
         (min, replicas.max.unwrap_or(WORKERS_MAX.max(min)))
     }
 
+    /// The offer under which the dispatcher decides on a type, if it does: its kind, and whether it is spot.
+    pub(crate) fn offered<'a>(&self, of: &'a Worker) -> Option<(&'a str, bool)> {
+        self.kind(of).filter(|_| self.has_offers()).map(|kind| (kind, of.spot))
+    }
+
     /// The kind under which the dispatcher knows workers of a type, if it does.
     pub(crate) fn kind<'a>(&self, of: &'a Worker) -> Option<&'a str> {
         of.kind.as_deref().or_else(|| of.price.is_some().then_some(of.name.as_str()))

@@ -1,7 +1,7 @@
-//! One look at a service: its parts are made and put right, its workers scaled, and what there is told.
+//! One look at a service: it makes the parts and puts them right, scales the workers, and writes the status.
 //!
-//! Order: what pods need comes first, then the dispatchers. Workers that are there get a changed spec when all
-//! dispatchers have theirs and are ready, so that one roll-out is over before the next begins.
+//! Order: the objects that pods need come first, then the dispatchers. Existing workers get a changed spec when all
+//! dispatchers have theirs and are ready, so that one roll-out ends before the next begins.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::Context;
 use super::apply::{Applied, apply, is_of};
 use super::memory::Missing;
 use super::parts::{self, DEPLOYMENTS, POLICIES, Part, STATEFUL_SETS, WORKER_TYPE, dispatcher_name, is_rolled_out};
-use super::status::{self, Dispatchers, Seen};
+use super::status::{self, Dispatchers, Observation};
 use super::wants::{self, Wants};
 use crate::api::service::ForebayService;
 use crate::api::service_status::{ServiceStatus, WorkersTold};
@@ -24,11 +24,11 @@ use crate::cluster::queue::Next;
 use crate::scale::Workload;
 use crate::scale::cause::{self, Named};
 
-/// How often is looked at a service of which nothing is to be done: a watch tells earlier.
+/// Pause before the next look at a service that needs nothing; a change of an object ends it.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How often the dispatcher is asked, and pods that are missing are looked after.
+/// Pause between two questions to a dispatcher, and between two looks for missing pods.
 const SCALE_AGAIN: Duration = Duration::from_secs(5);
-/// How often is looked at a service that waits for something that goes away.
+/// Pause before the next look at a service that waits for the deletion of an object.
 const WAITS_AGAIN: Duration = Duration::from_secs(2);
 
 /// Looks at a service.
@@ -43,11 +43,11 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
         return Ok(Next::Settled);
     };
     let Some(service) = parsed(context, &read).await else { return Ok(Next::After(AGAIN)) };
-    let mut seen = Seen {
+    let mut seen = Observation {
         now: Timestamp::now(),
         generation: service.metadata.generation,
         address: Some(format!("forebay://{}", parts::address(&key.name, &key.namespace))),
-        ..Seen::default()
+        ..Observation::default()
     };
     let mut failed = false;
     match validate(&key.name, &service.spec) {
@@ -72,8 +72,9 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     })
 }
 
-/// Makes the parts, puts them right, and removes those that the spec has no more; whether something refused it.
-async fn bring(context: &Context, key: &Key, service: &ForebayService, seen: &mut Seen) -> Answer<bool> {
+/// Makes the parts, puts them right, and deletes those that the spec no longer has. Returns whether the API refused
+/// one.
+async fn bring(context: &Context, key: &Key, service: &ForebayService, seen: &mut Observation) -> Answer<bool> {
     let parts = parts::parts(service, &context.place);
     for part in parts.first.iter().chain([&parts.dispatcher]) {
         if !one(context, key, service, part, seen).await? {
@@ -85,18 +86,13 @@ async fn bring(context: &Context, key: &Key, service: &ForebayService, seen: &mu
     let wants = wants(context, key, service).await;
     for (worker, part) in service.spec.workers.iter().zip(&parts.workers) {
         let place = Key::new(key.namespace.clone(), part.name.clone());
-        let there = context.store.get(DEPLOYMENTS, &place);
+        let there = deployment(context, &place).await?;
         let (mut part, mut scaled) = (part.clone(), None);
         if let Some(there) = there {
             if !is_rolled_out {
                 continue;
             }
-            let wanted = wants.of(service
-                .spec
-                .has_offers()
-                .then(|| service.spec.kind(worker))
-                .flatten()
-                .map(|k| (k, worker.spot)));
+            let wanted = wants.of(service.spec.offered(worker));
             let workload = Workload::of(there);
             let bounds = service.spec.bounds(worker);
             let replicas = context.memory.replicas((key, &part.name), context.now(), wanted, &workload, bounds);
@@ -114,8 +110,26 @@ async fn bring(context: &Context, key: &Key, service: &ForebayService, seen: &mu
     Ok(false)
 }
 
-/// Makes one part; whether to go on with the others.
-async fn one(context: &Context, key: &Key, service: &ForebayService, part: &Part, seen: &mut Seen) -> Answer<bool> {
+/// Returns a Deployment; where no watch told of it yet, as after a start, the API is asked how many replicas it has.
+async fn deployment(context: &Context, place: &Key) -> Answer<Option<Value>> {
+    if let Some(told) = context.store.get(DEPLOYMENTS, place) {
+        return Ok(Some(told));
+    }
+    let found = context.objects.find(&DEPLOYMENTS.one(Some(&place.namespace), &place.name)).await?;
+    if let Some(found) = &found {
+        context.store.learn(DEPLOYMENTS, found);
+    }
+    Ok(found)
+}
+
+/// Makes one part. Returns whether to go on with the others.
+async fn one(
+    context: &Context,
+    key: &Key,
+    service: &ForebayService,
+    part: &Part,
+    seen: &mut Observation,
+) -> Answer<bool> {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
     match apply(context, (key, uid), part, context.now()).await {
         Ok(Applied::There(_)) => {}
@@ -142,7 +156,7 @@ fn refusal(refused: &Refused) -> (&'static str, String) {
     ("Refused", refused.to_string())
 }
 
-/// Asks the dispatcher how many workers it wants, where any number may change.
+/// Asks the dispatcher how many workers it wants, unless all numbers are fixed.
 async fn wants(context: &Context, key: &Key, service: &ForebayService) -> Wants {
     let is_fixed = service.spec.workers.iter().all(|worker| {
         let (min, max) = service.spec.bounds(worker);
@@ -156,7 +170,7 @@ async fn wants(context: &Context, key: &Key, service: &ForebayService) -> Wants 
     wants
 }
 
-/// Deletes what the spec has no more: worker types, and policies.
+/// Deletes the Deployments and policies that the spec no longer has.
 async fn remove(context: &Context, key: &Key, service: &ForebayService, parts: &parts::Parts) -> Answer<()> {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
     let described = |kind: Kind, name: &str| {
@@ -168,15 +182,15 @@ async fn remove(context: &Context, key: &Key, service: &ForebayService, parts: &
             if !is_going(&object) && is_of(&object, key, uid) && !described(kind, name) {
                 let path = kind.one(Some(&key.namespace), name);
                 context.objects.delete(&path, text(&object, "/metadata/uid"), None).await?;
-                tracing::info!(path, "deleted, because the service has it no more");
+                tracing::info!(path, "deleted, because the service no longer has it");
             }
         }
     }
     Ok(())
 }
 
-/// Looks at what there is, and why pods are missing.
-async fn observe(context: &Context, key: &Key, service: &ForebayService, seen: &mut Seen) {
+/// Counts the pods, and finds out why pods are missing.
+async fn observe(context: &Context, key: &Key, service: &ForebayService, seen: &mut Observation) {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
     let number = |object: &Value, at: &str| {
         object.pointer(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
@@ -192,10 +206,9 @@ async fn observe(context: &Context, key: &Key, service: &ForebayService, seen: &
         let label = deployment.pointer("/metadata/labels").and_then(|labels| labels.get(WORKER_TYPE));
         let name = label.and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(worker) = service.spec.workers.iter().find(|worker| worker.name == name) else { continue };
-        let kind = service.spec.has_offers().then(|| service.spec.kind(worker)).flatten();
         let is_told = number(&deployment, "/status/observedGeneration") >= number(&deployment, "/metadata/generation");
         seen.workers.push(WorkersTold {
-            wanted: wants.of(kind.map(|kind| (kind, worker.spot))),
+            wanted: wants.of(service.spec.offered(worker)),
             replicas: number(&deployment, "/spec/replicas"),
             ready: number(&deployment, "/status/readyReplicas"),
             // A status of an earlier spec says nothing of this one.
@@ -206,8 +219,8 @@ async fn observe(context: &Context, key: &Key, service: &ForebayService, seen: &
     }
 }
 
-/// Tells why pods of a workload are missing, if they are for long.
-async fn missing(context: &Context, key: &Key, (kind, what): (&str, &str), object: Value, seen: &mut Seen) {
+/// Finds out why pods of a workload are missing, if they have been for a minute.
+async fn missing(context: &Context, key: &Key, (kind, what): (&str, &str), object: Value, seen: &mut Observation) {
     let (workload, now) = (Workload::of(object), context.now());
     let why = match context.memory.missing((key, what), now, &workload) {
         Missing::No => return,
@@ -224,7 +237,7 @@ async fn missing(context: &Context, key: &Key, (kind, what): (&str, &str), objec
     seen.wrong.get_or_insert(("PodsMissing", format!("{ready} of {replicas} pods of {what} are ready: {why}")));
 }
 
-/// Reads the object; says so to its owner where nobody could.
+/// Reads the object; an event says so if it cannot be read.
 async fn parsed(context: &Context, read: &Value) -> Option<ForebayService> {
     match serde_json::from_value::<ForebayService>(read.clone()) {
         Ok(service) => Some(service),

@@ -1,5 +1,5 @@
-//! What a controller remembers between looks at a service: reconcilers of worker types, and since when pods are
-//! missing. After a restart it begins anew, and nothing but pauses is lost.
+//! The controller's memory between looks at a service: reconcilers of worker types, and since when pods are missing. A
+//! restart loses only pauses.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::wants::Wants;
 use crate::cluster::Key;
 use crate::scale::{AT_ONCE, Workload, plan};
 
-/// How long pods may take to be ready until it is told why they are not, and how often the reason is read again.
+/// Time in which pods may become ready before the status says why they are not. The reason is read again as often.
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// Workers of one type.
@@ -34,7 +34,7 @@ struct State {
     short: HashMap<(Key, String), Short>,
     /// What the dispatcher wanted when it was asked last.
     wants: HashMap<Key, Wants>,
-    /// When a part was put right that something else had changed.
+    /// When the operator put a part right that another program had changed.
     righted: HashMap<String, Ticks>,
 }
 
@@ -44,19 +44,19 @@ pub(crate) struct Memory {
     state: Mutex<State>,
 }
 
-/// What is known of missing pods.
+/// Whether pods are missing, and why.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Missing {
-    /// None is, or not for long.
+    /// No pod is missing, or not for long.
     No,
-    /// They are, and why is to be read (again).
+    /// Pods are missing; the caller reads the reason.
     Read,
-    /// They are, and this is why.
+    /// Pods are missing, for this reason.
     Because(String),
 }
 
 impl Memory {
-    /// Returns how many replicas a workload should have; where it is not known how many are wanted, as many as it has.
+    /// Returns how many replicas a workload should have: as many as it has while the wanted number is unknown.
     pub(crate) fn replicas(
         &self,
         (service, name): (&Key, &str),
@@ -77,7 +77,7 @@ impl Memory {
         })
     }
 
-    /// Says whether pods of a workload are missing for so long that the reason is told.
+    /// Returns whether pods of a workload have been missing for so long that the status gives the reason.
     pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, there: &Workload) -> Missing {
         let key = (service.clone(), name.to_owned());
         self.with(|state| {

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! parts     the objects of a service, described (pure)     apply    makes one, or puts it right
-//! store     what watches told                              memory   reconcilers, and since when pods are missing
-//! wants     how many workers the dispatcher wants          status   what is told of a service (pure)
+//! store     objects that watches reported                  memory   reconcilers, and since when pods are missing
+//! wants     how many workers the dispatcher wants          status   the next status of a service (pure)
 //! look      one look: make, scale, tell
 //! ```
 //!
-//! Invariants: parts are written by server-side apply, and owned by the service, so that they go with it; nothing that
-//! another owner has is changed; a status is written only when it changed, in the version that was read; workers stay
-//! as they are while it is not known how many are wanted. A service that is as it should be costs no request: looks
-//! read what watches told, and ask only the dispatcher.
+//! Invariants: the service owns its parts, so they are deleted with it; the operator changes no object of another
+//! owner; it writes a status only when it changed, in the version that was read; workers stay as they are while the
+//! wanted number is unknown. A service that needs no change costs no request to the API: looks read the store, and ask
+//! only the dispatcher.
 
 mod apply;
 mod look;

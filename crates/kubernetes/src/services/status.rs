@@ -1,4 +1,4 @@
-//! What is told of a service: its next status, from the last one and what was seen. Pure, and without a clock.
+//! Computes the next status of a service from the last one and from what a look saw. Pure, and without a clock.
 
 use jiff::Timestamp;
 
@@ -16,20 +16,20 @@ pub(crate) struct Dispatchers {
 
 /// What a look saw.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     pub(crate) now: Timestamp,
     pub(crate) generation: Option<i64>,
     pub(crate) address: Option<String>,
     pub(crate) dispatchers: Dispatchers,
     pub(crate) workers: Vec<WorkersTold>,
-    /// What is wrong, or hinders it: a reason and a sentence.
+    /// The first fault: a reason and a sentence.
     pub(crate) wrong: Option<(&'static str, String)>,
-    /// What goes away before the service can be made.
+    /// The object whose deletion the service waits for.
     pub(crate) waits: Option<String>,
 }
 
 /// Returns the next status.
-pub(crate) fn next(old: &ServiceStatus, seen: &Seen) -> ServiceStatus {
+pub(crate) fn next(old: &ServiceStatus, seen: &Observation) -> ServiceStatus {
     let sum = |of: fn(&WorkersTold) -> u32| seen.workers.iter().map(of).fold(0, u32::saturating_add);
     let (replicas, ready) = (sum(|w| w.replicas), sum(|w| w.ready));
     let is_known = !seen.workers.is_empty() && seen.workers.iter().all(|w| w.wanted.is_some());
@@ -73,8 +73,8 @@ pub(crate) fn next(old: &ServiceStatus, seen: &Seen) -> ServiceStatus {
     status
 }
 
-/// What is under way: nothing while the spec cannot be carried out.
-fn progress(seen: &Seen) -> Option<(&'static str, String)> {
+/// Returns what is under way; nothing while the operator cannot carry out the spec.
+fn progress(seen: &Observation) -> Option<(&'static str, String)> {
     if let Some(waits) = &seen.waits {
         return Some(("Waiting", waits.clone()));
     }
@@ -91,7 +91,7 @@ fn progress(seen: &Seen) -> Option<(&'static str, String)> {
     Some(("WorkersRollOut", format!("{ready} of {replicas} workers of type {name} are ready, {updated} are new")))
 }
 
-fn tell(status: &mut ServiceStatus, seen: &Seen, type_: &str, is_true: bool, reason: &str, message: &str) {
+fn tell(status: &mut ServiceStatus, seen: &Observation, type_: &str, is_true: bool, reason: &str, message: &str) {
     let condition = Condition {
         type_: type_.to_owned(),
         status: if is_true { "True" } else { "False" }.to_owned(),
@@ -119,7 +119,7 @@ mod tests {
         let workers = |replicas, ready, updated| {
             vec![WorkersTold { name: "cpu".to_owned(), wanted: Some(3), replicas, ready, updated }]
         };
-        let mut seen = Seen { workers: workers(1, 0, 1), ..Seen::default() };
+        let mut seen = Observation { workers: workers(1, 0, 1), ..Observation::default() };
         seen.dispatchers = Dispatchers { replicas: 1, ready: 0, rolled_out: false };
         let first = next(&ServiceStatus::default(), &seen);
         let expected = [("False", "DispatcherNotReady"), ("True", "DispatcherRollsOut"), ("False", "AsDescribed")];
@@ -149,7 +149,7 @@ mod tests {
     fn a_service_whose_workers_may_be_none_serves_without_them() {
         let dispatchers = Dispatchers { replicas: 1, ready: 1, rolled_out: true };
         let workers = vec![WorkersTold { name: "cpu".to_owned(), ..WorkersTold::default() }];
-        let seen = Seen { dispatchers, workers, ..Seen::default() };
+        let seen = Observation { dispatchers, workers, ..Observation::default() };
         let status = next(&ServiceStatus::default(), &seen);
         assert_eq!(told(&status)[0], ("True", "Serving"));
         assert_eq!(status.workers_wanted, None, "not known is not none");

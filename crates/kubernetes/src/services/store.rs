@@ -1,4 +1,5 @@
-//! Services and their parts as watches told them, so that a look at a service that is as it should be asks nothing.
+//! Keeps services and their parts as the watches reported them, so that a look at a service that needs no change sends
+//! no request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -15,11 +16,11 @@ type Id = (&'static str, Key);
 #[derive(Default)]
 struct State {
     objects: HashMap<Id, Value>,
-    /// Of kinds that are being listed: what was there before, and was not told yet.
+    /// Of kinds whose list has begun: objects from before that the list has not had yet.
     unseen: HashMap<&'static str, HashSet<Id>>,
 }
 
-/// The objects that watches told.
+/// The objects that the watches reported.
 #[derive(Default)]
 pub(crate) struct Store {
     state: Mutex<State>,
@@ -44,7 +45,7 @@ impl Store {
         self.with(|state| state.objects.remove(&id)).and_then(|object| service_of(kind, &object))
     }
 
-    /// All objects of a kind are about to be told.
+    /// Begins a list of all objects of a kind.
     pub(crate) fn list_begins(&self, kind: Kind) {
         self.with(|state| {
             let all = state.objects.keys().filter(|(of, _)| *of == kind.kind).cloned().collect();
@@ -52,7 +53,7 @@ impl Store {
         });
     }
 
-    /// They were told: others are gone. Returns the services of those.
+    /// Ends the list: removes the objects that it did not have, and returns their services.
     pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
             let gone = state.unseen.remove(kind.kind).unwrap_or_default();
@@ -66,7 +67,7 @@ impl Store {
         self.with(|state| state.objects.get(&(kind.kind, key.clone())).cloned())
     }
 
-    /// Takes an object that was just read or written, unless it is told already in a later version.
+    /// Takes an object that was just read or written, unless the store has a later version of it.
     pub(crate) fn learn(&self, kind: Kind, object: &Value) {
         let version = |object: &Value| text(object, "/metadata/resourceVersion").parse::<u64>().unwrap_or(0);
         let id = id(kind, object);

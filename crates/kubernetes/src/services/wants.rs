@@ -1,11 +1,14 @@
-//! How many workers the dispatcher wants, read of its metrics: they need no token, so the operator reads no Secret.
+//! Reads from a dispatcher's metrics how many workers it wants. Metrics need no token, so the operator reads no Secret.
 //!
-//! Only the dispatcher that leads tells. Bounds: [`ANSWER_MAX`] for all dispatchers of a service, [`TEXT_MAX`] for one.
+//! Only the leading dispatcher has the number. Bounds: [`ANSWER_MAX`] for all dispatchers of a service, [`TEXT_MAX`]
+//! for one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -41,12 +44,13 @@ impl Wants {
     }
 }
 
-/// Asks the dispatchers whose pods these are; nothing is known when none that leads answers.
+/// Asks the dispatchers with these pods. Nothing is known if no leading dispatcher answers.
 pub(crate) async fn ask(pods: &[Value]) -> Wants {
     let addresses = pods.iter().filter(|pod| !is_going(pod)).filter_map(|pod| text(pod, "/status/podIP").parse().ok());
+    let mut asked: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
     let found = async {
-        for address in addresses {
-            match metrics(address).await {
+        while let Some((address, answer)) = asked.next().await {
+            match answer {
                 Ok(text) if leads(&text) => return read(&text),
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%address, error, "a dispatcher does not tell its metrics"),
@@ -72,10 +76,14 @@ async fn metrics(address: IpAddr) -> Result<String, String> {
         let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| said(&*e))?;
         String::from_utf8(body.to_bytes().to_vec()).map_err(|e| said(&e))
     };
-    // The connection runs beside the request, and ends with it.
+    // The request fails when the connection does, so only its answer counts.
+    let open = async {
+        connection.await.ok();
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         answer = answer => answer,
-        _ = async { drop(connection.await); std::future::pending::<()>().await } => Err("the connection broke".to_owned()),
+        () = open => Err("the connection ended".to_owned()),
     }
 }
 

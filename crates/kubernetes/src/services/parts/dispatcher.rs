@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::part::{BUDGETS, DISPATCHER_METRICS, DISPATCHER_PORT, Of, Part, Place, STATEFUL_SETS, dispatcher_name};
 use super::pods::{Pod, TLS_FOLDER, TOKENS_FOLDER};
-use super::{BUDGETS, DISPATCHER_METRICS, DISPATCHER_PORT, Of, Part, Place, STATEFUL_SETS, dispatcher_name};
 use crate::api::service::Autoscale;
 use crate::cluster::objects::CLAIMS;
 
@@ -56,7 +56,7 @@ pub(super) fn stateful_set(of: &Of<'_>) -> Part {
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod.spec(of)},
     });
-    of.part(STATEFUL_SETS, dispatcher_name(of.name), json!({"spec": spec})).labelled(super::ROLE, "dispatcher")
+    of.part(STATEFUL_SETS, dispatcher_name(of.name), json!({"spec": spec})).labelled(super::part::ROLE, "dispatcher")
 }
 
 fn args(of: &Of<'_>) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Of;
+use super::part::Of;
 
 /// Where Secrets are mounted.
 pub(super) const TLS_FOLDER: &str = "/etc/forebay/tls";
@@ -55,7 +55,10 @@ impl Pod<'_> {
             json!({"name": "HOME", "value": "/tmp"}),
         ];
         env.extend(spec.env.iter().cloned());
-        let socket = |period: u32, seconds: u32| json!({"tcpSocket": {"port": "forebay"}, "periodSeconds": period, "failureThreshold": seconds / period});
+        let socket = |period: u32, seconds: u32| {
+            let failures = seconds / period;
+            json!({"tcpSocket": {"port": "forebay"}, "periodSeconds": period, "failureThreshold": failures})
+        };
         let mut container = json!({
             "name": self.role, "image": spec.image, "command": ["forebay", self.role], "args": self.args, "env": env,
             "ports": [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use super::part::{
     CONFIG_MAPS, DISPATCHER_METRICS, DISPATCHER_PORT, Of, POLICIES, Part, Place, SERVICES, WORKER_METRICS, WORKER_PORT,
     address,
 };

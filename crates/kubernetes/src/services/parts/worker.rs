@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use super::part::{DEPLOYMENTS, Of, Part, Place, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
 use super::pods::{Pod, TLS_FOLDER, TOKENS_FOLDER};
-use super::{DEPLOYMENTS, Of, Part, Place, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
 use crate::api::service::Worker;
 
 /// Share of the workers that may be taken away at the same time: the others compute what those had.
@@ -45,7 +45,7 @@ pub(super) fn deployment(of: &Of<'_>, worker: &Worker) -> Part {
         "template": {"metadata": {"labels": labels}, "spec": pod.spec(of)},
     });
     of.part(DEPLOYMENTS, name(of.name, &worker.name), json!({"spec": spec}))
-        .labelled(super::ROLE, "worker")
+        .labelled(super::part::ROLE, "worker")
         .labelled(WORKER_TYPE, &worker.name)
 }
 
