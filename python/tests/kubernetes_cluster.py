@@ -135,6 +135,8 @@ class Cluster:
             ),
             *("--service-account-private-key-file", str(self.folder / "accounts.key"), "--bind-address=127.0.0.1"),
             *("--secure-port", str(free_port())),
+            # Before 1.24 there is a second port, the same for all clusters of a machine.
+            *(["--port=0"] if self.minor < 24 else []),
         )
         return True
 
