@@ -25,7 +25,11 @@ from typing import Any
 Json = dict[str, Any]
 #: How long a condition may take to come about, in seconds.
 WAIT_SECONDS = 60.0
-CONTROLLERS = "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace"
+#: How long the API server may take to start, beside whatever else runs.
+START_SECONDS = 180.0
+CONTROLLERS = (
+    "garbagecollector,persistentvolume-binder,pvc-protection,pv-protection,namespace,deployment,replicaset,statefulset"
+)
 
 
 class ApiError(Exception):
@@ -69,14 +73,20 @@ class Cluster:
             f"{self.tokens['admin']},admin,1,system:masters\n"
             f"{self.tokens['operator']},system:serviceaccount:forebay:forebay-operator,2,\n"
         )
-        self.start("etcd", *self._etcd())
+        self.start("etcd", *self._etcd("etcd", self.etcd, self.peer))
         self.start_api()
 
-    def _etcd(self) -> list[str]:
-        client, peer = f"http://127.0.0.1:{self.etcd}", f"http://127.0.0.1:{self.peer}"
+    def start_another_etcd(self) -> int:
+        """Starts an etcd for another user than the API server; returns its port."""
+        port = free_port()
+        self.start("another-etcd", *self._etcd("another-etcd", port, free_port()))
+        return port
+
+    def _etcd(self, name: str, port: int, peer_port: int) -> list[str]:
+        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
         urls = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
         peers = ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
-        return ["etcd", "--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", *urls, *peers]
+        return ["etcd", "--data-dir", str(self.folder / name), "--unsafe-no-fsync", *urls, *peers]
 
     def start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -100,7 +110,7 @@ class Cluster:
             *("--disable-admission-plugins", "ServiceAccount", "--watch-cache=true"),
             *("--audit-policy-file", str(self._audit()), "--audit-log-path", str(self.folder / "audit.log")),
         )
-        wait_for("the API server is ready", self._is_ready)
+        wait_for("the API server is ready", self._is_ready, START_SECONDS)
 
     def _audit(self) -> Path:
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
@@ -125,6 +135,8 @@ class Cluster:
             ),
             *("--service-account-private-key-file", str(self.folder / "accounts.key"), "--bind-address=127.0.0.1"),
             *("--secure-port", str(free_port())),
+            # Before 1.24 there is a second port, the same for all clusters of a machine.
+            *(["--port=0"] if self.minor < 24 else []),
         )
         return True
 
@@ -135,9 +147,10 @@ class Cluster:
         except (ApiError, OSError):
             return False
 
-    def kubeconfig(self, user: str) -> Path:
-        path = self.folder / f"{user}.kubeconfig"
-        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+    def kubeconfig(self, user: str, server: str | None = None) -> Path:
+        """Writes a kubeconfig of a user, who reaches the API at another address if one is given."""
+        path = self.folder / (f"{user}.kubeconfig" if server is None else f"{user}-elsewhere.kubeconfig")
+        cluster = {"server": server or self.url, "insecure-skip-tls-verify": True}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -214,8 +227,17 @@ class Cluster:
 class Operator:
     """The operator's process: started, killed, and started again when it ends by itself, as a kubelet does."""
 
-    def __init__(self, cluster: Cluster, program: str, *, name: str = "operator", lease: int = 15) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        program: str,
+        *,
+        name: str = "operator",
+        lease: int = 15,
+        server: str | None = None,
+    ) -> None:
         self.cluster, self.program, self.name, self.lease = cluster, program, name, lease
+        self.server, self.metrics = server, free_port()
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.starts = 0
@@ -230,9 +252,10 @@ class Operator:
     def _launch(self) -> None:
         self.starts += 1
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FOREBAY_", "POD_"))}
-        environment["KUBECONFIG"] = str(self.cluster.kubeconfig("operator"))
+        environment["KUBECONFIG"] = str(self.cluster.kubeconfig("operator", self.server))
         environment["FOREBAY_LOG"] = "info,forebay_operator=debug"
         arguments = ["--namespace", "forebay", "--identity", self.name, "--listen", f"127.0.0.1:{self.port}"]
+        arguments += ["--metrics", f"127.0.0.1:{self.metrics}"]
         command = [self.program, "operate", *arguments, "--url", self.url, "--lease", str(self.lease)]
         with (self.cluster.folder / f"{self.name}.log").open("ab") as log:
             process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, start_new_session=True)
@@ -259,6 +282,12 @@ class Operator:
                 return bool(answer.read() == b"ok")
         except OSError:
             return False
+
+    def figures(self) -> dict[str, float]:
+        """Its metrics, by name and labels."""
+        with self.cluster.open(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, value in (it.rsplit(" ", 1) for it in lines if not it.startswith("#"))}
 
     def log(self) -> str:
         return (self.cluster.folder / f"{self.name}.log").read_text()

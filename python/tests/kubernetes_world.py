@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,19 @@ class World:
     def events(self, reason: str) -> list[Json]:
         found = self.cluster.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return [it for it in found if it["reason"] == reason]
+
+
+def denied(cluster: Cluster) -> tuple[set[tuple[str, ...]], int]:
+    """What the operator asked for and was denied for good, and how many kinds of requests were allowed."""
+    # An API server that has just started forbids for a moment what it allows later; what is missing it never allows.
+    lines = (cluster.folder / "audit.log").read_text().splitlines()
+    asked: dict[str, set[tuple[str, ...]]] = {"allow": set(), "forbid": set()}
+    for it in map(json.loads, lines):
+        what = it.get("objectRef", {})
+        decision = it.get("annotations", {}).get("authorization.k8s.io/decision")
+        if decision and "resource" in what:
+            asked[decision].add((it["verb"], what.get("apiGroup", ""), what["resource"], what.get("subresource", "")))
+    return asked["forbid"] - asked["allow"], len(asked["allow"])
 
 
 def waits(pod: Json) -> bool:

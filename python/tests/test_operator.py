@@ -280,7 +280,7 @@ def test_the_webhook_shows_a_certificate_of_the_registered_authority(world: Worl
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
     assert opener.open(f"{world.operator.url}/healthz", timeout=10).read() == b"ok"
     policies = [it["failurePolicy"] for it in webhooks]
-    assert policies == (["Fail", "Fail"] if world.cluster.minor >= 28 else ["Fail", "Ignore"])
+    assert policies == (["Fail", "Fail", "Ignore"] if world.cluster.minor >= 28 else ["Fail", "Ignore"])
 
 
 def test_a_pod_of_an_old_cluster_waits_by_a_file(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Each fault of KubeDL's caches that a test here is about is told by a comment in 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -14,7 +13,7 @@ import signal
 import pytest
 from kubernetes_cast import FLUID, FLUID_KINDS
 from kubernetes_cluster import ApiError, Cluster, Json, Operator, wait_for
-from kubernetes_world import DEFINITIONS, TIER, World, caches, jobs, pod_of, spec_of
+from kubernetes_world import DEFINITIONS, TIER, World, caches, denied, jobs, pod_of, spec_of
 
 PROGRAM = os.environ.get("FOREBAY_OPERATOR")
 HISTORIES = int(os.environ.get("FOREBAY_KUBERNETES_HISTORIES", "30"))
@@ -326,13 +325,6 @@ def is_settled(cache: Json) -> bool:
 
 def test_nothing_that_the_operator_asked_for_was_denied(world: World) -> None:
     # Its service account has deploy/kubernetes/rbac.yaml alone.
-    # An API server that has just started forbids for a moment what it allows later; what is missing it never allows.
-    lines = (world.cluster.folder / "audit.log").read_text().splitlines()
-    asked: dict[str, set[tuple[str, ...]]] = {"allow": set(), "forbid": set()}
-    for it in map(json.loads, lines):
-        what = it.get("objectRef", {})
-        decision = it.get("annotations", {}).get("authorization.k8s.io/decision")
-        if decision and "resource" in what:
-            asked[decision].add((it["verb"], what.get("apiGroup", ""), what["resource"], what.get("subresource", "")))
-    assert asked["forbid"] - asked["allow"] == set()
-    assert len(asked["allow"]) > 20
+    forbidden, allowed = denied(world.cluster)
+    assert forbidden == set()
+    assert allowed > 20

@@ -1,8 +1,8 @@
 //! `forebay-operator`: what Forebay does inside a Kubernetes cluster, one subcommand for each task.
 //!
 //! ```text
-//! operate   caches that jobs name: made before their pods run      scale   workers, as many as a dispatcher wants
-//! wait      an init container that waits for a cache               crd     prints the CacheBackend definition
+//! operate   caches that jobs name, and services                    scale   workers, as many as a dispatcher wants
+//! wait      an init container that waits for a cache               crd     prints the definitions
 //! ```
 //!
 //! Controllers of `operate` run side by side in one process behind one elected leader; each has a folder of its own.
@@ -15,6 +15,7 @@ mod engines;
 mod operate;
 mod pods;
 mod scale;
+mod services;
 mod wait;
 
 use std::process::ExitCode;
@@ -33,13 +34,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make the caches that jobs name, before their pods run
+    /// Make the caches that jobs name, before their pods run, and keep services
     Operate(operate::Arguments),
     /// Scale a StatefulSet or Deployment to the number of workers that a service needs
     Scale(Box<scale::Arguments>),
     /// Wait until a file of the pod's annotations says that its cache is ready
     Wait(wait::Arguments),
-    /// Print the CustomResourceDefinition of CacheBackend as YAML
+    /// Print the CustomResourceDefinitions as YAML
     Crd,
 }
 

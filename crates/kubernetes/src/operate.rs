@@ -11,8 +11,11 @@ use kube::{Client, Config};
 use crate::caches;
 use crate::cluster::events::Events;
 use crate::cluster::leader::Election;
+use crate::cluster::meter::METER;
 use crate::cluster::objects::Objects;
-use crate::pods::{Abilities, Admission, Names, Reached, Webhook};
+use crate::pods::{Abilities, Admission, Names, Reached, Webhook, figures};
+use crate::services;
+use crate::services::parts::{BUDGETS, OLD_BUDGETS, Place};
 
 /// How long the API server may take to tell its version when the operator starts.
 const VERSION_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +32,9 @@ pub(crate) struct Arguments {
     /// Address at which the webhook listens
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:9443")]
     listen: SocketAddr,
+    /// Address of the metrics for Prometheus: http://HOST:PORT/metrics, without TLS [default: no metrics]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     /// Service at which the API server reaches the webhook
     #[arg(long, value_name = "NAME", default_value = "forebay-operator")]
     service: String,
@@ -63,6 +69,9 @@ pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) ->
     let objects = Objects { client: client.clone() };
     let abilities = abilities(&client).await?;
     let identity = arguments.identity.clone().unwrap_or_else(own_name);
+    if let Some(at) = arguments.metrics {
+        figures::start(at).await?;
+    }
     let webhook = webhook(&arguments, &objects, abilities, &namespace).await?;
     let election =
         Election { objects: objects.clone(), namespace, identity, time: Duration::from_secs(arguments.lease) };
@@ -72,11 +81,15 @@ pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) ->
         () = &mut stop => return Ok(()),
     }
     tracing::info!(identity = election.identity, gates = abilities.gates, "operating");
-    let events = Events::new(client, &election.identity);
+    METER.leads();
+    let events = |action| Events::new(client.clone(), &election.identity, action);
+    let budgets = if abilities.budgets { BUDGETS } else { OLD_BUDGETS };
+    let place = Place { budgets, operator: election.namespace.clone() };
     tokio::select! {
         lost = election.hold() => lost,
         () = webhook.keep(true) => Ok(()),
-        () = caches::run(objects, events) => Ok(()),
+        () = caches::run(objects.clone(), events("Cache")) => Ok(()),
+        () = services::run(objects, events("Service"), place) => Ok(()),
         () = stop => {
             election.resign().await;
             Ok(())

@@ -1,18 +1,41 @@
-//! The CustomResourceDefinition, made of the Rust types. `deploy/kubernetes/crd.yaml` is this text.
+//! The CustomResourceDefinitions, made of the Rust types. `deploy/kubernetes/crd.yaml` is this text.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::CacheBackend;
+use super::service::ForebayService;
 
-/// Returns the definition, as JSON.
+/// Returns the definition of services, as JSON.
+fn service() -> Value {
+    let mut definition = json_of(ForebayService::crd());
+    let schema = schema(&mut definition);
+    let spec = schema.pointer_mut("/properties/spec").expect("a spec is described");
+    require(spec, "", &["image", "dispatcher", "workers"]);
+    require(spec, "/properties/workers/items", &["name"]);
+    require(spec, "/properties/tls", &["secretName"]);
+    require(spec, "/properties/tokens", &["secretName"]);
+    require(spec, "/properties/dispatcher/properties/etcd", &["endpoints"]);
+    at(spec, "/properties/dispatcher")["oneOf"] = json!([{"required": ["volume"]}, {"required": ["etcd"]}]);
+    without_defaults(schema);
+    definition
+}
+
+fn json_of(definition: CustomResourceDefinition) -> Value {
+    serde_json::to_value(definition).expect("a definition is JSON")
+}
+
+fn schema(definition: &mut Value) -> &mut Value {
+    definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").expect("a version has a schema")
+}
+
+/// Returns the definition of caches, as JSON.
 ///
 /// The types have optional fields where old objects may lack them; here are those that a new object must have.
-pub(crate) fn definition() -> Value {
-    let definition: CustomResourceDefinition = CacheBackend::crd();
-    let mut definition = serde_json::to_value(definition).expect("a definition is JSON");
-    let schema = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").expect("a version has a schema");
+fn cache() -> Value {
+    let mut definition = json_of(CacheBackend::crd());
+    let schema = schema(&mut definition);
     let spec = schema.pointer_mut("/properties/spec").expect("a spec is described");
     require(spec, "", &["dataset", "cacheEngine"]);
     require(spec, "/properties/dataset", &["dataSources"]);
@@ -32,9 +55,10 @@ pub(crate) fn definition() -> Value {
     definition
 }
 
-/// Returns the definition as YAML.
+/// Returns the definitions as YAML.
 pub(crate) fn yaml() -> String {
-    serde_saphyr::to_string(&definition()).expect("a definition is YAML")
+    let yaml = |definition| serde_saphyr::to_string(&definition).expect("a definition is YAML");
+    format!("{}---\n{}", yaml(cache()), yaml(service()))
 }
 
 fn at<'a>(spec: &'a mut Value, path: &str) -> &'a mut Value {

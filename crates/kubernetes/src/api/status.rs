@@ -109,16 +109,8 @@ pub(crate) struct Condition {
 
 impl CacheBackendStatus {
     /// Sets a condition; its time changes with its status alone.
-    pub(crate) fn set(&mut self, now: Timestamp, mut told: Condition) {
-        let old = self.conditions.iter_mut().find(|c| c.type_ == told.type_);
-        told.last_transition_time = match &old {
-            Some(old) if old.status == told.status => old.last_transition_time.clone(),
-            _ => Some(Time(whole(now))),
-        };
-        match old {
-            Some(old) => *old = told,
-            None => self.conditions.push(told),
-        }
+    pub(crate) fn set(&mut self, now: Timestamp, told: Condition) {
+        set(&mut self.conditions, now, told);
     }
 
     /// Removes a condition.
@@ -129,6 +121,19 @@ impl CacheBackendStatus {
     /// Returns a condition.
     pub(crate) fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| c.type_ == type_)
+    }
+}
+
+/// Sets one of these conditions; its time changes with its status alone.
+pub(crate) fn set(conditions: &mut Vec<Condition>, now: Timestamp, mut told: Condition) {
+    let old = conditions.iter_mut().find(|c| c.type_ == told.type_);
+    told.last_transition_time = match &old {
+        Some(old) if old.status == told.status => old.last_transition_time.clone(),
+        _ => Some(Time(whole(now))),
+    };
+    match old {
+        Some(old) => *old = told,
+        None => conditions.push(told),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cluster::Key;
 use crate::cluster::objects::{Kind, text};
 
 /// The object that uses a cache.
-type Id = (&'static str, Key);
+type Id = (Kind, Key);
 
 #[derive(Default)]
 struct State {
@@ -19,7 +19,7 @@ struct State {
     /// Caches that were there once.
     known: HashSet<Key>,
     /// Of kinds that are being listed: what was there before, and was not told yet.
-    unseen: HashMap<&'static str, HashSet<Id>>,
+    unseen: HashMap<Kind, HashSet<Id>>,
 }
 
 /// All uses of caches.
@@ -32,9 +32,9 @@ impl Index {
     /// Takes an object as it is now; returns the caches that this concerns.
     pub(crate) fn put(&self, kind: Kind, object: &Value) -> Vec<Key> {
         let found = uses::read(kind, object);
-        let id = (kind.kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")));
+        let id = (kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")));
         self.with(|state| {
-            if let Some(unseen) = state.unseen.get_mut(kind.kind) {
+            if let Some(unseen) = state.unseen.get_mut(&kind) {
                 unseen.remove(&id);
             }
             let mut concerned = state.take(&id);
@@ -52,21 +52,21 @@ impl Index {
 
     /// Forgets an object; returns the caches that this concerns.
     pub(crate) fn remove(&self, kind: Kind, object: &Key) -> Vec<Key> {
-        self.with(|state| state.take(&(kind.kind, object.clone())))
+        self.with(|state| state.take(&(kind, object.clone())))
     }
 
     /// All objects of a kind are about to be told.
     pub(crate) fn list_begins(&self, kind: Kind) {
         self.with(|state| {
-            let all = state.cache_of.keys().filter(|(of, _)| *of == kind.kind).cloned().collect();
-            state.unseen.insert(kind.kind, all);
+            let all = state.cache_of.keys().filter(|(of, _)| *of == kind).cloned().collect();
+            state.unseen.insert(kind, all);
         });
     }
 
     /// They were told: others are gone. Returns the caches that this concerns.
     pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
-            let gone = state.unseen.remove(kind.kind).unwrap_or_default();
+            let gone = state.unseen.remove(&kind).unwrap_or_default();
             gone.iter().flat_map(|id| state.take(id)).collect()
         })
     }

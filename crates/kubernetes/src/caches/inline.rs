@@ -17,11 +17,14 @@ pub(crate) const MADE_FOR: &str = "forebay.dev/made-for";
 /// # Errors
 /// When the API does not answer.
 pub(crate) async fn make(context: &Context, key: &Key, uses: &[Use]) -> Answer<Next> {
+    for (user, wrong) in uses.iter().filter_map(|u| Some((u, u.wrong.as_ref()?))) {
+        context.events.warn(&reference(&user.object), "InvalidCacheSpec", wrong).await;
+    }
     let defined =
         uses.iter().filter_map(|u| Some((u, u.wanted.as_ref().filter(|w| w.spec.is_definition() || w.is_own)?)));
     let oldest = defined.min_by(|(a, x), (b, y)| (&x.created, &a.user).cmp(&(&y.created, &b.user)));
     let Some((job, wanted)) = oldest else {
-        for waiting in uses {
+        for waiting in uses.iter().filter(|u| u.wrong.is_none()) {
             let note =
                 format!("there is no CacheBackend {key}, and nothing here defines it; the pods wait until there is");
             context.events.warn(&reference(&waiting.object), "CacheBackendNotFound", &note).await;

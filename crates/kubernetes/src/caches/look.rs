@@ -11,6 +11,7 @@ use super::{Context, inline, release};
 use crate::api::validate::validate;
 use crate::api::{CacheBackend, CacheBackendStatus, CacheStatus};
 use crate::cluster::Key;
+use crate::cluster::meter::METER;
 use crate::cluster::objects::{Answer, CACHE_BACKENDS, is_going, items, text};
 use crate::cluster::queue::Next;
 use crate::engines::drive::{self, Claim, Ensured};
@@ -29,6 +30,7 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     let uses = context.index.of(key);
     let Some(read) = context.objects.find(&CACHE_BACKENDS.one(Some(&key.namespace), &key.name)).await? else {
         context.index.forget(key);
+        METER.state("cache", key, None);
         return if uses.is_empty() { Ok(Next::Settled) } else { inline::make(context, key, &uses).await };
     };
     context.index.know(key.clone());
@@ -65,6 +67,8 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     let next = status::next(&cache, &seen);
     let is_ready = status::is_ready(&cache, &next).is_ok();
     let left = status::seconds_left(&cache, &next, seen.now);
+    let state = serde_json::to_value(next.cache_status).unwrap_or_default();
+    METER.state("cache", key, Some(state.as_str().unwrap_or("Unknown")));
     let written = write(context, &read, &cache, next).await?;
     if is_ready {
         release::release(context, &uses).await?;

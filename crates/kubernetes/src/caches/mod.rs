@@ -4,6 +4,7 @@
 //! uses     who uses which cache: read of pods and jobs (pure)    index     all uses that are there, by cache
 //! status   what is told of a cache (pure)                         look      one look: make, tell, let pods run, remove
 //! inline   caches that jobs define themselves                     release   pods whose cache is ready
+//! written  what workloads write of their cache (pure)
 //! ```
 //!
 //! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
@@ -16,6 +17,7 @@ mod release;
 mod removal;
 mod status;
 pub(crate) mod uses;
+pub(crate) mod written;
 
 use std::sync::Arc;
 
@@ -23,17 +25,23 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::Value;
 
-use crate::cluster::Key;
 use crate::cluster::events::Events;
-use crate::cluster::objects::{CACHE_BACKENDS, CLAIMS, JOBS, Kind, Objects, PODS, PYTORCH_JOBS, TF_JOBS, kind, text};
-use crate::cluster::queue::{Next, Queue};
+use crate::cluster::objects::{
+    CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, Objects, PODS, PYTORCH_JOBS,
+    RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, kind, text,
+};
+use crate::cluster::queue::Queue;
 use crate::cluster::watches::{Change, watch};
+use crate::cluster::{Key, looks};
 use index::Index;
 
 /// Caches that are looked at beside each other.
 const AT_ONCE: usize = 8;
 /// What tells of users.
-const USERS: [Kind; 3] = [TF_JOBS, PYTORCH_JOBS, JOBS];
+pub(crate) const USERS: [Kind; 8] =
+    [TF_JOBS, PYTORCH_JOBS, JOBS, KUBEFLOW_TF_JOBS, KUBEFLOW_PYTORCH_JOBS, TRAIN_JOBS, JOB_SETS, RAY_JOBS];
+/// What may stand between a job and its pods.
+pub(crate) const BETWEEN: [Kind; 1] = [RAY_CLUSTERS];
 /// What caches consist of: objects that have the cache's namespace and name.
 const PARTS: [Kind; 5] = [
     CLAIMS,
@@ -60,39 +68,16 @@ pub(crate) async fn run(objects: Objects, events: Events) {
         let objects = context.objects.clone();
         watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
     }
-    let work = async {
-        let mut looks = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                key = context.queue.next(), if looks.len() < AT_ONCE => looks.push(one_look(&context, key)),
-                Some(()) = looks.next() => {}
-            }
-        }
-    };
+    let work = looks::run("cache", &context.queue, AT_ONCE, async |key: &Key| look::look(&context, key).await);
     tokio::select! {
         () = watches.for_each(|()| async {}) => {}
         () = work => {}
     }
 }
 
-fn watched() -> impl Iterator<Item = (Kind, Option<&'static str>)> {
+fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
     let plain = [CACHE_BACKENDS].into_iter().chain(PARTS).chain(USERS).map(|kind| (kind, None));
-    plain.chain([(PODS, Some(uses::CACHE))])
-}
-
-async fn one_look(context: &Context, key: Key) {
-    let next = match look::look(context, &key).await {
-        Ok(next) => next,
-        Err(refused) if refused.is_conflict() => {
-            tracing::debug!(cache = %key, error = %refused, "changed meanwhile; looked at again");
-            Next::Failed
-        }
-        Err(refused) => {
-            tracing::warn!(cache = %key, error = %refused, "not as it should be; tried again after a pause");
-            Next::Failed
-        }
-    };
-    context.queue.done(&key, next);
+    plain.chain([(PODS, Some(uses::CACHE.to_owned()))])
 }
 
 impl Context {

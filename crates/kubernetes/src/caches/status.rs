@@ -190,6 +190,7 @@ mod tests {
             user: User { name: "j".to_owned(), ..User::default() },
             object: User::default(),
             waits: super::super::uses::Waits::No,
+            wrong: None,
             wanted: None,
         };
         let used = next(&cache, &seen(150, bound(), &[job.clone(), job]));

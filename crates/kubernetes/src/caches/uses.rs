@@ -1,11 +1,12 @@
 //! Who uses which cache, read of one object. Pure.
 //!
 //! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job
-//! of KubeDL uses the cache of its `spec.cacheBackend`, from its creation to its end, with or without pods. A Job uses
-//! what its pod template names.
+//! uses the cache of its `spec.cacheBackend`, or of its annotations, from its creation to its end, with or without
+//! pods. A Job also uses what its pod template names.
 
 use serde_json::Value;
 
+use super::written::{self, Written};
 use crate::api::{CacheBackendSpec, User};
 use crate::cluster::Key;
 use crate::cluster::objects::{JOBS, Kind, PODS, controller, is_going, items, text};
@@ -14,6 +15,8 @@ use crate::cluster::objects::{JOBS, Kind, PODS, controller, is_going, items, tex
 pub(crate) const CACHE: &str = "forebay.dev/cache";
 /// Annotation of a pod: where the data is mounted.
 pub(crate) const MOUNT_PATH: &str = "forebay.dev/cache-mount-path";
+/// Annotation of a pod: the object that named its cache, which uses it.
+pub(crate) const USER: &str = "forebay.dev/cache-user";
 /// Annotation of a pod whose cache is ready.
 pub(crate) const READY: &str = "forebay.dev/cache-ready";
 /// The scheduling gate of a pod that waits for its cache.
@@ -52,6 +55,8 @@ pub(crate) struct Use {
     pub(crate) object: User,
     pub(crate) waits: Waits,
     pub(crate) wanted: Option<Wanted>,
+    /// What is wrong with what the object writes of the cache.
+    pub(crate) wrong: Option<String>,
 }
 
 impl Use {
@@ -70,37 +75,42 @@ pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
     if is_going(object) || is_finished(object) {
         return None;
     }
-    let namespace = object_is.namespace.clone();
-    let use_of = |name: String, wanted| Use {
-        cache: Key::new(namespace, name),
-        user: object_is.clone(),
-        object: object_is.clone(),
-        waits: Waits::No,
-        wanted,
-    };
-    if kind == JOBS {
-        let name = named_by(object.pointer("/spec/template")?)?;
-        return Some(use_of(name.to_owned(), None));
-    }
-    let (name, spec) = of_job(object)?;
-    let is_own = spec.name.is_none();
-    let created = text(object, "/metadata/creationTimestamp").to_owned();
-    Some(use_of(name, Some(Wanted { spec, is_own, created })))
+    let of_template = || written::of_pod(object.pointer("/spec/template").filter(|_| kind == JOBS)?);
+    let Written { name, spec, is_own } = of_job(object).or_else(of_template)?;
+    let (wanted, wrong) = wanted(spec, is_own, object);
+    let cache = Key::new(object_is.namespace.clone(), name);
+    Some(Use { cache, user: object_is.clone(), object: object_is, waits: Waits::No, wanted, wrong })
 }
 
-/// Returns the name of the cache of a job of KubeDL, and what its spec says of it.
+fn wanted(
+    spec: Option<Result<CacheBackendSpec, String>>,
+    is_own: bool,
+    object: &Value,
+) -> (Option<Wanted>, Option<String>) {
+    let created = || text(object, "/metadata/creationTimestamp").to_owned();
+    match spec {
+        Some(Ok(spec)) => (Some(Wanted { spec, is_own, created: created() }), None),
+        Some(Err(wrong)) => (None, Some(wrong)),
+        None => (None, None),
+    }
+}
+
+/// Returns what a job's own object says of its cache: its `spec.cacheBackend`, else its annotations.
 ///
 /// A `cacheBackend` that cannot be read is one without anything in it: its cache tells what is missing.
-pub(crate) fn of_job(job: &Value) -> Option<(String, CacheBackendSpec)> {
-    let embedded = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null())?;
+pub(crate) fn of_job(job: &Value) -> Option<Written> {
+    let Some(embedded) = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null()) else {
+        return written::of_job(job);
+    };
     let mut spec: CacheBackendSpec = serde_json::from_value(embedded.clone()).unwrap_or_default();
     spec.name = spec.name.filter(|name| !name.is_empty());
+    let is_own = spec.name.is_none();
     let name = spec.name.clone().unwrap_or_else(|| own_name(text(job, "/metadata/name"), text(job, "/metadata/uid")));
-    Some((name, spec))
+    Some(Written { name, spec: Some(Ok(spec)), is_own })
 }
 
 /// `cache-<job>-<suffix>`: another job of the same name has another uid, so another cache.
-fn own_name(job: &str, uid: &str) -> String {
+pub(super) fn own_name(job: &str, uid: &str) -> String {
     let job: String = job.chars().map(|c| if c == '.' { '-' } else { c }).take(JOB_MAX).collect();
     let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(5).collect();
     format!("cache-{}-{suffix}", job.trim_end_matches('-'))
@@ -111,16 +121,16 @@ fn pod(pod: &Value, object: User) -> Option<Use> {
     if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
         return None;
     }
-    let user = controller(pod).map_or_else(
-        || object.clone(),
-        |owner| User {
-            kind: text(owner, "/kind").to_owned(),
-            api_version: text(owner, "/apiVersion").to_owned(),
-            name: text(owner, "/name").to_owned(),
-            uid: text(owner, "/uid").to_owned(),
-            namespace: object.namespace.clone(),
-        },
-    );
+    let owned = |owner| User {
+        kind: text(owner, "/kind").to_owned(),
+        api_version: text(owner, "/apiVersion").to_owned(),
+        name: text(owner, "/name").to_owned(),
+        uid: text(owner, "/uid").to_owned(),
+        namespace: object.namespace.clone(),
+    };
+    let told: Option<User> = annotation(pod, USER).and_then(|told| serde_json::from_str(told).ok());
+    let told = told.filter(|user| user.namespace == object.namespace && !user.uid.is_empty());
+    let user = told.or_else(|| controller(pod).map(owned)).unwrap_or_else(|| object.clone());
     let gate = items(pod, "/spec/schedulingGates").iter().position(|gate| text(gate, "/name") == GATE);
     let has_waiter = items(pod, "/spec/initContainers").iter().any(|c| text(c, "/name") == WAITER);
     let waits = match gate {
@@ -128,13 +138,9 @@ fn pod(pod: &Value, object: User) -> Option<Use> {
         None if has_waiter && annotation(pod, READY).is_none() => Waits::Container,
         None => Waits::No,
     };
-    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted: None })
-}
-
-/// Returns the cache that a pod, or a template of pods, names.
-pub(crate) fn named_by(pod: &Value) -> Option<&str> {
-    let label = || pod.pointer("/metadata/labels").and_then(|all| all.get(CACHE)).and_then(Value::as_str);
-    annotation(pod, CACHE).or_else(label)
+    let spec = written::of_pod(pod).and_then(|written| written.spec);
+    let (wanted, wrong) = wanted(spec, false, pod);
+    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted, wrong })
 }
 
 /// Returns an annotation.
@@ -142,7 +148,8 @@ pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations").and_then(|all| all.get(name)).and_then(Value::as_str)
 }
 
-fn reference(kind: Kind, object: &Value) -> User {
+/// An object, as it is told as a user.
+pub(crate) fn reference(kind: Kind, object: &Value) -> User {
     User {
         kind: kind.kind.to_owned(),
         api_version: kind.api_version(),
@@ -152,11 +159,13 @@ fn reference(kind: Kind, object: &Value) -> User {
     }
 }
 
-/// Jobs of KubeDL end in Succeeded or Failed; Jobs in Complete or Failed.
+/// Jobs of KubeDL and Kubeflow end in Succeeded or Failed; Jobs and TrainJobs in Complete or Failed; JobSets in
+/// Completed or Failed; RayJobs say it in a field.
 fn is_finished(job: &Value) -> bool {
-    items(job, "/status/conditions")
-        .iter()
-        .any(|c| text(c, "/status") == "True" && matches!(text(c, "/type"), "Succeeded" | "Failed" | "Complete"))
+    let is_end = |type_: &str| matches!(type_, "Succeeded" | "Failed" | "Complete" | "Completed");
+    let ended = |c: &Value| text(c, "/status") == "True" && is_end(text(c, "/type"));
+    items(job, "/status/conditions").iter().any(ended)
+        || matches!(text(job, "/status/jobDeploymentStatus"), "Complete" | "Failed")
 }
 
 #[cfg(test)]
@@ -186,6 +195,10 @@ mod tests {
         let of_pod = read(PODS, &pod).expect("it uses one");
         assert_eq!((of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.waits), ("TFJob", "9", Waits::Gate(1)));
         assert!(!of_pod.is_pod_that_runs());
+        let user =
+            User { kind: "JobSet".to_owned(), uid: "3".to_owned(), namespace: "ml".to_owned(), ..User::default() };
+        pod["metadata"]["annotations"] = json!({USER: serde_json::to_string(&user).expect("JSON")});
+        assert_eq!(read(PODS, &pod).map(|u| u.user), Some(user));
         pod["status"] = json!({"phase": "Failed"});
         assert_eq!(read(PODS, &pod), None);
     }

@@ -14,13 +14,14 @@ const NOTE_MAX: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Events {
     recorder: Recorder,
+    action: &'static str,
 }
 
 impl Events {
-    /// Tells as `forebay-operator`.
-    pub(crate) fn new(client: Client, instance: &str) -> Self {
+    /// Tells as `forebay-operator`; `action` names what it does to the objects.
+    pub(crate) fn new(client: Client, instance: &str, action: &'static str) -> Self {
         let reporter = Reporter { controller: "forebay-operator".to_owned(), instance: Some(instance.to_owned()) };
-        Self { recorder: Recorder::new(client, reporter) }
+        Self { recorder: Recorder::new(client, reporter), action }
     }
 
     /// Tells of an object that all is as it should be.
@@ -48,7 +49,7 @@ impl Events {
             end -= 1;
         }
         let note = Some(note[..end].to_owned());
-        let event = Event { type_, reason: reason.to_owned(), note, action: "Cache".to_owned(), secondary: None };
+        let event = Event { type_, reason: reason.to_owned(), note, action: self.action.to_owned(), secondary: None };
         if let Err(error) = self.recorder.publish(&event, &reference).await {
             tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not told");
         }

@@ -3,11 +3,14 @@
 //!
 //! ```text
 //! objects   paths and JSON over kube's client      watches   what changed, of kinds that may not be there
-//! queue     keys that are due, with pauses         leader    the Lease of the one that acts        events   what is told
+//! queue     keys that are due, with pauses         leader    the Lease of the one that acts
+//! looks     a controller's loop over its queue     meter     figures for Prometheus       events   what is told
 //! ```
 
 pub(crate) mod events;
 pub(crate) mod leader;
+pub(crate) mod looks;
+pub(crate) mod meter;
 pub(crate) mod objects;
 pub(crate) mod queue;
 pub(crate) mod watches;

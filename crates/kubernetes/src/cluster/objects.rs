@@ -7,11 +7,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::Request;
 use http::request::Builder;
+use http::{Method, Request};
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+
+use super::meter::METER;
 
 /// How long the API may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -35,6 +37,7 @@ pub(crate) const fn kind(group: &'static str, version: &'static str, kind: &'sta
 }
 
 pub(crate) const CACHE_BACKENDS: Kind = kind("cache.kubedl.io", "v1alpha1", "CacheBackend", "cachebackends");
+pub(crate) const FOREBAY_SERVICES: Kind = kind("forebay.dev", "v1alpha1", "ForebayService", "forebayservices");
 pub(crate) const PODS: Kind = kind("", "v1", "Pod", "pods");
 pub(crate) const CLAIMS: Kind = kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub(crate) const VOLUMES: Kind = kind("", "v1", "PersistentVolume", "persistentvolumes");
@@ -43,6 +46,12 @@ pub(crate) const JOBS: Kind = kind("batch", "v1", "Job", "jobs");
 pub(crate) const LEASES: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
 pub(crate) const TF_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "TFJob", "tfjobs");
 pub(crate) const PYTORCH_JOBS: Kind = kind("training.kubedl.io", "v1alpha1", "PyTorchJob", "pytorchjobs");
+pub(crate) const KUBEFLOW_TF_JOBS: Kind = kind("kubeflow.org", "v1", "TFJob", "tfjobs");
+pub(crate) const KUBEFLOW_PYTORCH_JOBS: Kind = kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+pub(crate) const TRAIN_JOBS: Kind = kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs");
+pub(crate) const JOB_SETS: Kind = kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
+pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 
 impl Kind {
     /// `group/version`, as objects name it.
@@ -192,7 +201,9 @@ impl Objects {
     async fn ask(&self, request: Builder, body: Vec<u8>) -> Answer<Value> {
         let request = request.body(body).map_err(|e| no_answer(format!("cannot be asked for: {e}")))?;
         let what = format!("{} {}", request.method(), request.uri().path());
+        let verb = verb(request.method());
         let answer = tokio::time::timeout(ANSWER_MAX, self.client.request::<Value>(request)).await;
+        METER.request(verb, outcome(&answer));
         let answer = answer
             .map_err(|_| no_answer(format!("Kubernetes did not answer within {} s: {what}", ANSWER_MAX.as_secs())))?;
         answer.map_err(|error| match error {
@@ -203,6 +214,25 @@ impl Objects {
             },
             other => no_answer(format!("Kubernetes does not answer: {what}: {}", forebay_proto::innermost(&other))),
         })
+    }
+}
+
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        _ => "DELETE",
+    }
+}
+
+fn outcome<E>(answer: &Result<Result<Value, kube::Error>, E>) -> &'static str {
+    match answer {
+        Ok(Ok(_)) => "ok",
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => "conflict",
+        Ok(Err(kube::Error::Api(_))) => "refused",
+        _ => "silent",
     }
 }
 

@@ -53,6 +53,11 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// How many keys are due now or later, or are being looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.with(|state| state.due.len() + state.running.len())
+    }
+
     /// Returns the next key; call [`Queue::done`] after the look.
     pub(crate) async fn next(&self) -> Key {
         loop {

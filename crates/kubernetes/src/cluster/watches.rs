@@ -31,13 +31,8 @@ pub(crate) enum Change {
 }
 
 /// Tells what changes, for ever.
-pub(crate) async fn watch(
-    objects: Objects,
-    kind: Kind,
-    labels: Option<&'static str>,
-    mut tell: impl FnMut(Kind, Change),
-) {
-    let config = labels.map_or_else(Config::default, |labels| Config::default().labels(labels));
+pub(crate) async fn watch(objects: Objects, kind: Kind, labels: Option<String>, mut tell: impl FnMut(Kind, Change)) {
+    let config = labels.map_or_else(Config::default, |labels| Config::default().labels(&labels));
     loop {
         let api: Api<DynamicObject> = Api::all_with(objects.client.clone(), &kind.resource());
         let mut events = std::pin::pin!(watcher::watcher(api, config.clone()).default_backoff());

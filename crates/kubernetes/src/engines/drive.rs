@@ -190,7 +190,7 @@ fn described(cache: &CacheBackend, child: &Child) -> Value {
 }
 
 /// Whether what is there has all that is described: others may add fields.
-fn covers(there: &Value, described: &Value) -> bool {
+pub(crate) fn covers(there: &Value, described: &Value) -> bool {
     match (there, described) {
         (Value::Object(there), Value::Object(described)) => {
             described.iter().all(|(field, value)| there.get(field).is_some_and(|there| covers(there, value)))
@@ -200,11 +200,16 @@ fn covers(there: &Value, described: &Value) -> bool {
         }
         // The API writes quantities in its own form, and keeps their value.
         (Value::String(there), Value::String(described)) => {
-            there == described
-                || matches!((crate::api::validate::bytes(there), crate::api::validate::bytes(described)), (Some(a), Some(b)) if a == b)
+            there == described || matches!((quantity(there), quantity(described)), (Some(a), Some(b)) if a == b)
         }
         _ => there == described,
     }
+}
+
+/// The number that a quantity is: `500m` is a half.
+fn quantity(text: &str) -> Option<f64> {
+    let thousandths = text.strip_suffix('m').and_then(crate::api::validate::bytes);
+    thousandths.map(|number| number / 1000.0).or_else(|| crate::api::validate::bytes(text))
 }
 
 fn failure(refused: &Refused) -> Failure {

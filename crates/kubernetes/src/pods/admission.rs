@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use super::inject::{Injection, Waiter, inject};
 use super::registration::Abilities;
 use crate::api::validate::{mounted, named};
-use crate::api::{CacheBackend, CacheBackendSpec};
-use crate::caches::uses::{MOUNT_PATH, annotation, named_by, of_job};
+use crate::api::{CacheBackend, CacheBackendSpec, User};
+use crate::caches::uses::{MOUNT_PATH, annotation, of_job, reference};
+use crate::caches::written::{self, Written};
+use crate::caches::{BETWEEN, USERS};
 use crate::cluster::Key;
-use crate::cluster::objects::{CACHE_BACKENDS, Objects, PYTORCH_JOBS, TF_JOBS, controller, text};
+use crate::cluster::objects::{CACHE_BACKENDS, Kind, Objects, PYTORCH_JOBS, TF_JOBS, controller, text};
 use crate::engines::engine_of;
 
 /// Where the data is mounted when nobody says it.
@@ -26,10 +28,14 @@ pub(crate) struct Admission {
     pub(crate) image: String,
 }
 
-/// A cache that a pod uses, and how its job's spec has it.
+/// Objects that may own each other between a pod and the one that names its cache.
+const OWNERS_MAX: usize = 4;
+
+/// A cache that a pod uses, how its workload's spec has it, and the object that names it if it is not the pod.
 struct Used {
     cache: Key,
-    of_job: Option<CacheBackendSpec>,
+    spec: Option<CacheBackendSpec>,
+    named_by: Option<User>,
 }
 
 impl Admission {
@@ -57,41 +63,60 @@ impl Admission {
         let path = CACHE_BACKENDS.one(Some(namespace), &used.cache.name);
         let cache = self.objects.find(&path).await.map_err(|refused| (503, refused.to_string()))?;
         let cache = cache.and_then(|cache| serde_json::from_value::<CacheBackend>(cache).ok());
-        let spec = cache.as_ref().map(|c| &c.spec).or(used.of_job.as_ref());
+        let spec = cache.as_ref().map(|c| &c.spec).or(used.spec.as_ref());
         let told = annotation(pod, MOUNT_PATH).map(str::to_owned);
         let mount_path = told
-            .or_else(|| used.of_job.as_ref().and_then(|spec| spec.mount_path.clone()))
+            .or_else(|| used.spec.as_ref().and_then(|spec| spec.mount_path.clone()))
             .or_else(|| spec.and_then(|spec| spec.mount_path.clone()))
             .unwrap_or_else(|| MOUNT_PATH_DEFAULT.to_owned());
         mounted(&mount_path).map_err(invalid)?;
         let waiter = if self.abilities.gates { Waiter::Gate } else { Waiter::Container(self.image.clone()) };
         let node_label = spec.and_then(engine_of).and_then(|engine| engine.node_label(&used.cache));
-        let injection = Injection { cache: used.cache.name, mount_path, node_label, waiter };
+        let user = used.named_by.and_then(|user| serde_json::to_string(&user).ok());
+        let injection = Injection { cache: used.cache.name, mount_path, node_label, waiter, user };
         inject(pod, &injection).map(Some).map_err(invalid)
     }
 
-    /// Returns the cache that the pod names, or that its job of KubeDL names.
+    /// Returns the cache that the pod names, or that the nearest object names that owns it.
     async fn used(&self, pod: &Value, namespace: &str) -> Result<Option<Used>, (u16, String)> {
-        let named = named_by(pod).map(|name| Key::new(namespace, name));
-        let owner = controller(pod);
-        let kind = owner.and_then(|owner| {
-            [TF_JOBS, PYTORCH_JOBS]
-                .into_iter()
-                .find(|k| k.kind == text(owner, "/kind") && k.api_version() == text(owner, "/apiVersion"))
-        });
-        let (Some(owner), Some(kind)) = (owner, kind) else {
-            return Ok(named.map(|cache| Used { cache, of_job: None }));
+        let of_pod = written::of_pod(pod);
+        let is_of_kubedl = controller(pod).and_then(known).is_some_and(|kind| [TF_JOBS, PYTORCH_JOBS].contains(&kind));
+        // A job of KubeDL also says where the cache is mounted that its pod names.
+        let of_owner = match &of_pod {
+            Some(_) if !is_of_kubedl => None,
+            _ => self.of_owner(pod, namespace).await?,
         };
-        let job = self.objects.find(&kind.one(Some(namespace), text(owner, "/name"))).await;
-        let job = job.map_err(|refused| (503, refused.to_string()))?;
-        let Some((name, spec)) =
-            job.as_ref().filter(|job| text(job, "/metadata/uid") == text(owner, "/uid")).and_then(of_job)
-        else {
-            return Ok(named.map(|cache| Used { cache, of_job: None }));
-        };
-        let cache = named.unwrap_or_else(|| Key::new(namespace, name));
-        Ok(Some(Used { cache, of_job: Some(spec) }))
+        let (named_by, of_owner) = of_owner.unzip();
+        let named_by = named_by.filter(|_| of_pod.is_none());
+        let spec = [&of_pod, &of_owner].into_iter().flatten().find_map(|written| written.spec.clone());
+        let spec = spec.transpose().map_err(|wrong| (422, wrong))?;
+        let name = of_pod.or(of_owner).map(|written| written.name);
+        Ok(name.map(|name| Used { cache: Key::new(namespace, name), spec, named_by }))
     }
+
+    /// Looks for an object that names a cache, from a pod's owner upwards.
+    async fn of_owner(&self, pod: &Value, namespace: &str) -> Result<Option<(User, Written)>, (u16, String)> {
+        let mut owned = pod.clone();
+        for _ in 0..OWNERS_MAX {
+            let Some((owner, kind)) = controller(&owned).and_then(|owner| Some((owner, known(owner)?))) else { break };
+            let found = self.objects.find(&kind.one(Some(namespace), text(owner, "/name"))).await;
+            let found = found.map_err(|refused| (503, refused.to_string()))?;
+            let Some(object) = found.filter(|object| text(object, "/metadata/uid") == text(owner, "/uid")) else {
+                break;
+            };
+            if let Some(written) = of_job(&object) {
+                return Ok(Some((reference(kind, &object), written)));
+            }
+            owned = object;
+        }
+        Ok(None)
+    }
+}
+
+/// The kind of an owner, if objects of it may name caches, or be between one that does and its pods.
+fn known(owner: &Value) -> Option<Kind> {
+    let is = |kind: &Kind| kind.kind == text(owner, "/kind") && kind.api_version() == text(owner, "/apiVersion");
+    USERS.into_iter().chain(BETWEEN).find(is)
 }
 
 /// Base64 with padding: patches travel so.

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::caches::uses::{CACHE, GATE, WAITER};
+use crate::caches::uses::{CACHE, GATE, USER, WAITER};
 use crate::cluster::objects::{items, text};
 
 /// The volume, as KubeDL names it.
@@ -36,6 +36,8 @@ pub(crate) struct Injection {
     pub(crate) mount_path: String,
     pub(crate) node_label: Option<String>,
     pub(crate) waiter: Waiter,
+    /// The object that named the cache, where the pod did not.
+    pub(crate) user: Option<String>,
 }
 
 /// Returns the pod with what it gets.
@@ -45,6 +47,9 @@ pub(crate) struct Injection {
 pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
     let mut pod = pod.clone();
     pod["metadata"]["labels"][CACHE] = json!(with.cache);
+    if let Some(user) = &with.user {
+        pod["metadata"]["annotations"][USER] = json!(user);
+    }
     let volume = volume(&mut pod, &with.cache);
     for list in ["initContainers", "containers"] {
         for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
@@ -179,7 +184,7 @@ mod tests {
 
     fn with(waiter: Waiter) -> Injection {
         let node_label = Some("fluid.io/s-ml-mnist".to_owned());
-        Injection { cache: "mnist".to_owned(), mount_path: "/data".to_owned(), node_label, waiter }
+        Injection { cache: "mnist".to_owned(), mount_path: "/data".to_owned(), node_label, waiter, user: None }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! ```text
 //! inject        what a pod gets (pure)                 admission      which cache a pod uses, and the answer to the API
 //! certificates  the webhook's authority and its key    registration   how the API is told of the webhook
-//! server        HTTPS
+//! server        HTTPS                                    figures        metrics, over HTTP
 //! ```
 
 mod admission;
 mod certificates;
+pub(crate) mod figures;
 mod inject;
 mod registration;
 mod server;

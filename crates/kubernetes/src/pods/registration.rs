@@ -2,14 +2,17 @@
 //!
 //! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes
 //! them tries again. Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a
-//! condition where it has those (1.28), and refuses them as well. An older API server asks about all pods without the
-//! label, and lets them pass while the webhook is down. No other pod is touched.
+//! condition where it has those (1.28), and refuses them as well. Pods whose owner may name a cache pass while the
+//! webhook is down: most of those use none. An older API server asks about all pods without the label, and lets them
+//! pass while the webhook is down. No other pod is touched.
 
 use serde_json::{Value, json};
 
 use super::admission::base64;
 use crate::caches::uses::CACHE;
-use crate::cluster::objects::{Answer, Objects};
+use crate::caches::written::SPEC;
+use crate::caches::{BETWEEN, USERS};
+use crate::cluster::objects::{Answer, Kind, Objects, PYTORCH_JOBS, TF_JOBS};
 
 /// Name of the configuration.
 const NAME: &str = "forebay-operator";
@@ -25,6 +28,8 @@ pub(crate) struct Abilities {
     pub(crate) gates: bool,
     /// Webhooks can have conditions: 1.28.
     pub(crate) conditions: bool,
+    /// PodDisruptionBudgets are of `policy/v1`: 1.21.
+    pub(crate) budgets: bool,
 }
 
 impl Abilities {
@@ -32,7 +37,7 @@ impl Abilities {
     pub(crate) fn of(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
         let version = (number(major), number(minor));
-        Self { gates: version >= (1, 27), conditions: version >= (1, 28) }
+        Self { gates: version >= (1, 27), conditions: version >= (1, 28), budgets: version >= (1, 21) }
     }
 }
 
@@ -76,16 +81,30 @@ fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
     let labelled = webhook("labelled", "Fail", "Exists");
     let mut others = webhook("annotated", if can.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
     if can.conditions {
-        let annotated = format!("has(object.metadata.annotations) && '{CACHE}' in object.metadata.annotations");
-        let of_job = "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
-                      o.apiVersion == 'training.kubedl.io/v1alpha1' && (o.kind == 'TFJob' || o.kind == 'PyTorchJob'))";
-        others["matchConditions"] =
-            json!([{"name": "uses-a-cache", "expression": format!("({annotated}) || ({of_job})")}]);
+        let has = |name: &str| format!("has(object.metadata.annotations) && '{name}' in object.metadata.annotations");
+        let annotated = format!("({}) || ({})", has(CACHE), has(SPEC));
+        let of_kubedl = format!("{annotated} || ({})", owned_by(&[TF_JOBS, PYTORCH_JOBS]));
+        others["matchConditions"] = json!([{"name": "uses-a-cache", "expression": of_kubedl}]);
+    }
+    let mut webhooks = vec![labelled, others];
+    if can.conditions {
+        let mut owned = webhook("owned", "Ignore", "DoesNotExist");
+        let kinds: Vec<Kind> =
+            USERS.into_iter().chain(BETWEEN).filter(|k| ![TF_JOBS, PYTORCH_JOBS].contains(k)).collect();
+        owned["matchConditions"] = json!([{"name": "may-inherit-a-cache", "expression": owned_by(&kinds)}]);
+        webhooks.push(owned);
     }
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": NAME}, "webhooks": [labelled, others],
+        "metadata": {"name": NAME}, "webhooks": webhooks,
     })
+}
+
+/// The condition that an object of one of these kinds owns the pod.
+fn owned_by(kinds: &[Kind]) -> String {
+    let is = |k: &Kind| format!("(o.apiVersion == '{}' && o.kind == '{}')", k.api_version(), k.kind);
+    let any = kinds.iter().map(is).collect::<Vec<_>>().join(" || ");
+    format!("has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, {any})")
 }
 
 #[cfg(test)]

@@ -1,9 +1,36 @@
-//! Why pods are not ready: read out of what the API says of a workload, its pods, and its events. Pure.
+//! Why pods are not ready: read out of what the API says of a workload, its pods, and its events.
 
 use serde_json::Value;
 
 /// Pods, and events, that are looked at.
 const LISTED_MAX: usize = 500;
+
+/// A workload's place.
+pub(crate) struct Named<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// Says why pods of a workload are not ready, as far as Kubernetes tells; `read` reads a path.
+pub(crate) async fn why(
+    of: Named<'_>,
+    workload: &Value,
+    read: impl AsyncFn(String) -> Result<Value, String>,
+) -> String {
+    if let Some(refused) = refused(workload) {
+        return refused;
+    }
+    let found = match read(pods(of.namespace, workload)).await.map(|pods| not_ready(&pods)) {
+        Ok(None) => read(events(of.namespace, of.kind, of.name)).await.map(|events| not_created(&events)),
+        found => found,
+    };
+    match found {
+        Ok(Some(why)) => why,
+        Ok(None) => "Kubernetes does not say".to_owned(),
+        Err(error) => format!("why cannot be read: {error}"),
+    }
+}
 
 /// Returns what a Deployment says of pods that it may not create: a quota, most of the time.
 pub(crate) fn refused(workload: &Value) -> Option<String> {
@@ -12,7 +39,7 @@ pub(crate) fn refused(workload: &Value) -> Option<String> {
 }
 
 /// Returns the path that lists a workload's pods.
-pub(crate) fn pods(namespace: &str, workload: &Value) -> String {
+fn pods(namespace: &str, workload: &Value) -> String {
     let labels = workload.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
     let labels: Vec<_> =
         labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect();
@@ -20,13 +47,13 @@ pub(crate) fn pods(namespace: &str, workload: &Value) -> String {
 }
 
 /// Returns the path that lists the events of a workload whose pods could not be created.
-pub(crate) fn events(namespace: &str, kind: &str, name: &str) -> String {
+fn events(namespace: &str, kind: &str, name: &str) -> String {
     let fields = format!("reason=FailedCreate,involvedObject.kind={kind},involvedObject.name={name}");
     format!("/api/v1/namespaces/{namespace}/events?limit={LISTED_MAX}&fieldSelector={}", escaped(&fields))
 }
 
 /// Says what the first pod lacks that is not ready: a node, an image, a program that lives.
-pub(crate) fn not_ready(pods: &Value) -> Option<String> {
+fn not_ready(pods: &Value) -> Option<String> {
     let is_ready = |pod: &&Value| conditions(pod).any(|c| is(c, "type", "Ready") && is(c, "status", "True"));
     items(pods).filter(|pod| !is_ready(pod)).find_map(|pod| {
         let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("?");
@@ -39,7 +66,7 @@ pub(crate) fn not_ready(pods: &Value) -> Option<String> {
 }
 
 /// Returns what the last of these events says.
-pub(crate) fn not_created(events: &Value) -> Option<String> {
+fn not_created(events: &Value) -> Option<String> {
     let last = items(events).max_by_key(|event| text(event, "lastTimestamp").unwrap_or_default())?;
     text(last, "message").map(str::to_owned)
 }

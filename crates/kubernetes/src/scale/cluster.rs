@@ -11,7 +11,7 @@ use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use super::cause;
+use super::cause::{self, Named};
 
 /// How long the API may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -59,6 +59,21 @@ pub(crate) struct Workload {
     pub(crate) object: Value,
 }
 
+impl Workload {
+    /// Reads a workload.
+    pub(crate) fn of(object: Value) -> Self {
+        let number = |at: &str| object.pointer(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+        let (ready, present) = (number("/status/readyReplicas"), number("/status/replicas"));
+        Self {
+            // Kubernetes' own default, which it writes there: one.
+            replicas: number("/spec/replicas").unwrap_or(1),
+            ready: ready.unwrap_or(0),
+            present: present.unwrap_or(0),
+            object,
+        }
+    }
+}
+
 impl Cluster {
     /// Finds the cluster: that of this pod, or of the kubeconfig. Asks it nothing.
     ///
@@ -89,16 +104,7 @@ impl Cluster {
     /// # Errors
     /// NotFound when there is none; PermissionDenied; Unavailable.
     pub(crate) async fn look(&self) -> Result<Workload> {
-        let object = self.ask(Request::get(self.path("status")), Vec::new()).await?;
-        let number = |at: &str| object.pointer(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-        let (ready, present) = (number("/status/readyReplicas"), number("/status/replicas"));
-        Ok(Workload {
-            // Kubernetes' own default, which it writes there: one.
-            replicas: number("/spec/replicas").unwrap_or(1),
-            ready: ready.unwrap_or(0),
-            present: present.unwrap_or(0),
-            object,
-        })
+        self.ask(Request::get(self.path("status")), Vec::new()).await.map(Workload::of)
     }
 
     /// Says how many pods there should be.
@@ -113,24 +119,11 @@ impl Cluster {
 
     /// Says why pods are not ready, as far as Kubernetes tells.
     pub(crate) async fn why(&self, there: &Workload) -> String {
-        if let Some(refused) = cause::refused(&there.object) {
-            return refused;
-        }
-        let list = |path: String| async move { self.ask(Request::get(path), Vec::new()).await };
-        let pods = list(cause::pods(&self.namespace, &there.object)).await;
-        let pods = pods.map(|pods| cause::not_ready(&pods));
-        let found = match pods {
-            Ok(None) => {
-                let kind = format!("{:?}", self.kind);
-                list(cause::events(&self.namespace, &kind, &self.name)).await.map(|events| cause::not_created(&events))
-            }
-            found => found,
+        let read = async |path: String| {
+            self.ask(Request::get(path), Vec::new()).await.map_err(|error| error.message().to_owned())
         };
-        match found {
-            Ok(Some(why)) => why,
-            Ok(None) => "Kubernetes does not say".to_owned(),
-            Err(error) => format!("why cannot be read: {}", error.message()),
-        }
+        let named = Named { namespace: &self.namespace, kind: &format!("{:?}", self.kind), name: &self.name };
+        cause::why(named, &there.object, read).await
     }
 
     fn path(&self, part: &str) -> String {

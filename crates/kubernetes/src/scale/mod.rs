@@ -12,7 +12,7 @@
 //! start it again, run none, and what there is stays.
 
 mod asks;
-mod cause;
+pub(crate) mod cause;
 mod cluster;
 mod scaler;
 #[cfg(test)]
@@ -28,6 +28,9 @@ use forebay_proto::{Credentials, Remote, TlsFiles};
 use asks::Asks;
 use cluster::{Cluster, Kind};
 use scaler::{Outcome, Scaler};
+
+pub(crate) use cluster::Workload;
+pub(crate) use scaler::{AT_ONCE, plan};
 
 /// How often the number of workers is compared with the wanted one.
 const LOOK: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 use super::cluster::{Cluster, Workload};
 
 /// Pods that may be starting, or leaving, at the same time: a cluster starts them beside each other.
-const AT_ONCE: u32 = 16;
+pub(crate) const AT_ONCE: u32 = 16;
 /// How long pods may take to be ready until it is told why they are not.
 const START_MAX: Duration = Duration::from_secs(60);
 
@@ -23,6 +23,23 @@ pub(crate) enum Outcome {
     Waits { missing: u32, why: String },
     /// Kubernetes refused, or did not answer.
     Failed { error: Error, pause: Duration },
+}
+
+/// Returns how many replicas a workload should have now, one step of the reconciler after the other.
+pub(crate) fn plan(reconciler: &mut Reconciler, now: Ticks, wanted: u32, there: &Workload) -> u32 {
+    let mut replicas = there.replicas;
+    loop {
+        let seen = WorkerCounts {
+            starting: replicas.saturating_sub(there.ready),
+            running: replicas.min(there.ready),
+            leaving: there.present.saturating_sub(replicas),
+        };
+        match reconciler.next(now, Some(wanted), seen) {
+            Action::Keep => return replicas,
+            Action::StartOne => replicas += 1,
+            Action::EndOne => replicas -= 1,
+        }
+    }
 }
 
 /// Brings a workload to what is wanted.
@@ -54,7 +71,7 @@ impl Scaler {
 
     async fn bring(&mut self, now: Ticks, wanted: u32) -> Result<Outcome> {
         let there = self.cluster.look().await?;
-        let (from, to) = (there.replicas, self.plan(now, wanted, &there));
+        let (from, to) = (there.replicas, plan(&mut self.reconciler, now, wanted, &there));
         if from != to {
             self.cluster.scale(to).await?;
         }
@@ -67,23 +84,6 @@ impl Scaler {
             Some(missing) => Outcome::Waits { missing, why: self.cluster.why(&there).await },
             None => Outcome::Kept,
         })
-    }
-
-    /// Returns how many replicas there should be now, one step of the reconciler after the other.
-    fn plan(&mut self, now: Ticks, wanted: u32, there: &Workload) -> u32 {
-        let mut replicas = there.replicas;
-        loop {
-            let seen = WorkerCounts {
-                starting: replicas.saturating_sub(there.ready),
-                running: replicas.min(there.ready),
-                leaving: there.present.saturating_sub(replicas),
-            };
-            match self.reconciler.next(now, Some(wanted), seen) {
-                Action::Keep => return replicas,
-                Action::StartOne => replicas += 1,
-                Action::EndOne => replicas -= 1,
-            }
-        }
     }
 
     /// Returns how many pods are missing, if that is to be told.

@@ -1,0 +1,159 @@
+//! What workloads write about their cache: names and specs in labels and annotations. Pure.
+//!
+//! A job's own object names a cache, or defines one; its pods inherit it. A pod, or a template of pods, does the same
+//! for itself. A spec without a name defines a cache of its own: of a job, it goes with the job; of a pod, all pods
+//! with the same spec share it, and it goes when none has used it for [`IDLE_SECONDS`].
+
+use serde_json::Value;
+
+use super::uses::{CACHE, annotation, own_name};
+use crate::api::cache_backend::Options;
+use crate::api::validate::validate;
+use crate::api::{CacheBackend, CacheBackendSpec};
+use crate::cluster::objects::text;
+use crate::engines::engine_of;
+
+/// Annotation: the spec of a CacheBackend, as YAML or JSON.
+pub(crate) const SPEC: &str = "forebay.dev/cache-spec";
+/// Seconds without a user after which a cache goes that pods define, where their spec does not say.
+const IDLE_SECONDS: i64 = 600;
+
+/// What an object writes about its cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Written {
+    /// Name of the cache.
+    pub(crate) name: String,
+    /// What is written of it, if anything is; or what is wrong with that.
+    pub(crate) spec: Option<Result<CacheBackendSpec, String>>,
+    /// The cache goes with the object.
+    pub(crate) is_own: bool,
+}
+
+/// Reads what a job's own object writes.
+pub(crate) fn of_job(job: &Value) -> Option<Written> {
+    let own = || own_name(text(job, "/metadata/name"), text(job, "/metadata/uid"));
+    read(job).map(|(name, spec)| {
+        let is_own = name.is_none();
+        Written { name: name.unwrap_or_else(own), spec, is_own }
+    })
+}
+
+/// Reads what a pod writes, or a template of pods.
+pub(crate) fn of_pod(pod: &Value) -> Option<Written> {
+    read(pod).map(|(name, spec)| {
+        let of_spec = format!("cache-{:012x}", hash(annotation(pod, SPEC).unwrap_or_default()));
+        // The webhook names the cache of a pod that did not.
+        let is_shared = name.as_ref().is_none_or(|name| *name == of_spec);
+        let spec = spec.map(|spec| spec.map(|spec| if is_shared { that_goes_when_idle(spec) } else { spec }));
+        Written { name: name.unwrap_or(of_spec), spec, is_own: false }
+    })
+}
+
+type Named = (Option<String>, Option<Result<CacheBackendSpec, String>>);
+
+fn read(object: &Value) -> Option<Named> {
+    let label = || object.pointer("/metadata/labels").and_then(|all| all.get(CACHE)).and_then(Value::as_str);
+    let name = annotation(object, CACHE).or_else(label).filter(|name| !name.is_empty()).map(str::to_owned);
+    let spec = annotation(object, SPEC).map(spec_of);
+    (name.is_some() || spec.is_some()).then_some((name, spec))
+}
+
+/// Reads a spec; a field that nobody knows is an error, for it would be without effect.
+fn spec_of(written: &str) -> Result<CacheBackendSpec, String> {
+    let wrong = |what: String| format!("the annotation {SPEC} {what}");
+    let given: Value = serde_saphyr::from_str(written).map_err(|e| wrong(format!("is no YAML: {e}")))?;
+    let spec: CacheBackendSpec =
+        serde_json::from_value(given.clone()).map_err(|e| wrong(format!("is no spec of a CacheBackend: {e}")))?;
+    let known = serde_json::to_value(&spec).map_err(|e| wrong(e.to_string()))?;
+    if let Some(field) = unknown(&given, &known, "") {
+        return Err(wrong(format!("has the field {field}, which a CacheBackend has not")));
+    }
+    if spec.name.is_some() {
+        return Err(wrong(format!("has a name: write it in the annotation {CACHE}")));
+    }
+    let engine = |()| {
+        let cache = CacheBackend::new("cache", spec.clone());
+        engine_of(&spec).map_or(Ok(()), |engine| engine.validate(&cache))
+    };
+    validate("cache", &spec).and_then(engine).map_err(|what| wrong(format!("is wrong: {what}")))?;
+    Ok(spec)
+}
+
+/// Returns the first field that is given and not known.
+fn unknown(given: &Value, known: &Value, at: &str) -> Option<String> {
+    match (given, known) {
+        (Value::Object(given), _) => given.iter().find_map(|(field, value)| {
+            let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
+            match known.get(field) {
+                Some(known) => unknown(value, known, &at),
+                // What is null, or empty, is left out of what is known.
+                None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => None,
+                None => Some(at),
+            }
+        }),
+        (Value::Array(given), Value::Array(known)) => {
+            given.iter().zip(known).enumerate().find_map(|(i, (g, k))| unknown(g, k, &format!("{at}[{i}]")))
+        }
+        _ => None,
+    }
+}
+
+fn that_goes_when_idle(mut spec: CacheBackendSpec) -> CacheBackendSpec {
+    let options = spec.options.get_or_insert_with(Options::default);
+    options.idle_time.get_or_insert(IDLE_SECONDS);
+    spec
+}
+
+/// 48 bits of FNV-1a: names of caches must stay the same in each version.
+fn hash(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step) & 0xffff_ffff_ffff
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const YAML: &str = "dataset: {dataSources: [{location: \"s3://a/b\"}]}\ncacheEngine: {forebay: {}}\n";
+
+    fn with(annotations: Value) -> Value {
+        json!({"metadata": {"name": "j", "uid": "12-345-678", "annotations": annotations}})
+    }
+
+    #[test]
+    fn jobs_and_pods_name_caches_and_define_them() {
+        let both = with(json!({CACHE: "c", SPEC: YAML}));
+        let (job, pod) = (of_job(&both).expect("it is written"), of_pod(&both).expect("it is written"));
+        assert_eq!((job.name.as_str(), job.is_own, job.spec.clone()), ("c", false, pod.spec.clone()));
+        assert!(job.spec.is_some_and(|spec| spec.is_ok_and(|spec| spec.is_definition())));
+        let own = with(json!({SPEC: YAML}));
+        let job = of_job(&own).expect("it is written");
+        assert_eq!((job.name.as_str(), job.is_own), ("cache-j-12345", true));
+        let pod = of_pod(&own).expect("it is written");
+        assert_eq!((pod.name.as_str(), pod.is_own), ("cache-8d25c961ee36", false), "a name stays what it is");
+        let idle = pod.spec.and_then(Result::ok).and_then(|spec| spec.idle_seconds());
+        assert_eq!(idle, Some(IDLE_SECONDS));
+        let other = of_pod(&with(json!({SPEC: YAML.replace("s3://a/b", "s3://a/c")}))).expect("it is written");
+        assert_ne!(other.name, pod.name);
+        assert_eq!(of_job(&with(json!({}))), None);
+    }
+
+    #[test]
+    fn a_wrong_spec_is_told() {
+        for (written, expected) in [
+            ("{", "is no YAML"),
+            ("dataset: 5", "is no spec of a CacheBackend"),
+            ("datasets: {}", "has the field datasets,"),
+            (&YAML.replace("location", "url"), "has the field dataset.dataSources[0].url"),
+            ("cacheEngine: {forebay: {}}", "spec.dataset.dataSources is empty"),
+            (&YAML.replace("forebay: {}", "fluid: {alluxioRuntime: {}}"), "needs tieredStorage"),
+            (&format!("name: c\n{YAML}"), "has a name"),
+        ] {
+            let said =
+                of_job(&with(json!({SPEC: written}))).and_then(|it| it.spec).expect("a spec").expect_err(written);
+            assert!(said.contains(expected), "{written}: {said}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Figures of this process, in Prometheus' format. Labels are of fixed sets: no namespace and no name is told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Key;
+
+/// Bounds of the durations that are counted, in seconds.
+const BOUNDS: [f64; 8] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0];
+
+/// The figures of this process.
+pub(crate) static METER: LazyLock<Meter> = LazyLock::new(Meter::default);
+
+/// Durations of the looks of one controller.
+#[derive(Clone, Default)]
+struct Durations {
+    /// Looks that took at most each of [`BOUNDS`].
+    within: [u64; BOUNDS.len()],
+    count: u64,
+    seconds: f64,
+}
+
+#[derive(Default)]
+struct State {
+    looks: BTreeMap<(&'static str, &'static str), u64>,
+    durations: BTreeMap<&'static str, Durations>,
+    waiting: BTreeMap<&'static str, usize>,
+    states: HashMap<(&'static str, Key), String>,
+    requests: BTreeMap<(&'static str, &'static str), u64>,
+    leads: bool,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Meter {
+    state: Mutex<State>,
+}
+
+impl Meter {
+    /// Counts a look, with what came of it.
+    pub(crate) fn look(&self, what: &'static str, outcome: &'static str, took: Duration) {
+        self.with(|state| {
+            *state.looks.entry((what, outcome)).or_default() += 1;
+            let durations = state.durations.entry(what).or_default();
+            let seconds = took.as_secs_f64();
+            for (within, bound) in durations.within.iter_mut().zip(BOUNDS) {
+                *within += u64::from(seconds <= bound);
+            }
+            durations.count += 1;
+            durations.seconds += seconds;
+        });
+    }
+
+    /// Tells how many keys of a controller wait, or are looked at.
+    pub(crate) fn waiting(&self, what: &'static str, keys: usize) {
+        self.with(|state| state.waiting.insert(what, keys));
+    }
+
+    /// Tells the state of an object; `None`: it is gone.
+    pub(crate) fn state(&self, what: &'static str, key: &Key, is: Option<&str>) {
+        self.with(|state| match is {
+            Some(is) => _ = state.states.insert((what, key.clone()), is.to_owned()),
+            None => _ = state.states.remove(&(what, key.clone())),
+        });
+    }
+
+    /// Counts a request to the API.
+    pub(crate) fn request(&self, verb: &'static str, outcome: &'static str) {
+        self.with(|state| *state.requests.entry((verb, outcome)).or_default() += 1);
+    }
+
+    /// Tells that this process is the one that acts.
+    pub(crate) fn leads(&self) {
+        self.with(|state| state.leads = true);
+    }
+
+    /// Returns all figures.
+    pub(crate) fn text(&self) -> String {
+        self.with(|state| state.text())
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let head = |text: &mut String, name: &str, type_: &str, help: &str| {
+            // A String takes what is written.
+            writeln!(text, "# HELP {name} {help}\n# TYPE {name} {type_}").ok();
+        };
+        head(&mut text, "forebay_operator_leader", "gauge", "1 while this process is the one that acts.");
+        writeln!(text, "forebay_operator_leader {}", u8::from(self.leads)).ok();
+        let name = "forebay_operator_looks_total";
+        head(
+            &mut text,
+            name,
+            "counter",
+            "Looks at objects: done, failed, conflict (changed meanwhile), refused (by the API).",
+        );
+        for ((what, outcome), count) in &self.looks {
+            writeln!(text, "{name}{{what=\"{what}\",outcome=\"{outcome}\"}} {count}").ok();
+        }
+        let name = "forebay_operator_look_seconds";
+        head(&mut text, name, "histogram", "How long looks took.");
+        for (what, durations) in &self.durations {
+            for (bound, within) in BOUNDS.iter().zip(durations.within) {
+                writeln!(text, "{name}_bucket{{what=\"{what}\",le=\"{bound}\"}} {within}").ok();
+            }
+            let Durations { count, seconds, .. } = durations;
+            writeln!(text, "{name}_bucket{{what=\"{what}\",le=\"+Inf\"}} {count}").ok();
+            writeln!(text, "{name}_sum{{what=\"{what}\"}} {seconds}\n{name}_count{{what=\"{what}\"}} {count}").ok();
+        }
+        let name = "forebay_operator_queue";
+        head(&mut text, name, "gauge", "Objects that wait to be looked at, or are, now or after a pause.");
+        for (what, keys) in &self.waiting {
+            writeln!(text, "{name}{{what=\"{what}\"}} {keys}").ok();
+        }
+        let name = "forebay_operator_requests_total";
+        head(
+            &mut text,
+            name,
+            "counter",
+            "Requests to the API, without those of watches: ok, conflict, refused, silent.",
+        );
+        for ((verb, outcome), count) in &self.requests {
+            writeln!(text, "{name}{{verb=\"{verb}\",outcome=\"{outcome}\"}} {count}").ok();
+        }
+        let name = "forebay_operator_objects";
+        head(
+            &mut text,
+            name,
+            "gauge",
+            "Caches by state, and services by the reason why they are not as they should be.",
+        );
+        let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for ((what, _), is) in &self.states {
+            *counts.entry((what, is)).or_default() += 1;
+        }
+        for ((what, is), count) in counts {
+            writeln!(text, "{name}{{what=\"{what}\",state=\"{is}\"}} {count}").ok();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_counted_and_objects_that_are_gone_are_not() {
+        let meter = Meter::default();
+        meter.look("cache", "done", Duration::from_millis(50));
+        meter.look("cache", "conflict", Duration::from_secs(3));
+        meter.request("PATCH", "ok");
+        meter.waiting("cache", 4);
+        for name in ["a", "b", "c"] {
+            meter.state("cache", &Key::new("ns", name), Some("PVCCreated"));
+        }
+        meter.state("cache", &Key::new("ns", "b"), Some("CacheFailed"));
+        meter.state("cache", &Key::new("ns", "c"), None);
+        let text = meter.text();
+        for line in [
+            "forebay_operator_leader 0",
+            "forebay_operator_looks_total{what=\"cache\",outcome=\"conflict\"} 1",
+            "forebay_operator_look_seconds_bucket{what=\"cache\",le=\"0.1\"} 1",
+            "forebay_operator_look_seconds_bucket{what=\"cache\",le=\"+Inf\"} 2",
+            "forebay_operator_queue{what=\"cache\"} 4",
+            "forebay_operator_requests_total{verb=\"PATCH\",outcome=\"ok\"} 1",
+            "forebay_operator_objects{what=\"cache\",state=\"CacheFailed\"} 1",
+            "forebay_operator_objects{what=\"cache\",state=\"PVCCreated\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+    }
+}
