@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn, TypeAlias, Union
 from forebay._src.expr_arguments import distinct_values, edge, integer, limit, unicode_text
 from forebay._src.expr_calls import ListFunctions, TextFunctions
 from forebay._src.schema import CAST_TYPES, cast_type
+from forebay._src.usage import explained
 
 __all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
 
@@ -482,6 +483,7 @@ def coalesce(first: ExprLike, *others: ExprLike) -> Expr:
     return found
 
 
+@explained('stack([fb.col("a"), fb.col("b")])')
 def stack(parts: Sequence[ExprLike]) -> Expr:
     """Puts several numbers of a row side by side, as ``numpy.stack(parts, axis=1)`` of the columns.
 

@@ -49,6 +49,80 @@ METHODS: Mapping[str, str] = {
     "zip": _PAIRS,
 }
 
+_ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
+_LEFT_OUT = "leave it out: threads and prefetching are chosen here"
+_BY_INDEX = "leave it out: one class is read from its start and by index"
+_SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
+_NUMBERED = "fb.range as a source, or a column of numbers, gives each sample its own"
+_PARTS = "write map(fn, reads=['x'], writes=['x'])"
+
+#: Of datasets: properties, conversions, and ops whose task is done elsewhere here.
+ELSEWHERE: Mapping[str, str] = {
+    "add_column": "write with_column(name, expression)",
+    "batched": "write batch(n)",
+    "cast_column": "write cast(x='int32')",
+    "class_encode_column": "map with a dictionary gives each name its number",
+    "column_names": "write list(ds.schema)",
+    "columns": "write list(ds.schema)",
+    "decode": "write decode_image(column), cast(txt='string') or cast(cls=int); other members are decoded with map",
+    "element_spec": "write schema",
+    "features": "write schema",
+    "fingerprint": "write dataset_id",
+    "flatten": "structs come as columns, outer.inner",
+    "flatten_indices": "leave it out: a shuffle has no indices",
+    "get_single_element": "write ds[0]",
+    "ignore_errors": "write iter(on_error='skip')",
+    "limit": "write take(n)",
+    "load_state_dict": "iterators have states: it = ds.iter(); it.load_state_dict(state)",
+    "map_dict": _PARTS,
+    "map_tuple": _PARTS,
+    "map_with_index": _NUMBERED,
+    "mp_prefetch": _LEFT_OUT,
+    "num_columns": "write len(ds.schema)",
+    "options": "leave it out: explain() shows what is chosen here",
+    "pipe": "call the function: fn(ds)",
+    "push_to_hub": "write save(folder, format='parquet'), and upload the folder",
+    "random_map": "write map(fn) with fn(row, rng)",
+    "reduce": "keep the state where you iterate: ops see single samples",
+    "rejection_resample": _SHARE,
+    "rename_keys": "write rename(old='new')",
+    "rsample": "write filter(lambda row, rng: rng.random() < p)",
+    "save_to_disk": "write save(folder)",
+    "seed": "write iter(seed=1)",
+    "set_transform": "write map(fn)",
+    "shape": "len(ds) and len(ds.schema) are its parts",
+    "size": "write len(ds)",
+    "slice": "write ds[a:b]",
+    "snapshot": "write cache(), or save(folder)",
+    "sparse_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
+    "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
+    "to_csv": _ROWS,
+    "to_dict": _ROWS,
+    "to_iter_dataset": _BY_INDEX,
+    "to_iterable_dataset": _BY_INDEX,
+    "to_json": _ROWS,
+    "to_list": "write list(ds)",
+    "to_pandas": _ROWS,
+    "to_parquet": "write save(folder, format='parquet')",
+    "to_polars": _ROWS,
+    "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
+    "unbatched": "leave batch out: samples come one by one without it",
+    "with_epoch": "itertools.islice(ds.iter(epochs=None), n) ends after n batches",
+    "with_length": "leave it out: cardinality counts the samples",
+    "with_options": "leave it out: explain() shows what is chosen here",
+    "with_transform": "write map(fn)",
+}
+
+#: Of iterators.
+ITERATORS: Mapping[str, str] = {
+    "get_next": "write next(it)",
+    "get_state": "write state_dict()",
+    "restore": "write load_state_dict(state)",
+    "save": "state_dict() is small, and plain JSON: save it with the model",
+    "set_state": "write load_state_dict(state)",
+    "start_prefetch": "leave it out: an iterator starts at the first next(it)",
+}
+
 #: Of the package.
 FUNCTIONS: Mapping[str, str] = {
     "AUTOTUNE": "leave it out: threads and prefetching are chosen here",
@@ -61,6 +135,42 @@ FUNCTIONS: Mapping[str, str] = {
     "mix": "iterate over each dataset, and draw between them",
     "sample_from_datasets": "iterate over each, and draw between them",
     "zip": _PAIRS,
+}
+
+
+#: Of the package: classes and functions that read or write files in other libraries.
+READERS: Mapping[str, str] = {
+    "ArrayRecordDataSource": "write from_array_record(paths)",
+    "CsvDataset": "write from_csv(paths)",
+    "DataLoader": "iterate over a dataset with batch(n), or over its to_torch()",
+    "ImageFolder": "write from_image_folder(root)",
+    "IterDataset": "write from_generator(function)",
+    "MapDataset": "write from_map_dataset(source)",
+    "MDSWriter": "write ds.save(folder, format='mds')",
+    "ShardWriter": "write ds.save(folder, format='tar')",
+    "StreamingDataset": "write from_mds(folder)",
+    "TFRecordDataset": "write from_tfrecord(paths)",
+    "TextLineDataset": "write from_text(paths)",
+    "WebDataset": "write from_tar(paths)",
+    "choose_from_datasets": "iterate over each, and draw between them",
+    "from_huggingface": "read its files, with from_parquet or from_arrow; or write from_map_dataset(dataset)",
+    "from_json": "write from_jsonl(paths)",
+    "from_pandas": "write from_dict({name: frame[name].to_numpy() for name in frame})",
+    "from_polars": "write from_dict({name: frame[name].to_numpy() for name in frame.columns})",
+    "from_tensors": "write from_numpy({'x': x[None]})",
+    "from_webdataset": "write from_tar(paths)",
+    "image_dataset_from_directory": "write from_image_folder(root)",
+    "list_files": "write from_files(pattern); the other sources accept patterns, too",
+    "load_from_disk": "write from_arrow(folder + '/*.arrow')",
+    "make_batched_features_dataset": "write from_tfrecord(paths, features={...})",
+    "make_csv_dataset": "write from_csv(paths)",
+    "read_csv": "write from_csv(paths)",
+    "read_images": "write from_files(paths), or from_image_folder(root)",
+    "read_json": "write from_jsonl(paths)",
+    "read_parquet": "write from_parquet(paths)",
+    "read_text": "write from_text(paths)",
+    "read_tfrecords": "write from_tfrecord(paths)",
+    "read_webdataset": "write from_tar(paths)",
 }
 
 

@@ -11,11 +11,24 @@ from forebay._src.base import Base
 from forebay._src.expr import Expr, col, lit
 from forebay._src.schema import CAST_TYPES, cast_type, to_fields
 from forebay._src.site import site
-from forebay._src.usage import explained
+from forebay._src.usage import THREADS, explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
+
+
+_NUMBERS = "a column of numbers gives each sample its own; fb.range has one"
+#: Arguments of functions on samples in other libraries.
+_HABITS = {
+    "deterministic": "leave it out: samples keep their order; iter(ordered=False) yields batches as they come",
+    "fn_kwargs": "write functools.partial(fn, ...)",
+    "load_from_cache_file": "leave it out: only cache() caches samples",
+    "num_parallel_calls": THREADS,
+    "num_proc": THREADS,
+    "num_workers": THREADS,
+    "with_indices": _NUMBERS,
+}
 
 
 class RowOps(Base):
@@ -23,6 +36,13 @@ class RowOps(Base):
 
     __slots__ = ()
 
+    @explained(
+        'map(fn, reads=["x"], writes=["y"]) keeps the other columns; map(fn) keeps only the columns that fn returns',
+        **_HABITS,
+        batch_size="leave it out: a batched function gets any number of rows; behind batch(n) it gets batches",
+        input_columns='write reads=["x"]',
+        remove_columns='leave it out: map(fn) keeps only the columns that fn returns; writes=["y"] keeps the others',
+    )
     def map(
         self,
         fn: Callable[..., Any],
@@ -81,6 +101,12 @@ class RowOps(Base):
         op = {"op": "map", "function": function, "output": fields, "keep_others": written is not None}
         return self._then(op, keep_position, name, pickle)
 
+    @explained(
+        "filter(fb.col('x') > 0), or filter(fn) with a function of a sample",
+        **_HABITS,
+        batch_size="leave it out: a batched function gets any number of rows",
+        input_columns='write reads=["x"]',
+    )
     def filter(
         self,
         predicate: Callable[..., Any] | Expr,
@@ -298,6 +324,9 @@ def _function(
             f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
         )
     name = pickling.name_of(fn)
+    if second := pickling.second_parameter(fn):
+        hint = "it gets one argument, a dictionary of columns, fn(row); and with random numbers two, fn(row, rng)"
+        raise InvalidPipelineError(f"{op}: {name} has a second parameter, {second}", {"hint": hint})
     pickled, code = pickling.dumps(fn, f"{op}: the function {name}", version)
     function = {
         "blob": "{blob}",

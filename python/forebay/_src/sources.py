@@ -19,7 +19,7 @@ from forebay._src.dataset import Dataset
 from forebay._src.expr import Expr
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.usage import explained
+from forebay._src.usage import COMPRESSION, THREADS, explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 
@@ -55,6 +55,12 @@ def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Datase
     return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"), extensions=named)
 
 
+@explained(
+    'from_tfrecord(paths, features={"x": "int64", "ids": ("int64?", [None])})',
+    buffer_size=THREADS,
+    compression_type=COMPRESSION,
+    num_parallel_reads=THREADS,
+)
 def from_tfrecord(
     paths: Paths, *, features: Literal["infer"] | Mapping[str, Any] | None = None, verify: bool = True
 ) -> Dataset:
@@ -219,6 +225,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     return _files("load", source=format, paths=patterns, columns=None, nullable=None)
 
 
+@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
 def from_text(paths: Paths) -> Dataset:
     r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
 
@@ -318,6 +325,19 @@ def from_map_dataset(
     return _from_source(op, source, pickled)
 
 
+_SCHEMA = 'write schema={"x": "int64", "image": ("uint8", (32, 32, 3))}'
+_PARTIAL = "write functools.partial(function, ...)"
+
+
+@explained(
+    'from_generator(function, schema={"x": "int64"})',
+    args=_PARTIAL,
+    features=_SCHEMA,
+    gen_kwargs=_PARTIAL,
+    output_shapes=_SCHEMA,
+    output_signature=_SCHEMA,
+    output_types=_SCHEMA,
+)
 def from_generator(
     function: Callable[[], Iterable[Any]],
     *,
