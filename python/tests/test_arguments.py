@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +60,16 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "a tokenizer's truncation": (lambda: DS.tokenize("text", "t.json", truncation=True), "max_length=512"),
     "a cache's file": (lambda: DS.cache("file"), "FOREBAY_CACHE"),
     "several to stack": (lambda: fb.stack("a", "b"), 'stack([fb.col("a"), fb.col("b")])'),
+    "a mask": (lambda: DS.select_rows([True, False]), "numpy.flatnonzero(mask)"),
+    "three parts": (lambda: DS.split([0.8, 0.1, 0.1]), "rest.split(0.5)"),
+    "scikit-learn's test": (lambda: DS.split(test_size=0.1), "the share of the first part"),
+    "a function of a column": (lambda: DS.with_column("y", abs), "map(fn, writes=['y'])"),
+    "values of a column": (lambda: DS.with_column("y", [1, 2, 3, 4]), "put the values into the source"),
+    "pandas' query": (lambda: DS.filter("id > 1"), "filter(fb.col('x') > 0)"),
+    "a column of a frame": (lambda: DS["id"], "fb.col('id') in expressions"),
+    "an item of a list": (lambda: fb.col("ids")[0], ".list.get(0)"),
+    "an array's file": (lambda: fb.from_numpy("a.npy"), "from_numpy(numpy.load(path))"),
+    "an open file": (lambda: fb.from_csv(io.StringIO("a\n1\n")), "name the file"),
     "one column": (lambda: fb.from_parquet("a.parquet", column="id"), "columns="),
 }
 
@@ -65,10 +77,20 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("habit", HABITS)
 def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str):
     call, usage = HABITS[habit]
-    with pytest.raises((TypeError, E.InvalidPipelineError), match=r"argument|parameter") as caught:
+    with pytest.raises((TypeError, E.InvalidPipelineError)) as caught:
         call()
     assert usage in str(caught.value)
     assert not re.search(r"\b\w*Ops\b", str(caught.value))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_document_is_told_from_lines(indent, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([{"a": 1}], indent=indent))
+    with pytest.raises(E.DataError, match=r"from_map_dataset\(json.load"):
+        fb.from_jsonl(tmp_path / "a.json")
+    (tmp_path / "cut.jsonl").write_text('{"a": 1}\n{"a": ')
+    with pytest.raises(E.DataError, match="leave such lines out"):
+        fb.from_jsonl(tmp_path / "cut.jsonl")
 
 
 def test_all_of_them_is_no_number():

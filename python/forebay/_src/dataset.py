@@ -106,8 +106,11 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, AccessOps, MixOps, SpeedOps
 
         def __getattr__(self, name: str) -> Any:
             """Says what to write for ops that have another name here."""
-            names = [] if name.startswith("_") else [known for known in dir(type(self)) if not known.startswith("_")]
-            raise habits.missing("Dataset", name, {**habits.METHODS, **habits.ELSEWHERE}, names)
+            if not name.startswith("_") and name in self.schema:
+                hint = f"the column is fb.col({name!r}) in expressions, and row[{name!r}] in samples"
+                raise AttributeError(f"Dataset has no {name}; {hint}")
+            known = {**habits.METHODS, **habits.ELSEWHERE}
+            raise habits.missing("Dataset", name, known, habits.public_names(self, name))
 
     def __bool__(self) -> bool:
         """Returns true, also for a dataset without samples."""

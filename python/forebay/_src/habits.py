@@ -59,35 +59,47 @@ _PARTS = "write map(fn, reads=['x'], writes=['x'])"
 #: Of datasets: properties, conversions, and ops whose task is done elsewhere here.
 ELSEWHERE: Mapping[str, str] = {
     "add_column": "write with_column(name, expression)",
+    "assign": "write with_column(name, expression)",
     "batched": "write batch(n)",
     "cast_column": "write cast(x='int32')",
     "class_encode_column": "map with a dictionary gives each name its number",
+    "collect": "write list(ds)",
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
+    "count": "write len(ds); cardinality counts files, too",
     "decode": "write decode_image(column), cast(txt='string') or cast(cls=int); other members are decoded with map",
     "element_spec": "write schema",
     "features": "write schema",
     "fingerprint": "write dataset_id",
+    "first": "write ds[0]",
     "flatten": "structs come as columns, outer.inner",
     "flatten_indices": "leave it out: a shuffle has no indices",
     "get_single_element": "write ds[0]",
+    "groupby": "filter makes a dataset of each key",
+    "head": "write take(5), or show(5)",
     "ignore_errors": "write iter(on_error='skip')",
+    "iter_batches": "write batch(n).iter()",
+    "iter_rows": "write iter()",
+    "iter_torch_batches": "write batch(n).to_torch()",
     "limit": "write take(n)",
     "load_state_dict": "iterators have states: it = ds.iter(); it.load_state_dict(state)",
     "map_dict": _PARTS,
     "map_tuple": _PARTS,
     "map_with_index": _NUMBERED,
+    "materialize": "write cache(), or save(folder)",
     "mp_prefetch": _LEFT_OUT,
     "num_columns": "write len(ds.schema)",
     "options": "leave it out: explain() shows what is chosen here",
     "pipe": "call the function: fn(ds)",
     "push_to_hub": "write save(folder, format='parquet'), and upload the folder",
     "random_map": "write map(fn) with fn(row, rng)",
+    "random_shuffle": "write shuffle()",
     "reduce": "keep the state where you iterate: ops see single samples",
     "rejection_resample": _SHARE,
     "rename_keys": "write rename(old='new')",
     "rsample": "write filter(lambda row, rng: rng.random() < p)",
     "save_to_disk": "write save(folder)",
+    "sample": "write shuffle().take(n)",
     "seed": "write iter(seed=1)",
     "set_transform": "write map(fn)",
     "shape": "len(ds) and len(ds.schema) are its parts",
@@ -106,11 +118,43 @@ ELSEWHERE: Mapping[str, str] = {
     "to_parquet": "write save(folder, format='parquet')",
     "to_polars": _ROWS,
     "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
+    "to_pylist": "write list(ds)",
     "unbatched": "leave batch out: samples come one by one without it",
+    "union": _CHAIN,
+    "where": "write filter(expression)",
+    "with_columns": "write with_column(name, expression), once for each",
     "with_epoch": "itertools.islice(ds.iter(epochs=None), n) ends after n batches",
     "with_length": "leave it out: cardinality counts the samples",
     "with_options": "leave it out: explain() shows what is chosen here",
     "with_transform": "write map(fn)",
+    "write_parquet": "write save(folder, format='parquet')",
+}
+
+_OF_TEXTS = "texts have it as .str.{}"
+_OF_ROWS = (
+    "an expression is of one sample: .list.{0}() is of its list, and the {0} of all samples is computed in a loop"
+)
+
+#: Of expressions.
+EXPRESSIONS: Mapping[str, str] = {
+    "alias": "with_column(name, expression) names it",
+    "apply": "write map(fn, reads=['x'], writes=['y'])",
+    "astype": "write cast('float32')",
+    "between": "write (x >= a) & (x <= b)",
+    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("contains", "ends_with", "lower", "match", "replace")},
+    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("slice", "split", "starts_with", "strip", "upper")},
+    "endswith": _OF_TEXTS.format("ends_with(...)"),
+    "fillna": "write fill_null(0)",
+    "is_in": "write isin([...])",
+    "is_not_null": "write ~x.is_null()",
+    "isna": "write is_null()",
+    "isnull": "write is_null()",
+    "map": "write map(fn, reads=['x'], writes=['y'])",
+    **{name: _OF_ROWS.format(name) for name in ("max", "mean", "min", "sum")},
+    "notna": "write ~x.is_null()",
+    "notnull": "write ~x.is_null()",
+    "startswith": _OF_TEXTS.format("starts_with(...)"),
+    "where": "write fb.where(condition, yes, no)",
 }
 
 #: Of iterators.
@@ -172,6 +216,11 @@ READERS: Mapping[str, str] = {
     "read_tfrecords": "write from_tfrecord(paths)",
     "read_webdataset": "write from_tar(paths)",
 }
+
+
+def public_names(owner: object, asked: str) -> list[str]:
+    """Returns the names that an object has for users; none if a name was asked for that is not for users."""
+    return [] if asked.startswith("_") else [name for name in dir(type(owner)) if not name.startswith("_")]
 
 
 def missing(owner: str, name: str, known: Mapping[str, str], names: list[str]) -> AttributeError:

@@ -85,8 +85,7 @@ class DatasetIterator(Iterator[Sample]):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Says what to write for methods that have another name here."""
-            names = [] if name.startswith("_") else [known for known in dir(type(self)) if not known.startswith("_")]
-            raise habits.missing("DatasetIterator", name, habits.ITERATORS, names)
+            raise habits.missing("DatasetIterator", name, habits.ITERATORS, habits.public_names(self, name))
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from forebay._src import arguments, pickling
 from forebay._src.base import Base
 from forebay._src.expr import Expr, col, lit
@@ -131,9 +132,13 @@ class RowOps(Base):
         """
         if isinstance(predicate, Expr):
             return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
+        if isinstance(predicate, str):
+            hint = "write an expression, as filter(fb.col('x') > 0), or a function of a sample"
+            raise InvalidPipelineError(f"filter: the text {arguments.shown(predicate)} is no condition", {"hint": hint})
         function, pickle = _function("filter", predicate, reads, batched, timeout, version)
         return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
 
+    @explained('with_column("y", fb.col("x") * 2); one column in each call')
     def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Adds (or replaces) a column computed from others.
 
@@ -142,6 +147,12 @@ class RowOps(Base):
         >>> [int(row["double"]) for row in ds]
         [0, 2, 4]
         """
+        if callable(value) and not isinstance(value, Expr):
+            hint = f"write map(fn, writes=[{column!r}]), where fn returns {{{column!r}: value}}"
+            raise InvalidPipelineError("with_column: a function is no expression", {"hint": hint})
+        if isinstance(value, (list, tuple, np.ndarray)):
+            hint = "put the values into the source, beside the other columns; fb.stack puts columns side by side"
+            raise InvalidPipelineError(f"with_column: a {type(value).__name__} is no expression", {"hint": hint})
         value = value if isinstance(value, Expr) else lit(value)
         return self._then({"op": "with_column", "column": column, "value": value.to_parts()}, keep_position, name)
 

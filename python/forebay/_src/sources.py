@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from forebay._src.expr import Expr
 from forebay._src.schema import to_fields
 from forebay._src.site import site
 from forebay._src.usage import COMPRESSION, THREADS, explained
-from forebay.errors import ForebayError, InvalidPipelineError
+from forebay.errors import DataError, ForebayError, InvalidPipelineError
 
 
 def from_files(paths: Paths) -> Dataset:
@@ -260,7 +261,14 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
     [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
     """
     fields = None if schema is None else to_fields("from_jsonl", schema)
-    return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
+    try:
+        return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
+    except DataError as error:
+        told = error.message.endswith("not an object") or "EOF while parsing" in error.message
+        if not told or str(error.context.get("file_line")) != "1":
+            raise
+        hint = "if the file is one array of objects: from_map_dataset(json.load(open(path))); else write it anew"
+        raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
 def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
@@ -277,6 +285,9 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
         hint = 'name the columns, from_numpy({"x": x, "y": y}); or give one array, from_numpy(numpy.stack(arrays))'
         message = f"from_numpy: a {type(data).__name__} of {len(data)} is neither one array nor a dictionary of them"
         raise InvalidPipelineError(message, {"hint": hint})
+    if isinstance(data, (str, os.PathLike)):
+        hint = "open the file: from_numpy(numpy.load(path)); from_tokens reads flat files of whole numbers"
+        raise InvalidPipelineError("from_numpy: the name of a file is no array", {"hint": hint})
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         raise InvalidPipelineError("from_numpy: a data frame is not an array", {"hint": _FRAME})
     return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
