@@ -60,6 +60,8 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "a tokenizer's truncation": (lambda: DS.tokenize("text", "t.json", truncation=True), "max_length=512"),
     "a cache's file": (lambda: DS.cache("file"), "FOREBAY_CACHE"),
     "several to stack": (lambda: fb.stack("a", "b"), 'stack([fb.col("a"), fb.col("b")])'),
+    "TensorFlow's buckets": (lambda: DS.bucket_by_length(bucket_boundaries=[4]), "[64], [8, 4]"),
+    "pandas' credentials": (lambda: fb.from_parquet("s3://a/b", storage_options={}), "AWS_ACCESS_KEY_ID"),
     "a mask": (lambda: DS.select_rows([True, False]), "numpy.flatnonzero(mask)"),
     "three parts": (lambda: DS.split([0.8, 0.1, 0.1]), "rest.split(0.5)"),
     "scikit-learn's test": (lambda: DS.split(test_size=0.1), "the share of the first part"),

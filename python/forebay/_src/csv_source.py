@@ -10,7 +10,7 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.sources import _files
-from forebay._src.usage import COMPRESSION, explained
+from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
 from forebay.errors import InvalidPipelineError
 
 #: The texts that mean a missing number, if the user gives none.
@@ -37,6 +37,7 @@ _COLUMNS = 'write columns=["a", "b"]'
     select_columns=_COLUMNS,
     sep='write delimiter=";"',
     shuffle="put .shuffle() behind it",
+    storage_options=CREDENTIALS,
     usecols=_COLUMNS,
 )
 def from_csv(

@@ -91,6 +91,8 @@ class OrderOps(Base):
         batch_fn="put a function behind it, batch(4).map(fn)",
         batch_size="write batch(4)",
         collate_fn="put a function behind it, batch(4).map(fn)",
+        drop_last="write drop_remainder=True",
+        drop_last_batch="write drop_remainder=True",
         deterministic="leave it out: batches keep their order; iter(ordered=False) yields them as they come",
         num_parallel_calls=THREADS,
         num_proc=THREADS,
@@ -192,7 +194,15 @@ class OrderOps(Base):
             "lengths": told,
         }
 
-    @explained("bucket_by_length('ids', [64], [8, 4], pad=-1) fills rows with -1")
+    @explained(
+        "bucket_by_length('ids', [64], [8, 4], pad=-1) fills rows with -1",
+        bucket_batch_sizes="write bucket_by_length('ids', [64], [8, 4])",
+        bucket_boundaries="write bucket_by_length('ids', [64], [8, 4])",
+        drop_last="write drop_remainder=True",
+        element_length_func="name the column: bucket_by_length('ids', [64], [8, 4])",
+        pad_to_bucket_boundary="write pad_to='boundary'",
+        padding_values="write pad=-1, or pad={'ids': -1}",
+    )
     def bucket_by_length(
         self,
         column: str,

@@ -20,7 +20,7 @@ from forebay._src.dataset import Dataset
 from forebay._src.expr import Expr
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.usage import COMPRESSION, THREADS, explained
+from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
 from forebay.errors import DataError, ForebayError, InvalidPipelineError
 
 
@@ -89,7 +89,10 @@ def from_tfrecord(
     return _files("from_tfrecord", source="tfrecord", paths=paths, verify=checked, **given)
 
 
-@explained('from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone')
+@explained(
+    'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    storage_options=CREDENTIALS,
+)
 def from_parquet(
     paths: Paths,
     *,

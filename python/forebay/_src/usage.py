@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 #: What to write for arguments that functions of many libraries have.
 THREADS = "leave it out: all threads are used, and iter(threads=n) limits them"
+CREDENTIALS = "credentials come from the environment, such as AWS_ACCESS_KEY_ID: docs/stores.md"
 COMPRESSION = "leave it out: the first bytes of a file say how it is compressed"
 
 P = ParamSpec("P")
