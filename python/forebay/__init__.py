@@ -107,4 +107,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
         """Says what to write for functions that have another name here."""
-        raise _habits.missing("forebay", name, _habits.FUNCTIONS, [] if name.startswith("_") else __all__)
+        known = {**_habits.FUNCTIONS, **_habits.READERS}
+        raise _habits.missing("forebay", name, known, [] if name.startswith("_") else __all__)

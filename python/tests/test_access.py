@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from forebay._src import habits
 from pipelines import fingerprint, name
 
 E = fb.errors
@@ -227,12 +228,35 @@ def test_what_cannot_be_is_refused_where_it_is_written():
         (fb, "interleave_datasets", "fb.mix"),
         (fb, "concatenate_datasets", "fb.concatenate"),
         (fb, "from_parket", "did you mean from_parquet\\?"),
+        (fb.range(3), "column_names", "list\\(ds.schema\\)"),
+        (fb.range(3).iter(), "get_state", "state_dict"),
+        (fb.range(3), "id", "fb.col\\('id'\\) in expressions"),
+        (fb.col("x"), "lower", "\\.str\\.lower"),
+        (fb.col("x"), "fill_nul", "did you mean fill_null\\?"),
+        (fb, "TFRecordDataset", "from_tfrecord"),
+        (fb.Dataset, "from_tensor_slices", "from_numpy"),
+        (fb.Dataset, "from_generator", "fb.from_generator"),
     ],
 )
 def test_names_of_other_libraries_say_what_to_write(owner, method, says):
     with pytest.raises(AttributeError, match=says):
         getattr(owner, method)
     assert not hasattr(owner, "_no_such_name")
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (fb.range(3), habits.METHODS),
+        (fb.range(3), habits.ELSEWHERE),
+        (fb.range(3).iter(), habits.ITERATORS),
+        (fb.col("x"), habits.EXPRESSIONS),
+        (fb, habits.FUNCTIONS),
+        (fb, habits.READERS),
+    ],
+)
+def test_names_with_advice_are_not_there(owner, names):
+    assert [name for name in names if hasattr(owner, name)] == []
 
 
 def test_a_dataset_is_no_endless_sequence():

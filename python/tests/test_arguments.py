@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +44,34 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "a seed": (lambda: DS.shuffle(seed=3), "iter(seed=1)"),
     "pandas' astype": (lambda: DS.cast("id", "int32"), 'cast({"x": "float32"})'),
     "a loader's shuffle": (lambda: DS.to_torch(shuffle=True), "put .shuffle() into the pipeline"),
+    "tf.data's parallelism": (lambda: DS.map(dict, num_parallel_calls=4), "all threads are used"),
+    "Hugging Face's processes": (lambda: DS.filter(bool, num_proc=4), "all threads are used"),
+    "Hugging Face's columns": (lambda: DS.map(dict, remove_columns=["id"]), "only the columns that fn returns"),
+    "Hugging Face's batches": (lambda: DS.map(dict, batched=True, batch_size=9), "any number of rows"),
+    "another argument of map": (lambda: DS.map(dict, other=1), 'writes=["y"]'),
+    "an index": (lambda: DS.map(lambda row, i: row), "fn(row, rng)"),
+    "TensorFlow's pairs": (lambda: DS.filter(lambda x, y: True), "fn(row, rng)"),
+    "a loader's batch": (lambda: DS.iter(batch_size=4), "put .batch(n) into the pipeline"),
+    "TensorFlow's compression": (lambda: fb.from_tfrecord("a.gz", compression_type="GZIP"), "first bytes of a file"),
+    "TensorFlow's defaults": (lambda: fb.from_csv("a.csv", record_defaults=[0]), "fill_null"),
+    "pandas' columns": (lambda: fb.from_csv("a.csv", usecols=["a"]), 'columns=["a", "b"]'),
+    "TensorFlow's signature": (lambda: fb.from_generator(iter, output_signature=int), 'schema={"x": "int64"'),
+    "TensorFlow's padding": (lambda: DS.batch(4, padded_shapes=(None,)), "pad_to="),
+    "a tokenizer's truncation": (lambda: DS.tokenize("text", "t.json", truncation=True), "max_length=512"),
+    "a cache's file": (lambda: DS.cache("file"), "FOREBAY_CACHE"),
+    "several to stack": (lambda: fb.stack("a", "b"), 'stack([fb.col("a"), fb.col("b")])'),
+    "TensorFlow's buckets": (lambda: DS.bucket_by_length(bucket_boundaries=[4]), "[64], [8, 4]"),
+    "pandas' credentials": (lambda: fb.from_parquet("s3://a/b", storage_options={}), "AWS_ACCESS_KEY_ID"),
+    "a mask": (lambda: DS.select_rows([True, False]), "numpy.flatnonzero(mask)"),
+    "three parts": (lambda: DS.split([0.8, 0.1, 0.1]), "rest.split(0.5)"),
+    "scikit-learn's test": (lambda: DS.split(test_size=0.1), "the share of the first part"),
+    "a function of a column": (lambda: DS.with_column("y", abs), "map(fn, writes=['y'])"),
+    "values of a column": (lambda: DS.with_column("y", [1, 2, 3, 4]), "put the values into the source"),
+    "pandas' query": (lambda: DS.filter("id > 1"), "filter(fb.col('x') > 0)"),
+    "a column of a frame": (lambda: DS["id"], "fb.col('id') in expressions"),
+    "an item of a list": (lambda: fb.col("ids")[0], ".list.get(0)"),
+    "an array's file": (lambda: fb.from_numpy("a.npy"), "from_numpy(numpy.load(path))"),
+    "an open file": (lambda: fb.from_csv(io.StringIO("a\n1\n")), "name the file"),
     "one column": (lambda: fb.from_parquet("a.parquet", column="id"), "columns="),
 }
 
@@ -49,10 +79,26 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("habit", HABITS)
 def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str):
     call, usage = HABITS[habit]
-    with pytest.raises(TypeError, match="argument") as caught:
+    with pytest.raises((TypeError, E.InvalidPipelineError)) as caught:
         call()
     assert usage in str(caught.value)
     assert not re.search(r"\b\w*Ops\b", str(caught.value))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_document_is_told_from_lines(indent, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([{"a": 1}], indent=indent))
+    with pytest.raises(E.DataError, match=r"from_map_dataset\(json.load"):
+        fb.from_jsonl(tmp_path / "a.json")
+    (tmp_path / "cut.jsonl").write_text('{"a": 1}\n{"a": ')
+    with pytest.raises(E.DataError, match="leave such lines out"):
+        fb.from_jsonl(tmp_path / "cut.jsonl")
+
+
+def test_all_of_them_is_no_number():
+    for call, hint in ((lambda: DS.take(-1), "leave it out"), (lambda: DS.repeat(-1), "repeat\\(\\)")):
+        with pytest.raises(E.InvalidPipelineError, match=rf"count=-1 is out of range\n.*{hint}"):
+            call()
 
 
 def test_a_type_error_from_within_is_nobody_s_usage(monkeypatch):

@@ -14,7 +14,13 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Folders of pages that each stand alone.
+FOLDERS = ("migrate", "recipes")
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(page for folder in FOLDERS for page in (ROOT / "docs" / folder).glob("*.md")),
+]
 #: All pages: also those for contributors, whose paths are those of the tree.
 WRITTEN = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -31,7 +37,7 @@ def picture(seed: int, format: str, mode: str) -> bytes:
 
 
 #: Pages whose code makes the data that it reads: it runs in an empty folder, with nothing but the package.
-COMPLETE = ("README.md", "quickstart.md")
+COMPLETE = [page for page in PAGES if page.name in ("README.md", "quickstart.md") or page.parent.name in FOLDERS]
 
 
 @pytest.fixture
@@ -69,7 +75,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_indexes_have_every_page() -> None:
-    for folder, besides in (("docs", {"README.md"}), ("docs/contributing", set()), ("docs/adr", {"README.md"})):
+    folders = [("docs", {"README.md"}), ("docs/contributing", set()), ("docs/adr", {"README.md"})]
+    for folder, besides in [*folders, *((f"docs/{name}", set()) for name in FOLDERS)]:
         index = ROOT / ("docs/adr/README.md" if folder == "docs/adr" else "docs/README.md")
         linked = {(index.parent / path).resolve() for path, _ in LINK.findall(index.read_text())}
         pages = {page.resolve() for page in (ROOT / folder).glob("*.md") if page.name not in besides}
@@ -83,13 +90,13 @@ def test_files_that_contributors_are_sent_to_are_there(page: Path) -> None:
     assert [name for name in NAMED_FILE.findall(page.read_text()) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name in COMPLETE], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", COMPLETE, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_complete_page_runs_in_an_empty_folder(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(page, {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in COMPLETE], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p not in COMPLETE], ids=lambda p: p.name)
 def test_snippets_run(page: Path, here: Path) -> None:
     run(page, {"__name__": "__main__", "train": lambda batch: None})
 

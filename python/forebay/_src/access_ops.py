@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast, overload
 
+import numpy as np
 from forebay._src import arguments
 from forebay._src.order_ops import OrderOps
+from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class AccessOps(OrderOps):
         if isinstance(key, bool) or not hasattr(key, "__index__"):
             message = f"ds[...]: this is a {type(key).__name__}, not a place or a slice"
             hint = "a column of all samples is [row[name] for row in ds]; select_rows takes a list of places"
+            if isinstance(key, str):
+                hint = f"a column is fb.col({key!r}) in expressions; of all samples it is [row[{key!r}] for row in ds]"
             raise InvalidPipelineError(message, {"hint": hint})
         place = int(key.__index__())
         if place < 0:
@@ -92,13 +96,20 @@ class AccessOps(OrderOps):
         >>> [int(row["id"]) for row in fb.range(10**9).select_rows([7, -1, 7])]
         [7, 999999999, 7]
         """
-        places = [arguments.whole(row, "select_rows", "a row", -(2**63)) for row in rows]
+        places = [arguments.whole(_place(row), "select_rows", "a row", -(2**63)) for row in rows]
         if any(place < 0 for place in places):
             count = self._count("select_rows")
             places = [place + count if place < 0 else place for place in places]
             arguments.whole(min(places), "select_rows", "a row", 0, max(count - 1, 0))
         return self._then({"op": "select_rows", "rows": places}, keep_position, name)
 
+    @explained(
+        "train, test = ds.split(0.9, seed=0)",
+        stratify="write it for each class: ds.filter(fb.col('label') == 0).split(0.9)",
+        stratify_by_column="write it for each class: ds.filter(fb.col('label') == 0).split(0.9)",
+        test_size="write train, test = ds.split(0.9): the share of the first part",
+        train_size="write train, test = ds.split(0.9): the share of the first part",
+    )
     def split(self, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Returns two datasets: one with this share of the samples, one with the rest.
 
@@ -118,6 +129,9 @@ class AccessOps(OrderOps):
         >>> len(train), len(test), sorted(int(row["id"]) for ds in (train, test) for row in ds)
         (8, 2, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
         """
+        if isinstance(share, (list, tuple)):
+            hint = "divide the rest once more: train, rest = ds.split(0.8); val, test = rest.split(0.5)"
+            raise InvalidPipelineError(f"split: {len(share)} shares, and there are two parts", {"hint": hint})
         given = arguments.number(share, "split", "share")
         if not 0 < given < 1:
             raise InvalidPipelineError(f"split: share={given} is out of range", {"hint": "use 0 < share < 1"})
@@ -137,3 +151,11 @@ class AccessOps(OrderOps):
             hint = "iterate, with itertools.islice(ds, n) for the first n; or put what filters behind"
             raise InvalidPipelineError(f"{op}: how many there are is not known: {why}", {"hint": hint})
         return count
+
+
+def _place(row: Any) -> Any:
+    """Returns a place as it is. A truth value is none: a mask would choose the first two samples again and again."""
+    if isinstance(row, (bool, np.bool_)):
+        hint = "of a mask, numpy.flatnonzero(mask) returns the places"
+        raise InvalidPipelineError("select_rows: a row is a whole number, not a truth value", {"hint": hint})
+    return row

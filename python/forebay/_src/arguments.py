@@ -74,6 +74,11 @@ def paths(value: Paths, op: str) -> list[str]:
     """Returns one path, or many, as a list."""
     if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
         return [path(value, op)]
+    if hasattr(value, "read"):
+        hint = "name the file: workers open it, too"
+        raise InvalidPipelineError(
+            f"{op}: a path is a string or a PathLike, not {type(value).__name__}", {"hint": hint}
+        )
     found = [path(p, op) for p in value]
     if not found:
         raise InvalidPipelineError(f"{op}: no paths were given")

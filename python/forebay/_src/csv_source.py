@@ -10,12 +10,36 @@ from forebay._src.arguments import Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.sources import _files
+from forebay._src.usage import COMPRESSION, CREDENTIALS, explained
 from forebay.errors import InvalidPipelineError
 
 #: The texts that mean a missing number, if the user gives none.
 NULL = ("", "NA", "N/A", "n/a", "#N/A", "null", "NULL")
 
 
+_COLUMNS = 'write columns=["a", "b"]'
+
+
+@explained(
+    'from_csv(paths, columns=["a", "b"]) reads these columns; schema={"a": "int64?"} says their types',
+    batch_size="put .batch(n) behind it",
+    column_defaults='put .fill_null({"a": 0}) behind it',
+    compression_type=COMPRESSION,
+    dtype='write schema={"a": "int64"}',
+    field_delim='write delimiter=";"',
+    label_name="name the label where you iterate: batch.pop('label')",
+    na_value='write null=["NA"]',
+    na_values='write null=["NA"]',
+    names='write header=["a", "b"]',
+    num_epochs="write iter(epochs=n)",
+    record_defaults='put .fill_null({"a": 0}) behind it',
+    select_cols=_COLUMNS,
+    select_columns=_COLUMNS,
+    sep='write delimiter=";"',
+    shuffle="put .shuffle() behind it",
+    storage_options=CREDENTIALS,
+    usecols=_COLUMNS,
+)
 def from_csv(
     paths: Paths,
     *,

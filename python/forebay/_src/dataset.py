@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from forebay._src import arguments, for_torch, habits, quality, saving
 from forebay._src.augment_ops import AugmentOps
@@ -23,6 +23,7 @@ from forebay._src.schema import Schema
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
 from forebay._src.tolerance import OnError, Tolerance
+from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -41,7 +42,21 @@ def _uncounted(source: dict[str, Any]) -> str | None:
     return kind if kind in _UNCOUNTED else next((found for found in parts if found is not None), None)
 
 
-class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps):
+class _Named(type):
+    """Says where the functions are that are methods of the class in other libraries."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            """Called for names that the class has not, such as `Dataset.from_tensor_slices`."""
+            import forebay
+
+            if name in forebay.__all__:
+                raise AttributeError(f"Dataset has no {name}; it is a function of the package: fb.{name}")
+            raise habits.missing("Dataset", name, {**habits.FUNCTIONS, **habits.READERS}, [])
+
+
+class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, metaclass=_Named):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …
@@ -99,8 +114,11 @@ class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps
 
         def __getattr__(self, name: str) -> Any:
             """Says what to write for ops that have another name here."""
-            names = [] if name.startswith("_") else [known for known in dir(type(self)) if not known.startswith("_")]
-            raise habits.missing("Dataset", name, habits.METHODS, names)
+            if not name.startswith("_") and name in self.schema:
+                hint = f"the column is fb.col({name!r}) in expressions, and row[{name!r}] in samples"
+                raise AttributeError(f"Dataset has no {name}; {hint}")
+            known = {**habits.METHODS, **habits.ELSEWHERE}
+            raise habits.missing("Dataset", name, known, habits.public_names(self, name))
 
     def __bool__(self) -> bool:
         """Returns true, also for a dataset without samples."""
@@ -222,6 +240,7 @@ class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps
             for _, batch in zip(range(n), batches, strict=False):
                 print(line(batch))
 
+    @explained("iter(seed=1, epoch=0), or iter(seed=1, epochs=3)", **for_torch.LOADERS)
     def iter(
         self,
         *,

@@ -20,11 +20,13 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
-from typing import Any, Final, NoReturn, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, Union
 
+from forebay._src import habits
 from forebay._src.expr_arguments import distinct_values, edge, integer, limit, unicode_text
 from forebay._src.expr_calls import ListFunctions, TextFunctions
 from forebay._src.schema import CAST_TYPES, cast_type
+from forebay._src.usage import explained
 
 __all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
 
@@ -118,6 +120,17 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     def __iter__(self) -> NoReturn:
         raise TypeError("an expression cannot be iterated: it describes a column of the pipeline, not its values")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeError(
+            "an expression has no [...]: write .list.get(0) or .list.slice(0, 8) of a list, .str.slice(0, 8) of a text"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: builtins.str) -> NoReturn:
+            """Called for names that the class has not; says what to write here."""
+            raise habits.missing("an expression", name, habits.EXPRESSIONS, habits.public_names(self, name))
 
     def __add__(self, other: ExprLike) -> Expr:
         return _binary("add", self, other)
@@ -482,6 +495,7 @@ def coalesce(first: ExprLike, *others: ExprLike) -> Expr:
     return found
 
 
+@explained('stack([fb.col("a"), fb.col("b")])')
 def stack(parts: Sequence[ExprLike]) -> Expr:
     """Puts several numbers of a row side by side, as ``numpy.stack(parts, axis=1)`` of the columns.
 

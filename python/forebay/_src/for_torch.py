@@ -10,7 +10,7 @@ from forebay._src.schema import NUMBERS, Schema
 from forebay.errors import InvalidPipelineError
 
 #: Options of PyTorch's loader, with the way to express each here.
-_LOADERS = {
+LOADERS = {
     "shuffle": "put .shuffle() into the pipeline",
     "batch_size": "put .batch(n) into the pipeline",
     "drop_last": "put .batch(n, drop_remainder=True) into the pipeline",
@@ -25,7 +25,7 @@ def check_options(of: Callable[..., Any], options: Mapping[str, Any]) -> None:
     known = [name for name in inspect.signature(of).parameters if name not in ("self", "service")]
     for name in options:
         if name not in known:
-            usage = _LOADERS.get(name, f"it takes {', '.join(known)}")
+            usage = LOADERS.get(name, f"it takes {', '.join(known)}")
             raise TypeError(f"to_torch() got an unexpected keyword argument {name!r}; {usage}")
 
 

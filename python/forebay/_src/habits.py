@@ -43,6 +43,124 @@ METHODS: Mapping[str, str] = {
     "zip": "write fb.zip(a, b)",
 }
 
+_ROWS = "use pyarrow, pandas or Polars on the files of save(folder)"
+_LEFT_OUT = "leave it out: threads and prefetching are chosen here"
+_BY_INDEX = "leave it out: one class is read from its start and by index"
+_SHARE = "filter(lambda row, rng: rng.random() < share[row['label']]) keeps a share of each class"
+_NUMBERED = "fb.range as a source, or a column of numbers, gives each sample its own"
+_PARTS = "write map(fn, reads=['x'], writes=['x'])"
+
+#: Of datasets: properties, conversions, and ops whose task is done elsewhere here.
+ELSEWHERE: Mapping[str, str] = {
+    "add_column": "write with_column(name, expression)",
+    "assign": "write with_column(name, expression)",
+    "batched": "write batch(n)",
+    "cast_column": "write cast(x='int32')",
+    "class_encode_column": "map with a dictionary gives each name its number",
+    "collect": "write list(ds)",
+    "column_names": "write list(ds.schema)",
+    "columns": "write list(ds.schema)",
+    "count": "write len(ds); cardinality counts files, too",
+    "decode": "write decode_image(column), cast(txt='string') or cast(cls=int); other members are decoded with map",
+    "element_spec": "write schema",
+    "features": "write schema",
+    "fingerprint": "write dataset_id",
+    "first": "write ds[0]",
+    "flatten": "structs come as columns, outer.inner",
+    "flatten_indices": "leave it out: a shuffle has no indices",
+    "get_single_element": "write ds[0]",
+    "groupby": "filter makes a dataset of each key",
+    "head": "write take(5), or show(5)",
+    "ignore_errors": "write iter(on_error='skip')",
+    "iter_batches": "write batch(n).iter()",
+    "iter_rows": "write iter()",
+    "iter_torch_batches": "write batch(n).to_torch()",
+    "limit": "write take(n)",
+    "load_state_dict": "iterators have states: it = ds.iter(); it.load_state_dict(state)",
+    "map_dict": _PARTS,
+    "map_tuple": _PARTS,
+    "map_with_index": _NUMBERED,
+    "materialize": "write cache(), or save(folder)",
+    "mp_prefetch": _LEFT_OUT,
+    "num_columns": "write len(ds.schema)",
+    "options": "leave it out: explain() shows what is chosen here",
+    "pipe": "call the function: fn(ds)",
+    "push_to_hub": "write save(folder, format='parquet'), and upload the folder",
+    "random_map": "write map(fn) with fn(row, rng)",
+    "random_shuffle": "write shuffle()",
+    "reduce": "keep the state where you iterate: ops see single samples",
+    "rejection_resample": _SHARE,
+    "rename_keys": "write rename(old='new')",
+    "rsample": "write filter(lambda row, rng: rng.random() < p)",
+    "save_to_disk": "write save(folder)",
+    "sample": "write shuffle().take(n)",
+    "seed": "write iter(seed=1)",
+    "set_transform": "write map(fn)",
+    "shape": "len(ds) and len(ds.schema) are its parts",
+    "size": "write len(ds)",
+    "slice": "write ds[a:b]",
+    "snapshot": "write cache(), or save(folder)",
+    "sparse_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
+    "state_dict": "iterators have states: it = ds.iter(); it.state_dict()",
+    "to_csv": _ROWS,
+    "to_dict": _ROWS,
+    "to_iter_dataset": _BY_INDEX,
+    "to_iterable_dataset": _BY_INDEX,
+    "to_json": _ROWS,
+    "to_list": "write list(ds)",
+    "to_pandas": _ROWS,
+    "to_parquet": "write save(folder, format='parquet')",
+    "to_polars": _ROWS,
+    "to_tuple": "write select('jpg', 'cls'): samples are dictionaries",
+    "to_pylist": "write list(ds)",
+    "unbatched": "leave batch out: samples come one by one without it",
+    "union": _CHAIN,
+    "where": "write filter(expression)",
+    "with_columns": "write with_column(name, expression), once for each",
+    "with_epoch": "itertools.islice(ds.iter(epochs=None), n) ends after n batches",
+    "with_length": "leave it out: cardinality counts the samples",
+    "with_options": "leave it out: explain() shows what is chosen here",
+    "with_transform": "write map(fn)",
+    "write_parquet": "write save(folder, format='parquet')",
+}
+
+_OF_TEXTS = "texts have it as .str.{}"
+_OF_ROWS = (
+    "an expression is of one sample: .list.{0}() is of its list, and the {0} of all samples is computed in a loop"
+)
+
+#: Of expressions.
+EXPRESSIONS: Mapping[str, str] = {
+    "alias": "with_column(name, expression) names it",
+    "apply": "write map(fn, reads=['x'], writes=['y'])",
+    "astype": "write cast('float32')",
+    "between": "write (x >= a) & (x <= b)",
+    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("contains", "ends_with", "lower", "match", "replace")},
+    **{name: _OF_TEXTS.format(f"{name}(...)") for name in ("slice", "split", "starts_with", "strip", "upper")},
+    "endswith": _OF_TEXTS.format("ends_with(...)"),
+    "fillna": "write fill_null(0)",
+    "is_in": "write isin([...])",
+    "is_not_null": "write ~x.is_null()",
+    "isna": "write is_null()",
+    "isnull": "write is_null()",
+    "map": "write map(fn, reads=['x'], writes=['y'])",
+    **{name: _OF_ROWS.format(name) for name in ("max", "mean", "min", "sum")},
+    "notna": "write ~x.is_null()",
+    "notnull": "write ~x.is_null()",
+    "startswith": _OF_TEXTS.format("starts_with(...)"),
+    "where": "write fb.where(condition, yes, no)",
+}
+
+#: Of iterators.
+ITERATORS: Mapping[str, str] = {
+    "get_next": "write next(it)",
+    "get_state": "write state_dict()",
+    "restore": "write load_state_dict(state)",
+    "save": "state_dict() is small, and plain JSON: save it with the model",
+    "set_state": "write load_state_dict(state)",
+    "start_prefetch": "leave it out: an iterator starts at the first next(it)",
+}
+
 #: Of the package.
 FUNCTIONS: Mapping[str, str] = {
     "AUTOTUNE": "leave it out: threads and prefetching are chosen here",
@@ -54,6 +172,47 @@ FUNCTIONS: Mapping[str, str] = {
     "load_dataset": "write from_parquet, from_jsonl or from_map_dataset(dataset)",
     "sample_from_datasets": _MIX,
 }
+
+
+#: Of the package: classes and functions that read or write files in other libraries.
+READERS: Mapping[str, str] = {
+    "ArrayRecordDataSource": "write from_array_record(paths)",
+    "CsvDataset": "write from_csv(paths)",
+    "DataLoader": "iterate over a dataset with batch(n), or over its to_torch()",
+    "ImageFolder": "write from_image_folder(root)",
+    "IterDataset": "write from_generator(function)",
+    "MapDataset": "write from_map_dataset(source)",
+    "MDSWriter": "write ds.save(folder, format='mds')",
+    "ShardWriter": "write ds.save(folder, format='tar')",
+    "StreamingDataset": "write from_mds(folder)",
+    "TFRecordDataset": "write from_tfrecord(paths)",
+    "TextLineDataset": "write from_text(paths)",
+    "WebDataset": "write from_tar(paths)",
+    "choose_from_datasets": "iterate over each, and draw between them",
+    "from_huggingface": "read its files, with from_parquet or from_arrow; or write from_map_dataset(dataset)",
+    "from_json": "write from_jsonl(paths)",
+    "from_pandas": "write from_dict({name: frame[name].to_numpy() for name in frame})",
+    "from_polars": "write from_dict({name: frame[name].to_numpy() for name in frame.columns})",
+    "from_tensors": "write from_numpy({'x': x[None]})",
+    "from_webdataset": "write from_tar(paths)",
+    "image_dataset_from_directory": "write from_image_folder(root)",
+    "list_files": "write from_files(pattern); the other sources accept patterns, too",
+    "load_from_disk": "write from_arrow(folder + '/*.arrow')",
+    "make_batched_features_dataset": "write from_tfrecord(paths, features={...})",
+    "make_csv_dataset": "write from_csv(paths)",
+    "read_csv": "write from_csv(paths)",
+    "read_images": "write from_files(paths), or from_image_folder(root)",
+    "read_json": "write from_jsonl(paths)",
+    "read_parquet": "write from_parquet(paths)",
+    "read_text": "write from_text(paths)",
+    "read_tfrecords": "write from_tfrecord(paths)",
+    "read_webdataset": "write from_tar(paths)",
+}
+
+
+def public_names(owner: object, asked: str) -> list[str]:
+    """Returns the names that an object has for users; none if a name was asked for that is not for users."""
+    return [] if asked.startswith("_") else [name for name in dir(type(owner)) if not name.startswith("_")]
 
 
 def missing(owner: str, name: str, known: Mapping[str, str], names: list[str]) -> AttributeError:

@@ -9,9 +9,10 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 from forebay import _native
+from forebay._src import habits
 from forebay._src.quarantine import DeadLetters
 from forebay._src.tolerance import Skipped, SkippedSample
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
@@ -79,6 +80,12 @@ class DatasetIterator(Iterator[Sample]):
         self._lost: ClosedError | None = None
         #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Says what to write for methods that have another name here."""
+            raise habits.missing("DatasetIterator", name, habits.ITERATORS, habits.public_names(self, name))
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""

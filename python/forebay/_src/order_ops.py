@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
-from forebay._src.usage import explained
+from forebay._src.usage import THREADS, explained
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class OrderOps(Base):
 
     @explained(
         "shuffle() is of all samples, without a buffer; shuffle(window=1000) is over windows; its seed is that of the "
-        "iteration, as in iter(seed=1)"
+        "iteration, as in iter(seed=1)",
+        reshuffle_each_iteration="iter(epoch=0) yields the same order each time, and iter(epoch=1) another one",
     )
     def shuffle(
         self, *, window: arguments.Window = "auto", keep_position: bool = False, name: str | None = None
@@ -37,7 +38,6 @@ class OrderOps(Base):
                 many files are read side by side, and nothing is counted before the first batch. `"auto"`: windows of
                 256 MiB if the source is Parquet or Arrow files of more than 512 MiB in memory; of 16 MiB if it is tar,
                 TFRecord, text or JSON lines files in a store; else all samples. `explain()` shows the window.
-                TFRecord, text or JSON lines files in a store; else over all. `explain()` says which.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
 
@@ -54,7 +54,7 @@ class OrderOps(Base):
 
     def repeat(self, count: int | None = None, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Yields the samples `count` times (for ever by default), within one epoch."""
-        count = None if count is None else arguments.whole(count, "repeat", "count", 1)
+        count = None if count is None else _count(count, "repeat", 1, "repeat() repeats for ever")
         return self._then({"op": "repeat", "count": count}, keep_position, name)
 
     def take(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
@@ -64,12 +64,17 @@ class OrderOps(Base):
         >>> [batch["id"].tolist() for batch in fb.range(10**9).batch(2).take(2)]
         [[0, 1], [2, 3]]
         """
-        return self._then({"op": "take", "count": arguments.whole(count, "take", "count", 0)}, keep_position, name)
+        kept = _count(count, "take", 0, "leave it out: all samples come without it")
+        return self._then({"op": "take", "count": kept}, keep_position, name)
 
     def skip(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Leaves the first `count` samples out; behind `batch`, batches."""
         return self._then({"op": "skip", "count": arguments.whole(count, "skip", "count", 0)}, keep_position, name)
 
+    @explained(
+        "shard(4, 0) keeps every fourth sample, from the first one",
+        num_shards="write shard(4, 0): every fourth sample, from the first one",
+    )
     def shard(self, count: int, index: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Keeps every `count`-th sample, from `index`.
 
@@ -81,7 +86,19 @@ class OrderOps(Base):
         index = arguments.whole(index, "shard", "index", 0)
         return self._then({"op": "shard", "count": count, "index": index}, keep_position, name)
 
-    @explained("batch(4, drop_remainder=True) leaves a short last batch out; batch(4, pad=0) pads lists")
+    @explained(
+        "batch(4, drop_remainder=True) leaves a short last batch out; batch(4, pad=0) pads lists",
+        batch_fn="put a function behind it, batch(4).map(fn)",
+        batch_size="write batch(4)",
+        collate_fn="put a function behind it, batch(4).map(fn)",
+        drop_last="write drop_remainder=True",
+        drop_last_batch="write drop_remainder=True",
+        deterministic="leave it out: batches keep their order; iter(ordered=False) yields them as they come",
+        num_parallel_calls=THREADS,
+        num_proc=THREADS,
+        padded_shapes="write pad_to=512, or pad_to={'ids': 512}",
+        padding_values="write pad=-1, or pad={'ids': -1}",
+    )
     def batch(
         self,
         size: int,
@@ -177,7 +194,15 @@ class OrderOps(Base):
             "lengths": told,
         }
 
-    @explained("bucket_by_length('ids', [64], [8, 4], pad=-1) fills rows with -1")
+    @explained(
+        "bucket_by_length('ids', [64], [8, 4], pad=-1) fills rows with -1",
+        bucket_batch_sizes="write bucket_by_length('ids', [64], [8, 4])",
+        bucket_boundaries="write bucket_by_length('ids', [64], [8, 4])",
+        drop_last="write drop_remainder=True",
+        element_length_func="name the column: bucket_by_length('ids', [64], [8, 4])",
+        pad_to_bucket_boundary="write pad_to='boundary'",
+        padding_values="write pad=-1, or pad={'ids': -1}",
+    )
     def bucket_by_length(
         self,
         column: str,
@@ -244,6 +269,13 @@ class OrderOps(Base):
 
 
 _TRUNCATE = "use True for all columns of pad_to, or a list of their names"
+
+
+def _count(value: int, op: str, least: int, all_of_them: str) -> int:
+    """Checks a number of samples or passes. -1 means all of them in other libraries, and is none here."""
+    if value == -1:
+        raise InvalidPipelineError(f"{op}: count=-1 is out of range", {"hint": all_of_them})
+    return arguments.whole(value, op, "count", least)
 
 
 def _by_column(value: int | Mapping[str, int] | None, argument: str, lists: Sequence[str]) -> list[tuple[str, int]]:

@@ -83,12 +83,29 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def wants_rng(function: Callable[..., Any]) -> bool:
     """Returns whether a function has a second positional parameter named `rng`."""
+    parameters = _positional(function)
+    return len(parameters) >= 2 and parameters[1].name == "rng"
+
+
+def second_parameter(function: Callable[..., Any]) -> str | None:
+    """Returns the name of a second parameter that the function needs and that is not `rng`.
+
+    >>> second_parameter(lambda x, y: x), second_parameter(lambda row, rng: row), second_parameter(lambda row, n=2: row)
+    ('y', None, None)
+    """
+    parameters = _positional(function)
+    needed = [p.name for p in parameters[1:2] if p.name != "rng" and p.default is inspect.Parameter.empty]
+    return needed[0] if needed else None
+
+
+def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Returns the parameters that may be given by position; none if the function does not tell."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return False
+        return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return len(parameters) >= 2 and parameters[1].name == "rng" and parameters[1].kind in kinds
+    return [parameter for parameter in parameters if parameter.kind in kinds]
 
 
 @contextlib.contextmanager

@@ -28,6 +28,9 @@ def described(
             f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
         )
     name = pickling.name_of(fn)
+    if second := pickling.second_parameter(fn):
+        hint = "it gets one argument, a dictionary of columns, fn(row); and with random numbers two, fn(row, rng)"
+        raise InvalidPipelineError(f"{op}: {name} has a second parameter, {second}", {"hint": hint})
     pickled, code = pickling.dumps(fn, f"{op}: the function {name}", version)
     function = {
         "blob": "{blob}",

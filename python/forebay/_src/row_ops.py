@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from forebay._src import arguments, python_functions
 from forebay._src.base import Base
 from forebay._src.expr import Expr, col, lit
 from forebay._src.schema import CAST_TYPES, cast_type, to_fields
-from forebay._src.usage import explained
+from forebay._src.usage import THREADS, explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
+
+
+_NUMBERS = "a column of numbers gives each sample its own; fb.range has one"
+#: Arguments of functions on samples in other libraries.
+_HABITS = {
+    "deterministic": "leave it out: samples keep their order; iter(ordered=False) yields batches as they come",
+    "fn_kwargs": "write functools.partial(fn, ...)",
+    "load_from_cache_file": "leave it out: only cache() caches samples",
+    "num_parallel_calls": THREADS,
+    "num_proc": THREADS,
+    "num_workers": THREADS,
+    "with_indices": _NUMBERS,
+}
 
 
 class RowOps(Base):
@@ -21,6 +35,13 @@ class RowOps(Base):
 
     __slots__ = ()
 
+    @explained(
+        'map(fn, reads=["x"], writes=["y"]) keeps the other columns; map(fn) keeps only the columns that fn returns',
+        **_HABITS,
+        batch_size="leave it out: a batched function gets any number of rows; behind batch(n) it gets batches",
+        input_columns='write reads=["x"]',
+        remove_columns='leave it out: map(fn) keeps only the columns that fn returns; writes=["y"] keeps the others',
+    )
     def map(
         self,
         fn: Callable[..., Any],
@@ -79,6 +100,12 @@ class RowOps(Base):
         op = {"op": "map", "function": function, "output": fields, "keep_others": written is not None}
         return self._then(op, keep_position, name, pickle)
 
+    @explained(
+        "filter(fb.col('x') > 0), or filter(fn) with a function of a sample",
+        **_HABITS,
+        batch_size="leave it out: a batched function gets any number of rows",
+        input_columns='write reads=["x"]',
+    )
     def filter(
         self,
         predicate: Callable[..., Any] | Expr,
@@ -103,9 +130,13 @@ class RowOps(Base):
         """
         if isinstance(predicate, Expr):
             return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
+        if isinstance(predicate, str):
+            hint = "write an expression, as filter(fb.col('x') > 0), or a function of a sample"
+            raise InvalidPipelineError(f"filter: the text {arguments.shown(predicate)} is no condition", {"hint": hint})
         function, pickle = python_functions.described("filter", predicate, reads, batched, timeout, version)
         return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
 
+    @explained('with_column("y", fb.col("x") * 2); one column in each call')
     def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Adds (or replaces) a column computed from others.
 
@@ -114,6 +145,12 @@ class RowOps(Base):
         >>> [int(row["double"]) for row in ds]
         [0, 2, 4]
         """
+        if callable(value) and not isinstance(value, Expr):
+            hint = f"write map(fn, writes=[{column!r}]), where fn returns {{{column!r}: value}}"
+            raise InvalidPipelineError("with_column: a function is no expression", {"hint": hint})
+        if isinstance(value, (list, tuple, np.ndarray)):
+            hint = "put the values into the source, beside the other columns; fb.stack puts columns side by side"
+            raise InvalidPipelineError(f"with_column: a {type(value).__name__} is no expression", {"hint": hint})
         value = value if isinstance(value, Expr) else lit(value)
         return self._then({"op": "with_column", "column": column, "value": value.to_parts()}, keep_position, name)
 

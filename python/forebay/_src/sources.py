@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,8 +20,8 @@ from forebay._src.dataset import Dataset
 from forebay._src.expr import Expr
 from forebay._src.schema import to_fields
 from forebay._src.site import site
-from forebay._src.usage import explained
-from forebay.errors import ForebayError, InvalidPipelineError
+from forebay._src.usage import COMPRESSION, CREDENTIALS, THREADS, explained
+from forebay.errors import DataError, ForebayError, InvalidPipelineError
 
 
 def from_files(paths: Paths) -> Dataset:
@@ -55,6 +56,12 @@ def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Datase
     return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"), extensions=named)
 
 
+@explained(
+    'from_tfrecord(paths, features={"x": "int64", "ids": ("int64?", [None])})',
+    buffer_size=THREADS,
+    compression_type=COMPRESSION,
+    num_parallel_reads=THREADS,
+)
 def from_tfrecord(
     paths: Paths, *, features: Literal["infer"] | Mapping[str, Any] | None = None, verify: bool = True
 ) -> Dataset:
@@ -82,7 +89,10 @@ def from_tfrecord(
     return _files("from_tfrecord", source="tfrecord", paths=paths, verify=checked, **given)
 
 
-@explained('from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone')
+@explained(
+    'from_parquet(paths, columns=["a", "b"], filters=fb.col("a") > 5) reads these columns and rows alone',
+    storage_options=CREDENTIALS,
+)
 def from_parquet(
     paths: Paths,
     *,
@@ -219,6 +229,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     return _files("load", source=format, paths=patterns, columns=None, nullable=None)
 
 
+@explained("from_text(paths)", buffer_size=THREADS, compression_type=COMPRESSION, num_parallel_reads=THREADS)
 def from_text(paths: Paths) -> Dataset:
     r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
 
@@ -253,7 +264,14 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
     [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
     """
     fields = None if schema is None else to_fields("from_jsonl", schema)
-    return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
+    try:
+        return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
+    except DataError as error:
+        told = error.message.endswith("not an object") or "EOF while parsing" in error.message
+        if not told or str(error.context.get("file_line")) != "1":
+            raise
+        hint = "if the file is one array of objects: from_map_dataset(json.load(open(path))); else write it anew"
+        raise DataError(error.message, {**error.context, "hint": hint}) from None
 
 
 def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
@@ -270,6 +288,9 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
         hint = 'name the columns, from_numpy({"x": x, "y": y}); or give one array, from_numpy(numpy.stack(arrays))'
         message = f"from_numpy: a {type(data).__name__} of {len(data)} is neither one array nor a dictionary of them"
         raise InvalidPipelineError(message, {"hint": hint})
+    if isinstance(data, (str, os.PathLike)):
+        hint = "open the file: from_numpy(numpy.load(path)); from_tokens reads flat files of whole numbers"
+        raise InvalidPipelineError("from_numpy: the name of a file is no array", {"hint": hint})
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         raise InvalidPipelineError("from_numpy: a data frame is not an array", {"hint": _FRAME})
     return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
@@ -318,6 +339,19 @@ def from_map_dataset(
     return _from_source(op, source, pickled)
 
 
+_SCHEMA = 'write schema={"x": "int64", "image": ("uint8", (32, 32, 3))}'
+_PARTIAL = "write functools.partial(function, ...)"
+
+
+@explained(
+    'from_generator(function, schema={"x": "int64"})',
+    args=_PARTIAL,
+    features=_SCHEMA,
+    gen_kwargs=_PARTIAL,
+    output_shapes=_SCHEMA,
+    output_signature=_SCHEMA,
+    output_types=_SCHEMA,
+)
 def from_generator(
     function: Callable[[], Iterable[Any]],
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from forebay._src import arguments
 from forebay._src.base import Base
+from forebay._src.usage import explained
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -16,6 +17,7 @@ class SpeedOps(Base):
 
     __slots__ = ()
 
+    @explained("cache() has no file: FOREBAY_CACHE, up(cache=...) or forebay worker --cache say where rows are kept")
     def cache(self, *, freeze: bool = False, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Caches the output of the ops before it for each sample, so that it is computed once.
 
@@ -61,6 +63,7 @@ class SpeedOps(Base):
         """
         return self._then({"op": "autocache"}, keep_position, name)
 
+    @explained("leave prefetch out: how far ahead is computed is chosen here")
     def prefetch(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Sets how many morsels (parts of splits) are computed ahead of the consumer. Default: the engine decides."""
         return self._then(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from forebay._src import arguments
 from forebay._src.base import Base
 from forebay._src.site import site
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError, MissingFileError
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ class TextOps(Base):
 
     __slots__ = ()
 
+    @explained(
+        'tokenize("text", "tokenizer.json", output="ids", max_length=512)',
+        padding="batch(n, pad=0) pads ids to the longest of a batch, and pad_to=512 to one length",
+        return_tensors="leave it out: batches are NumPy arrays, and to_torch() yields tensors",
+        text_pair="of two texts: map(fn), with the tokenizer's encode(first, second)",
+        truncation="write max_length=512",
+    )
     def tokenize(
         self,
         column: str,

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+#: What to write for arguments that functions of many libraries have.
+THREADS = "leave it out: all threads are used, and iter(threads=n) limits them"
+CREDENTIALS = "credentials come from the environment, such as AWS_ACCESS_KEY_ID: docs/stores.md"
+COMPRESSION = "leave it out: the first bytes of a file say how it is compressed"
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def explained(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def explained(usage: str, **keywords: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Adds a usage text to the `TypeError` of a call that does not fit the function.
+
+    `keywords` has the texts for arguments that other libraries have, by their names.
 
     >>> import forebay as fb
     >>> try:
@@ -30,7 +38,9 @@ def explained(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 # An error from inside the function has a frame of its own.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                raise TypeError(f"{error}; {usage}") from None
+                unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+                text = keywords.get(unknown[1], usage) if unknown else usage
+                raise TypeError(f"{error}; {text}") from None
 
         return call
 
