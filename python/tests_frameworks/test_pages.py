@@ -18,7 +18,7 @@ def test_the_code_of_a_page_runs_on_two_ranks(page, tmp_path):
     on_ranks("rank_of_page.py", tmp_path, str(DOCS / page))
 
 
-@pytest.mark.parametrize("page", ["jax.md", "keras.md"])
+@pytest.mark.parametrize("page", ["jax.md", "keras.md", "reference.md"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text, names = (DOCS / page).read_text(), {"__name__": "__main__"}
