@@ -84,7 +84,7 @@ out["resumed after an epoch"] = before + fitted(again, epochs=3, initial_epoch=2
 out["predicted"] = list(model().predict(data(), verbose=0).shape)
 if sys.argv[1] != "tensorflow":
     out["resumed within"] = []
-    for cut in range(1, 6):
+    for cut in (1, 5):
         first, again = data(), data()
         seen = Seen(first, stop_after=cut)
         fitted(first, seen, epochs=1)

@@ -55,7 +55,7 @@ def test_each_epoch_of_fit_is_an_epoch(backend, tmp_path):
     same("resumed after an epoch", want)
     assert out["predicted"] == [24, 1]
     if backend != "tensorflow":
-        same("resumed within", [want[:2]] * 5)
+        same("resumed within", [want[:2]] * 2)
 
 
 REFUSED = {

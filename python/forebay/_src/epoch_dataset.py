@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from forebay._src import arguments, ranks
 from forebay._src.arguments import Even
@@ -39,7 +39,9 @@ class EpochDataset:
 
     def __init__(self, dataset: Dataset, service: Service | str | None, options: Mapping[str, Any]) -> None:
         self._source, self._service, self._options = dataset, service, dict(options)
-        self._even: Even | None = None
+        even = self._options.get("even")
+        #: The action at the first step for which some consumers have a batch and others have none.
+        self._even = cast("Even | None", even if isinstance(even, str) else None)
         given = self._options.get("consumers")
         self._auto = isinstance(given, str)
         if isinstance(given, str):
@@ -168,13 +170,10 @@ class EpochIterator(Iterator[Any]):
         dataset: The dataset.
         convert: Makes the framework's form of a batch.
         ahead: The number of batches that are converted before they are requested.
-        counts: Whether this is an iteration of the dataset. If not, the next iteration begins with the same batch.
     """
 
-    def __init__(
-        self, dataset: EpochDataset, convert: Callable[[dict[str, Any]], Any], ahead: int, *, counts: bool = True
-    ) -> None:
-        self._dataset, self._convert, self._ahead, self._counts = dataset, convert, ahead, counts
+    def __init__(self, dataset: EpochDataset, convert: Callable[[dict[str, Any]], Any], ahead: int) -> None:
+        self._dataset, self._convert, self._ahead = dataset, convert, ahead
         self._rows: Iterator[dict[str, Any]] | None = None
         self._batches: DatasetIterator | None = None
         self._epoch = dataset.epoch
@@ -236,8 +235,7 @@ class EpochIterator(Iterator[Any]):
             # The state is one batch behind: the batch was yielded before the state was saved.
             next(self._rows, None)
         self._state = self._batches.state_dict()
-        if self._counts:
-            dataset._entered(self, self._epoch)
+        dataset._entered(self, self._epoch)
 
     def close(self) -> None:
         """Stops the iterator behind it. It is not needed after the last batch."""

@@ -6,7 +6,6 @@ and a list of row numbers. Where the changes only choose and rename, the files a
 
 from __future__ import annotations
 
-import glob
 import itertools
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from forebay._src import arguments
 from forebay.errors import InvalidPipelineError
 
 #: The most rows that `select_rows` takes.
@@ -123,8 +121,7 @@ def found(dataset: Any, names: list[str]) -> Files | None:
             columns.append(old + field)
             if name != old:
                 renamed[old + field] = name + field
-    paths = [_literal(path) for path in starts]
-    return Files(paths, columns, nullable, renamed, _rows(ranges, total, dataset._indices))
+    return Files(list(starts), columns, nullable, renamed, _rows(ranges, total, dataset._indices))
 
 
 @dataclass
@@ -216,9 +213,3 @@ def _missing(name: str, column: Any) -> Iterator[str]:
         return
     for field, part in zip(column.type, column.flatten(), strict=True):
         yield from _missing(f"{name}.{field.name}", part)
-
-
-def _literal(path: str) -> str:
-    """Returns a pattern that matches this path alone."""
-    text = arguments.path(path, "from_hf")
-    return glob.escape(text) if any(letter in text for letter in "*?[") else text

@@ -64,7 +64,8 @@ def from_hf(dataset: Any, *, columns: Iterable[str] | None = None) -> Dataset:
 
 
 def _in_memory(dataset: Any, op: str, names: list[str]) -> Dataset:
-    if dataset.data.nbytes > _MEMORY_MAX:
+    # Of a table in memory, `nbytes` counts all rows; those that were chosen are copied.
+    if dataset.data.nbytes * len(dataset) > _MEMORY_MAX * max(dataset.data.num_rows, 1):
         hint = "dataset.save_to_disk(path), and from_hf(datasets.load_from_disk(path)), which reads the files"
         what = f"{op}: columns of this data set were made in memory, and have more than {_MEMORY_MAX >> 20} MiB"
         raise InvalidPipelineError(what, {"hint": hint})
