@@ -70,7 +70,7 @@ $(FRAMEWORKS)/.ready: requirements-frameworks.txt
 	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check -r requirements-frameworks.txt
 	@touch $@
 
-frameworks: build ## tests under PyTorch, Lightning, Accelerate and transformers, also on two ranks, and with ArrayRecord and Lance; installs them
+frameworks: build ## tests under PyTorch, Lightning, Accelerate, transformers, JAX and Keras, also on two ranks, and with other libraries' data; installs them
 	@if $(MAKE) --no-print-directory $(FRAMEWORKS)/.ready; then \
 		PYTHONPATH=$(CURDIR)/python $(FRAMEWORKS)/bin/python -m pytest -q -c python/tests_frameworks/pytest.ini \
 			python/tests_frameworks; \

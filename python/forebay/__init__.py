@@ -20,6 +20,7 @@ from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, coalesce, col, lit, stack, where
+from forebay._src.hf_source import from_hf
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.library_sources import from_array_record, from_lance
@@ -46,6 +47,7 @@ from forebay._src.sources import (
     range,
 )
 from forebay._src.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
+from forebay._src.table_sources import from_table
 from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.user_errors import SkipSample
 
@@ -79,6 +81,7 @@ __all__ = [
     "from_dict",
     "from_files",
     "from_generator",
+    "from_hf",
     "from_image_folder",
     "from_jsonl",
     "from_lance",
@@ -88,6 +91,7 @@ __all__ = [
     "from_megatron",
     "from_numpy",
     "from_parquet",
+    "from_table",
     "from_tar",
     "from_text",
     "from_tfrecord",

@@ -16,6 +16,7 @@ from typing import Any
 
 import forebay as fb
 import numpy as np
+import pyarrow as pa
 import pytest
 from forebay import errors as E
 from hypothesis import HealthCheck, given, settings
@@ -51,6 +52,7 @@ PLAUSIBLE: dict[str, Any] = {
     "no": 1,
     "other": 1,
     "others": fb.range(3),
+    "others": 1,
     "parts": ["id"],
     "path": "saved",
     "paths": "nothing-*.txt",
@@ -64,11 +66,13 @@ PLAUSIBLE: dict[str, Any] = {
     "start": 3,
     "state": {},
     "std": 0.5,
+    "table": pa.table({"id": [1, None]}),
     "tokenizer": "tokenizer.json",
     "uri": "nothing.lance",
     "value": 1,
     "values": [1],
     "yes": 0,
+    "x": "id",
 }
 
 #: They start processes, use a network or are no functions of users' values.

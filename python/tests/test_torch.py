@@ -197,3 +197,35 @@ def test_a_closed_service_is_said_to_be(torch):
         next(batches)
     with pytest.raises(ClosedError, match="the service"):
         list(batches)
+
+
+def test_ranks_are_found_when_the_dataset_is_used(monkeypatch):
+    ds = fb.range(24).batch(4)
+    dataset = ds.to_torch(consumers="auto")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(dataset) == 3
+    assert ids(dataset) == ids(ds.iter(consumers=(1, 2)))
+    monkeypatch.setenv("RANK", "0")
+    assert ids(pickle.loads(pickle.dumps(dataset))) == ids(ds.iter(consumers=(0, 2), epoch=1))
+    monkeypatch.delenv("RANK")
+    assert ids(ds.to_torch(consumers="auto")) == ids(ds.iter())
+
+
+def test_a_pipeline_with_a_shard_is_not_divided_once_more(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ds = fb.range(24).shard(2, 1).batch(4)
+    assert ids(ds.to_torch(consumers="auto")) == ids(ds.iter())
+
+
+def test_columns_are_values_or_tuples():
+    ds = fb.range(4).with_column("x", fb.col("id") * 2).batch(4)
+    (pair,) = ds.to_torch(columns=("x", "id"))
+    (one,) = ds.to_torch(columns="x")
+    assert [part.tolist() for part in pair] == [[0, 2, 4, 6], [0, 1, 2, 3]]
+    assert one.tolist() == [0, 2, 4, 6]
+    with pytest.raises(fb.errors.NotFoundError, match='no column "z"'):
+        ds.to_torch(columns=["z"])
+    with pytest.raises(TypeError, match="consumers"):
+        ds.to_torch(consumer=(0, 1))

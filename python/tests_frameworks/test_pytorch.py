@@ -11,6 +11,7 @@ import forebay as fb
 import numpy as np
 import pytest
 import torch
+from forebay._src.torch_device import Mover
 from torch.distributed import checkpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -47,6 +48,36 @@ def test_a_stateful_data_loader_resumes():
         state = first.state_dict()
     again.load_state_dict(json.loads(json.dumps(state)))
     assert [[b["id"].tolist() for b in again] for _ in range(2)] == [everything[1][6:], everything[2]]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_batches_on_their_way_to_a_device_are_not_lost(ahead, monkeypatch):
+    # There is no such device here: copies are left out, and the order of things is as with one.
+    monkeypatch.setattr(Mover, "_sent", lambda _, batch: (batch, None))
+    monkeypatch.setattr(Mover, "_arrived", lambda _, batch, _event: batch)
+
+    def made():
+        dataset = fb.range(40).shuffle().batch(4).to_torch(seed=3, device="cpu", columns="id")
+        dataset._mover._is_cuda, dataset._mover.ahead = True, ahead
+        return dataset
+
+    def ids(batches) -> list:
+        return [batch.tolist() for batch in batches]
+
+    want = ids(made())
+    for cut in range(1, 11):
+        dataset, again = made(), made()
+        seen = ids(itertools.islice(dataset, cut))
+        again.load_state_dict(dataset.state_dict())
+        assert seen + ids(again) == want
+
+
+def test_what_is_no_device_is_said_at_once():
+    with pytest.raises(fb.errors.InvalidPipelineError, match="is no device"):
+        fb.range(4).to_torch(device="gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(fb.errors.InvalidPipelineError, match="finds no CUDA device"):
+            fb.range(4).to_torch(pin=True)
 
 
 def test_torch_distributed_checkpoint_takes_an_iterator(tmp_path):

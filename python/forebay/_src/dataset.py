@@ -7,9 +7,10 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from forebay._src import arguments, for_torch, habits, quality, saving
+from forebay._src import arguments, habits, quality, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
+from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
@@ -56,7 +57,7 @@ class _Named(type):
             raise habits.missing("Dataset", name, {**habits.FUNCTIONS, **habits.READERS}, [])
 
 
-class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, metaclass=_Named):
+class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …
@@ -492,32 +493,6 @@ class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps
             name = job or f"save-{self.dataset_id[:12]}-{seed}"
             iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
         return saving.write(self._pipeline.tolerate(on_error), iterator, folder, files)
-
-    def to_torch(self, service: Service | str | None = None, **options: Any) -> Any:
-        """Returns a `torch.utils.data.IterableDataset` of tensors.
-
-        It is a loader by itself, and works in `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so
-        leave `num_workers` at 0. Each iteration is one epoch, which begins with its first batch; `set_epoch` sets the
-        next one. `state_dict` and `load_state_dict` fit torchdata's `StatefulDataLoader`, Lightning and
-        `torch.distributed.checkpoint`. Its `len()` is the number of batches of an epoch for this consumer, and a
-        `TypeError` if that is not known before they are computed. It pickles; a copy begins with the epoch that comes
-        next.
-
-        Args:
-            service: Where the samples are computed, as for `distribute`. Default: in this process.
-            options: The options of `iter`, of which `epoch` is the first epoch; with a service those of `distribute`:
-                `job`, and `epochs`, after which workers stop; each later epoch is a job of its own.
-
-                In this process, too, `even` may name the action at the first step at which some ranks have a batch and
-                others have none: `"drop"`, all end; `"pad"`, the others yield their last batch again until all have
-                ended; `"error"`, all raise. Ranks in separate processes agree over `torch.distributed` if the numbers
-                of their batches are not known beforehand; on a service they need not.
-        """
-        for_torch.check_options(Dataset.iter if service is None else Dataset.distribute, options)
-        for_torch.check_missing(self.schema)
-        from forebay._src.torch import to_torch
-
-        return to_torch(self, service, options)
 
     def __repr__(self) -> str:
         """The columns."""

@@ -1,9 +1,9 @@
-"""Checks of `to_torch`, which fail at once: a loader or a loss function would fail later, with less clear errors."""
+"""Checks of `to_torch`, `to_jax` and their like, which fail at once: a loss function would fail later, less clearly."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from forebay._src.schema import NUMBERS, Schema
@@ -16,20 +16,21 @@ LOADERS = {
     "drop_last": "put .batch(n, drop_remainder=True) into the pipeline",
     "collate_fn": "put a function behind .batch(n), with .map(fn)",
     "num_workers": "threads=n is the number of threads here; a service has workers",
-    "pin_memory": "pin the tensors of a batch with their own pin_memory()",
+    "pin_memory": 'write device="cuda", which pins and copies in the background, or pin=True',
+    "prefetch_factor": "prefetch=n batches are copied to a device ahead of the loop",
 }
 
 
-def check_options(of: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuses options that the iteration behind `to_torch` does not take."""
+def check_options(of: Callable[..., Any], options: Mapping[str, Any], op: str, own: Iterable[str]) -> None:
+    """Refuses options that neither the iteration behind `op` takes nor `op` itself, whose parameters are `own`."""
     known = [name for name in inspect.signature(of).parameters if name not in ("self", "service")]
     for name in options:
         if name not in known:
-            usage = LOADERS.get(name, f"it takes {', '.join(known)}")
-            raise TypeError(f"to_torch() got an unexpected keyword argument {name!r}; {usage}")
+            usage = LOADERS.get(name, f"it takes {', '.join([*own, *known])}")
+            raise TypeError(f"{op}() got an unexpected keyword argument {name!r}; {usage}")
 
 
-def check_missing(schema: Schema) -> None:
+def check_missing(schema: Schema, op: str) -> None:
     """Refuses columns of numbers that may be missing, because a tensor cannot hold them. A missing float is NaN."""
     for name in schema.nullable:
         dtype = schema[name].dtype
@@ -39,5 +40,19 @@ def check_missing(schema: Schema) -> None:
                 f"leave such rows out: .filter(~fb.col({name!r}).is_null())",
                 'where it never is missing, say so: nullable=[] of from_parquet, or a schema without "?"',
             ]
-            message = f"to_torch: column {name!r} is {dtype}, and may be missing, which no tensor holds"
+            message = f"{op}: column {name!r} is {dtype}, and may be missing, which no tensor holds"
             raise InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
+
+
+def check_numbers(schema: Schema, op: str) -> None:
+    """Refuses columns that are no numbers, and columns whose numbers may be missing."""
+    for name, column in schema.items():
+        if column.dtype not in NUMBERS:
+            rest = [other for other, one in schema.items() if one.dtype in NUMBERS]
+            ways = [f".drop({name!r})" if len(rest) != 1 else f"columns=({rest[0]!r},)"]
+            if len(rest) > 1:
+                ways.append(f"columns={tuple(rest)!r}")
+            hint = f"leave it out: {' or '.join(ways)}; or make numbers of it: tokenize, decode_image, or map"
+            message = f"{op}: column {name!r} is {column.dtype}, and arrays of numbers are needed"
+            raise InvalidPipelineError(message, {"column": name, "hint": hint})
+    check_missing(schema, op)

@@ -89,7 +89,7 @@ def warn_of_ranks(
 def warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
     """Warns if several processes read and the pipeline does not say which of them this is."""
     ranks = found()
-    if ranks is None or _is_sharded(pipeline):
+    if ranks is None or is_sharded(pipeline):
         return
     warn(
         f"this is process {ranks.index} of {ranks.count} ({ranks.source}), and consumers= is not given: each of them "
@@ -113,6 +113,6 @@ def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
     )
 
 
-def _is_sharded(pipeline: _native.Pipeline) -> bool:
+def is_sharded(pipeline: _native.Pipeline) -> bool:
     """Returns whether the pipeline itself has a `shard`: then the user divides the samples."""
     return any(node["op"]["op"] == "shard" for node in json.loads(pipeline.to_json())["nodes"])

@@ -405,7 +405,7 @@ def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
 
 _PROBE_ROWS = 4
 #: The hint for data from pandas.
-_FRAME = "from_numpy({name: frame[name].to_numpy() for name in frame}), or of a series {'name': series.to_numpy()}"
+_FRAME = "write from_table(frame), or for a series from_numpy({'name': series.to_numpy()})"
 
 
 def _files(op: str, **source: Any) -> Dataset:

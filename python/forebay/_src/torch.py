@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from forebay._src import arguments, torch_loaders
+from forebay._src import arguments, for_torch, torch_loaders
 from forebay._src.arguments import Even
-from forebay._src.ranks import RanksWarning
-from forebay._src.site import warn
-from forebay._src.torch_epochs import Epochs, Here, There
+from forebay._src.epoch_dataset import EpochDataset, chosen, inner
+from forebay._src.torch_device import Mover
+from forebay._src.torch_epochs import Here, There
 from forebay._src.torch_together import initialised, together
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from forebay._src.iterator import DatasetIterator
     from forebay._src.service import Service
 
-#: Keys of a state of a dataset for PyTorch that do not belong to its iterator.
-_OURS = ("first", "given", "ended")
 #: The number of recent batches whose states are kept: a loader prefetches one, and ranks yield one again.
 _BEHIND = 3
 
 
-def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str, Any]) -> TorchDataset:
+def to_torch(
+    dataset: Dataset,
+    service: Service | str | None,
+    columns: str | Iterable[str] | None,
+    mover: Mover,
+    options: dict[str, Any],
+) -> TorchDataset:
     """Returns the result of `Dataset.to_torch`."""
     even = options.get("even")
     mode: Even | None = None
@@ -37,51 +41,36 @@ def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str,
         mode = arguments.choice(even, "to_torch", "even", "drop", "pad", "error")  # type: ignore[assignment]
         if service is None:
             options = {**options, "even": arguments.dealt_and_ended(mode)[0]}
-    epochs = Here(dataset, options) if service is None else There(dataset, service, options)
-    return TorchDataset(epochs, mode)
+    dataset, parts = chosen(dataset, columns, "to_torch")
+    for_torch.check_missing(dataset.schema, "to_torch")
+    return TorchDataset(dataset, service, options, mode, mover, parts)
 
 
-class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
-    """Yields dictionaries of tensors; values that are no numbers stay as they are. Iteration n is epoch n.
+class TorchDataset(EpochDataset, IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
+    """Yields dictionaries of tensors (or tuples, or tensors); values that are no numbers stay as they are.
 
-    An iteration begins with its first batch: an iterator of which no batch was requested counts as no epoch. The state
-    is that of the iteration that began last: after loading it, the next iteration is the rest of that one, and the
-    following ones are the epochs after it. A copy in another process begins with the epoch that comes next.
+    Iterations are epochs, as `EpochDataset` describes.
     """
 
     #: Lightning reads both attributes of a loader, and calls `sampler.set_epoch` before each epoch.
     batch_sampler = None
 
-    def __init__(self, epochs: Epochs, even: Even | None) -> None:
-        self._epochs, self._even = epochs, even
-        self._consumers = arguments.consumers(epochs.options.get("consumers") or (0, 1), "to_torch")
-        self.epoch = arguments.whole(epochs.options.get("epoch", 0), "to_torch", "epoch", 0)
-        self._current: TorchIterator | None = None
-        self._loaded: dict[str, Any] | None = None
-        #: Whether the next iteration is the epoch of the state that was loaded.
-        self._set = False
-        self._length: int | None = None
+    def __init__(
+        self,
+        dataset: Dataset,
+        service: Service | str | None,
+        options: dict[str, Any],
+        even: Even | None,
+        mover: Mover,
+        parts: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        EpochDataset.__init__(self, dataset, service, options)
+        self._even, self._mover, self._parts = even, mover, parts
 
     @property
     def sampler(self) -> TorchDataset:
         """This dataset, which has `set_epoch` as a sampler has."""
         return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration this epoch, as `DistributedSampler.set_epoch` does.
-
-        If a state of this very epoch was loaded, the next iteration is the rest of it.
-        """
-        epoch = arguments.whole(epoch, "set_epoch", "epoch", 0)
-        if self._loaded is not None:
-            first = self._loaded["first"]
-            if first == epoch:
-                self._set = True
-                return
-            if epoch != first + 1:
-                message = f"the state that was loaded is in epoch {first}, and set_epoch({epoch}) begins another one"
-                warn(f"{message}: the rest of epoch {first} does not come", RanksWarning)
-        self.epoch, self._loaded = epoch, None
 
     def __iter__(self) -> TorchIterator:
         """Returns an iterator over the epoch that comes next when its first batch is requested."""
@@ -109,60 +98,13 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             },
         )
 
-    def __len__(self) -> int:
-        """Returns the number of batches (or samples) of an epoch for this consumer.
-
-        Raises:
-            TypeError: It is not known before they are computed, or there is no end.
-        """
-        if self._length is None:
-            options = self._epochs.options
-            even, _ = arguments.dealt_and_ended(options.get("even"))
-            coordinated = arguments.flag(options.get("coordinated", False), "to_torch", "coordinated")
-            index, count = self._consumers
-            share = self._epochs.dataset._pipeline.share
-            found = share(index, count, even, coordinated)
-            if self._even == "pad" and found is not None:
-                # The first consumer has as many as any other.
-                found = share(0, count, even, coordinated)
-            if options.get("on_error", "raise") != "raise":
-                raise TypeError("this dataset has no length: samples that fail are left out")
-            if found is None:
-                raise TypeError("this dataset has no length: how much there is shows when it is computed")
-            if found < 0:
-                raise TypeError("this dataset has no length: an epoch of it never ends")
-            self._length = found
-        return self._length
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the position of the iteration: numbers and strings, a few hundred bytes.
-
-        A state at the end of an iteration is the start of the next epoch.
-        """
-        if self._loaded is not None:
-            return dict(self._loaded)
-        if self._current is None:
-            return {"first": self.epoch, "given": 0, "ended": 0, **self._epochs.state(self.epoch)}
-        return self._current.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration continue from the call of `state_dict`."""
-        loaded = dict(state) if isinstance(state, Mapping) else {}
-        if not all(isinstance(loaded.get(key), int) for key in _OURS):
-            raise InvalidPipelineError(
-                "this is not a state of to_torch(): it has no first epoch",
-                {"hint": "give what state_dict() of such a dataset returned; to begin at the start, load nothing"},
-            )
-        self._epochs.check(_inner(loaded))
-        self.epoch, self._loaded, self._set = loaded["first"], loaded, False
-
     def _agreed(self) -> Even | None:
         """Returns how ranks agree to end together, or `None` if they need not agree."""
-        count, options = self._consumers[1], self._epochs.options
+        count, options = self._consumers[1], self._options
         # On a service they end together without that.
         if self._even is None or isinstance(self._epochs, There) or count == 1 or options.get("coordinated"):
             return None
-        pipeline = self._epochs.dataset._pipeline.tolerate(options.get("on_error", "raise"))
+        pipeline = self._source._pipeline.tolerate(options.get("on_error", "raise"))
         known = pipeline.uneven(count) is None
         if known and (self._even == "drop" or self._is_even(pipeline)):
             return None
@@ -177,12 +119,8 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         first, last = (pipeline.share(index, count, False, False) for index in (0, count - 1))
         return first == last
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns the attributes without this process's readers."""
-        return {**self.__dict__, "_current": None}
 
-
-class TorchIterator(Iterator[dict[str, Any]]):
+class TorchIterator(Iterator[Any]):
     """One epoch of a dataset for PyTorch, or the rest of one. It begins with its first batch."""
 
     def __init__(self, dataset: TorchDataset, *, dealt: bool) -> None:
@@ -200,8 +138,10 @@ class TorchIterator(Iterator[dict[str, Any]]):
         #: The batch that is yielded again, and how often it was.
         self._padding: dict[str, Any] | None = None
         self._padded = 0
+        #: The batches that are on their way to the device.
+        self._moving: deque[Any] = deque()
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> Any:
         """Returns the next batch; the first one decides which epoch this is."""
         if self._tensors is None:
             self._begin()
@@ -214,17 +154,18 @@ class TorchIterator(Iterator[dict[str, Any]]):
 
     def _begin(self) -> None:
         dataset = self._dataset
-        loaded, self._epoch = dataset._loaded, dataset.epoch
-        if loaded is not None and loaded["ended"]:
-            if dataset._set:
-                self._enter(iter(()))
-                return
-            loaded, self._epoch = None, self._epoch + 1
+        following, self._epoch = dataset._next_epoch(), dataset.epoch
+        if following is None:
+            self._enter(iter(()))
+            return
+        self._epoch, loaded = following
         even = dataset._agreed()
         self._fetcher, self._behind = torch_loaders.prefetching(), even == "pad"
-        if self._fetcher is not None or self._behind:
-            self._before = deque(maxlen=_BEHIND)
-        batches = dataset._epochs.begin(self._epoch, None if loaded is None else _inner(loaded))
+        # Where ranks ask each other before each batch, no batch is read before it is requested.
+        ahead = dataset._mover.ahead if even is None else 0
+        if self._fetcher is not None or self._behind or ahead:
+            self._before = deque(maxlen=_BEHIND + ahead)
+        batches = dataset._epochs.begin(self._epoch, None if loaded is None else inner(loaded))
         batches._quiet = self._dealt or even is not None
         self._batches = batches
         rows = self._noted(dataset._epochs.read(batches, self._epoch), batches)
@@ -232,11 +173,12 @@ class TorchIterator(Iterator[dict[str, Any]]):
         given = loaded is not None and bool(loaded["given"]) and next(rows, None) is not None
         if even is not None:
             rows = together(rows, even, given, self._again)
-        self._enter({name: _tensor(value) for name, value in batch.items()} for batch in rows)
+        tensors = ({name: _tensor(value) for name, value in batch.items()} for batch in rows)
+        self._enter(map(dataset._parts, dataset._mover.moved(tensors, ahead, self._moving)))
 
-    def _enter(self, tensors: Iterator[dict[str, Any]]) -> None:
-        dataset, self._tensors = self._dataset, tensors
-        dataset._loaded, dataset._current, dataset.epoch = None, self, self._epoch + 1
+    def _enter(self, tensors: Iterator[Any]) -> None:
+        self._tensors = tensors
+        self._dataset._entered(self, self._epoch)
 
     def _noted(self, rows: Iterator[dict[str, Any]], batches: DatasetIterator) -> Iterator[dict[str, Any]]:
         """Notes the state before each batch, if one will be requested."""
@@ -271,16 +213,11 @@ class TorchIterator(Iterator[dict[str, Any]]):
         assert self._batches is not None
         before = self._before or ()
         ahead = 0 if self._fetcher is None else max(0, len(self._fetcher.batches) - self._padded)
-        ahead = min(ahead, len(before))
+        ahead = min(ahead + len(self._moving), len(before))
         given = int(self._behind and len(before) > ahead)
         back = ahead + given
         inner = before[-back] if back else self._batches.state_dict()
         return {"first": self._epoch, "given": given, "ended": 0, **inner}
-
-
-def _inner(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the iterator's state in a state of a dataset for PyTorch."""
-    return {key: value for key, value in state.items() if key not in _OURS}
 
 
 def _tensor(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The source of epochs of a dataset for PyTorch: this process, or a job on a service."""
+"""The source of epochs of a dataset for a framework: this process, or a job on a service."""
 
 from __future__ import annotations
 
