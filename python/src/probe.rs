@@ -107,6 +107,13 @@ fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyR
         }
         (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Float64 })
         | (Scalar { dtype: DType::Float64 }, Scalar { dtype: DType::Int64 }) => Some(Kind::scalar(DType::Float64)),
+        // An empty list has no type of its own; NumPy makes it one of float64.
+        (Tensor { dtype: DType::Float64, shape: empty }, Tensor { dtype, shape })
+        | (Tensor { dtype, shape }, Tensor { dtype: DType::Float64, shape: empty })
+            if **empty == [Some(0)] && shape.len() == 1 =>
+        {
+            Some(Tensor { dtype: *dtype, shape: [None].into() })
+        }
         (Tensor { dtype, shape }, Tensor { dtype: other, shape: then })
             if dtype == other && shape.len() == then.len() =>
         {

@@ -52,7 +52,6 @@ PLAUSIBLE: dict[str, Any] = {
     "no": 1,
     "other": 1,
     "others": fb.range(3),
-    "others": 1,
     "parts": ["id"],
     "path": "saved",
     "paths": "nothing-*.txt",

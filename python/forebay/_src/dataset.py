@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from forebay._src import arguments, habits, quality, saving
+from forebay._src import arguments, for_torch, habits, quality, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
@@ -57,7 +57,9 @@ class _Named(type):
             raise habits.missing("Dataset", name, {**habits.FUNCTIONS, **habits.READERS}, [])
 
 
-class Dataset(RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named):
+class Dataset(
+    RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named
+):
     """A source and its ops. Immutable: every op returns a new dataset.
 
     The functions of `forebay` that are named after sources return it: `from_tar`, `from_parquet`, `range`, …

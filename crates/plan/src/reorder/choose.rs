@@ -7,7 +7,7 @@
 //! Invariants: the search is bounded; of changes that save about the same, the shortest is made; without a real gain no
 //! op moves.
 
-use super::legal::{Rules, Segment};
+use super::legal::{Item, Rules, Segment};
 
 /// The least share of the work that a change saves.
 pub(super) const GAIN_MIN: f64 = 0.02;
@@ -15,6 +15,9 @@ pub(super) const GAIN_MIN: f64 = 0.02;
 const CLOSE: f64 = 0.002;
 /// The most changes of one segment.
 const CHANGES_MAX: usize = 16;
+/// The most columns that the costs of all changes of one order may look at. In a longer segment, or one of a wider
+/// table, only filters and image ops move: the others hardly gain.
+const COLUMNS_MAX: usize = 1 << 20;
 
 /// An order of a segment, and its costs.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +57,8 @@ struct Change {
 /// Which ops may change places.
 pub(super) struct Free {
     len: usize,
+    /// The items that the search moves.
+    moves: Vec<bool>,
     /// Whether `later` may run before `earlier`, at `later * len + earlier`.
     passes: Vec<bool>,
 }
@@ -62,7 +67,11 @@ impl Free {
     pub(super) fn new(segment: &Segment, rules: Rules) -> Self {
         let len = segment.items.len();
         let passes = (0..len * len).map(|at| at / len > at % len && segment.may_pass(at / len, at % len, rules));
-        Self { len, passes: passes.collect() }
+        let columns =
+            segment.output.fields().len().max(segment.items.first().map_or(0, |item| item.input.fields().len()));
+        let is_large = len.saturating_pow(3).saturating_mul(columns) > COLUMNS_MAX;
+        let moves = |item: &Item| !is_large || item.access.filters || item.node.op.image_column().is_some();
+        Self { len, moves: segment.items.iter().map(moves).collect(), passes: passes.collect() }
     }
 
     /// Returns whether `second`, which is behind `first`, may run before it. An op that was written first always may.
@@ -73,7 +82,8 @@ impl Free {
     /// Returns all orders that are one change away.
     fn changes(&self, order: &[usize]) -> Vec<Change> {
         let places = || 0..order.len();
-        places().flat_map(|from| places().filter_map(move |to| self.changed(order, from, to))).collect()
+        let moved = places().filter(|from| self.moves[order[*from]]);
+        moved.flat_map(|from| places().filter_map(move |to| self.changed(order, from, to))).collect()
     }
 
     /// Moves the op at `from` to `to`, with the ops between that it cannot move past.
