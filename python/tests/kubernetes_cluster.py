@@ -107,7 +107,7 @@ class Cluster:
                 "--service-cluster-ip-range",
                 "10.0.0.0/24",
             ),
-            *("--disable-admission-plugins", "ServiceAccount", "--watch-cache=true"),
+            *("--disable-admission-plugins", "ServiceAccount", "--watch-cache=true", "--allow-privileged=true"),
             *("--audit-policy-file", str(self._audit()), "--audit-log-path", str(self.folder / "audit.log")),
         )
         wait_for("the API server is ready", self._is_ready, START_SECONDS)

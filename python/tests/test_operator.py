@@ -306,3 +306,7 @@ def test_the_api_server_takes_all_of_the_folder(world: World) -> None:
     said = world.cluster.kubectl("apply", "--dry-run=server", "-k", str(DEPLOY))
     for kind in ("customresourcedefinition", "deployment", "service", "clusterrole", "rolebinding", "serviceaccount"):
         assert f"{kind}." in said or f"{kind}/" in said, said
+    world.cluster.kubectl("create", "namespace", "forebay-csi")
+    said = world.cluster.kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / "csi"))
+    for kind in ("csidriver", "daemonset", "serviceaccount"):
+        assert f"{kind}." in said or f"{kind}/" in said, said
