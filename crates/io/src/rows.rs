@@ -4,11 +4,11 @@
 //! ones; consecutive rows are a slice, without a copy; other columns use Arrow.
 
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt64Array, make_array};
-use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_buffer::Buffer;
 use arrow_data::ArrayDataBuilder;
 use arrow_schema::DataType;
 use forebay_core::Result;
-use forebay_data::{Kind, tensor_values};
+use forebay_data::{Kind, Memory, tensor_values};
 
 use crate::fail;
 
@@ -16,23 +16,25 @@ use crate::fail;
 pub(crate) fn take(kind: &Kind, column: &ArrayRef, rows: &[usize]) -> Result<ArrayRef> {
     if let Some(width) = kind.row_bytes().filter(|&w| w > 0 && column.null_count() == 0) {
         let values = tensor_values(kind, column)?;
-        return rebuild(column.data_type(), copy(&OfOne { values: &values, rows }, width, rows.len()), rows.len());
+        let of_one = OfOne { values: &values, rows };
+        return rebuild(column.data_type(), copy(&of_one, width, rows.len(), &Memory::default()), rows.len());
     }
     let places = UInt64Array::from_iter_values(rows.iter().map(|&r| r as u64));
     arrow_select::take::take(column, &places, None).map_err(fail::arrow)
 }
 
 /// Returns rows of several columns of `kind`. Each row is a pair: the number of its column, and its place there. Every
-/// row must be below its column's length.
+/// row must be below its column's length. Large columns of rows of a fixed size are in `memory`.
 ///
 /// # Errors
 /// Internal when Arrow refuses.
-pub fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)]) -> Result<ArrayRef> {
+pub fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)], memory: &Memory) -> Result<ArrayRef> {
     let is_whole = columns.iter().all(|column| column.null_count() == 0);
     if let (Some(width), Some(first)) = (kind.row_bytes().filter(|&w| w > 0 && is_whole), columns.first()) {
         let values = columns.iter().map(|column| tensor_values(kind, column)).collect::<Result<Vec<_>>>()?;
         let values: Vec<&[u8]> = values.iter().map(Buffer::as_slice).collect();
-        return rebuild(first.data_type(), copy(&OfMany { values: &values, rows }, width, rows.len()), rows.len());
+        let of_many = OfMany { values: &values, rows };
+        return rebuild(first.data_type(), copy(&of_many, width, rows.len(), memory), rows.len());
     }
     let columns: Vec<&dyn Array> = columns.iter().map(|column| column.as_ref()).collect();
     arrow_select::interleave::interleave(&columns, rows).map_err(fail::arrow)
@@ -88,9 +90,9 @@ impl Rows for OfMany<'_> {
     }
 }
 
-fn copy(from: &impl Rows, width: usize, count: usize) -> Buffer {
-    let mut out = MutableBuffer::from_len_zeroed(count * width);
-    let to = out.as_slice_mut();
+fn copy(from: &impl Rows, width: usize, count: usize, memory: &Memory) -> Buffer {
+    let mut out = memory.take_together(count * width);
+    let to = out.as_mut_slice();
     match width {
         1 => from.copy_known::<1>(to),
         2 => from.copy_known::<2>(to),

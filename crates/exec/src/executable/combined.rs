@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, LargeStringArray, new_empty_array};
 use forebay_core::{Error, Fault, Result, SampleId, Seed};
-use forebay_data::{Chunk, Loss, RowId, Schema};
+use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::{Place, SourceIndex, interleave};
 use forebay_plan::{Combination, Combining, Source, Stages};
 
@@ -72,6 +72,7 @@ impl PartOpening {
             parts: parts.collect(),
             index: index.clone(),
             combination: combination.clone(),
+            memory: self.environment.memory.clone(),
             scratches: Mutex::default(),
         };
         Ok(RowSource::Combined(Arc::new(rows), index))
@@ -87,6 +88,7 @@ struct CombinedRows {
     parts: Vec<PartRows>,
     index: SourceIndex,
     combination: Arc<Combination>,
+    memory: Memory,
     /// One for each thread that has read.
     scratches: Mutex<Vec<Scratch>>,
 }
@@ -154,7 +156,7 @@ impl CombinedRows {
                 [] => new_empty_array(&field.kind.arrow()),
                 // The rows of one dataset are in their order already.
                 [one] => (*one).clone(),
-                each => interleave(&field.kind, each, &rows)?,
+                each => interleave(&field.kind, each, &rows, &self.memory)?,
             });
         }
         if self.has_names {

@@ -147,7 +147,7 @@ impl<F: Grouped> Groups<F> {
             Some(column) => Ok(column),
             None => {
                 let parts: Vec<_> = groups.iter().map(|group| &group.columns[i].values).collect();
-                rows::interleave(&field.kind, &parts, rows)
+                rows::interleave(&field.kind, &parts, rows, &Memory::default())
             }
         };
         fields.iter().enumerate().zip(packed).map(column).collect()
