@@ -268,7 +268,7 @@ fn named(error: &Error, chunk: &Chunk) -> Option<Range<usize>> {
     let sample = error.get("sample")?;
     let mut found = ids.iter().enumerate().filter(|(_, id)| id.sample.to_string() == sample).map(|(i, _)| i);
     let first = found.next()?;
-    let last = found.last().unwrap_or(first);
+    let last = found.next_back().unwrap_or(first);
     let is_one = chunk.has_parts() && ids[first..=last].iter().all(|id| *id == ids[first]);
     (is_one || first == last).then_some(first..last + 1)
 }
