@@ -268,7 +268,56 @@ fn named(error: &Error, chunk: &Chunk) -> Option<Range<usize>> {
     let sample = error.get("sample")?;
     let mut found = ids.iter().enumerate().filter(|(_, id)| id.sample.to_string() == sample).map(|(i, _)| i);
     let first = found.next()?;
-    let last = found.last().unwrap_or(first);
+    let last = found.next_back().unwrap_or(first);
     let is_one = chunk.has_parts() && ids[first..=last].iter().all(|id| *id == ids[first]);
     (is_one || first == last).then_some(first..last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{ArrayRef, Int64Array};
+    use forebay_core::SampleId;
+    use forebay_data::{DType, Field, Kind, Schema};
+
+    use super::*;
+
+    /// Returns rows of samples 0 to 9, so many of each; each row has a number of its own.
+    fn rows(of_each: u32) -> Chunk {
+        let schema = Arc::new(Schema::new(vec![Field::new("x", Kind::scalar(DType::Int64))]).expect("a schema"));
+        let numbers = |count| Arc::new(Int64Array::from_iter_values(0..count)) as ArrayRef;
+        let ids = (0..10).map(|row| RowId { sample: SampleId(row), epoch: Epoch(0) }).collect();
+        let chunk = Chunk::new(schema.clone(), vec![numbers(10)], ids).expect("a chunk");
+        chunk.expanded(schema, vec![numbers(10 * i64::from(of_each))], &[of_each; 10]).expect("rows")
+    }
+
+    #[test]
+    fn all_rows_of_a_sample_are_left_out_when_one_fails_and_are_one_loss() {
+        let (chunk, locate, calls) = (rows(4), |error| error, Cell::new(0));
+        for is_named in [true, false] {
+            // One row of sample 2 fails, and two rows of sample 7.
+            let mut op = |chunk: &Chunk| {
+                calls.set(calls.get() + 1);
+                let numbers = chunk.columns()[0].as_primitive::<Int64Type>();
+                let failed = numbers.values().iter().position(|number| [10, 28, 31].contains(number));
+                let error = |row: usize| match is_named {
+                    true => Error::data("bad").with("sample", chunk.ids()[row].sample),
+                    false => Error::data("bad"),
+                };
+                failed.map_or(Ok(chunk.clone()), |row| Err(error(row)))
+            };
+            let mut isolation = Isolation::new(OnError::Skip, &locate);
+            let done = isolation.run(&chunk, &mut op).expect("rows are left");
+            let left: Vec<u64> = done.ids().iter().map(|id| id.sample.0).collect();
+            let want: Vec<u64> = (0..40).map(|row| row / 4).filter(|sample| ![2, 7].contains(sample)).collect();
+            assert_eq!(left, want);
+            let lost: Vec<u64> = isolation.into_losses().iter().map(|loss| loss.row.sample.0).collect();
+            assert_eq!(lost, [2, 7]);
+        }
+        assert!(calls.get() < 40, "a named sample is cut out at once");
+    }
 }
