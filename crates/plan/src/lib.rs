@@ -53,7 +53,7 @@ pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Extent, Morsel};
 pub use epoch::lane_order::LaneWindow;
 pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
-pub use epoch::order::{Blocks, Order};
+pub use epoch::order::{Blocks, Order, Placed};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
 pub use epoch::window::STREAMED_AT_ONCE;

@@ -17,7 +17,6 @@ METHODS: Mapping[str, str] = {
     "bucket_by_sequence_length": "write bucket_by_length",
     "concat": _CHAIN,
     "concatenate": _CHAIN,
-    "enumerate": "enumerate(ds) of Python counts what comes; fb.range and shuffle give numbers that travel",
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "name the files of all in one source, whose shuffle goes through many at once",
     "map_batches": "write map(fn, batched=True)",
@@ -41,7 +40,7 @@ METHODS: Mapping[str, str] = {
     "unique": "filter by a column that tells repeated samples",
     "window": "batch(n) takes n samples without overlap; windows that overlap are cut by a function before, with map",
     "with_format": "batches are NumPy arrays; to_torch() gives tensors",
-    "with_indices": "fb.range as a source, or a column of numbers, gives each sample its own",
+    "with_indices": "write enumerate(), which adds a column of numbers",
     "zip": _PAIRS,
 }
 

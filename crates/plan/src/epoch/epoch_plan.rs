@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::epoch::lane_order::{LaneOrder, LaneWindow};
 use crate::epoch::lanes::Layout as LaneLayout;
-use crate::epoch::order::{Blocks, Order};
+use crate::epoch::order::{Blocks, Order, Placed};
 use crate::epoch::sharding::Sharding;
 use crate::ops::Op;
 use crate::physical::sizing::Sizing;
@@ -331,11 +331,11 @@ impl EpochPlan {
     /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
     /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
-        self.parts(epoch, consumer, morsel, |row, epoch, _| see(row, epoch));
+        self.placed(epoch, consumer, morsel, |placed| see(placed.row, placed.epoch));
     }
 
-    /// As [`EpochPlan::places`], also with the number of the row among those that ops make of the source row.
-    pub fn parts(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch, u64)) {
+    /// As [`EpochPlan::places`], with all that is known of each place.
+    pub fn placed(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(Placed)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !order.knows_rows() {
             return;
@@ -345,7 +345,7 @@ impl EpochPlan {
         for unit in first..first + count {
             let global = unit * self.sharding.parts() + self.sharding.part(consumer);
             let start = global * self.sizing.unit_rows;
-            at.for_each_part(start..(start + self.sizing.unit_rows).min(end), &mut see);
+            at.for_each_placed(start..(start + self.sizing.unit_rows).min(end), &mut see);
         }
     }
 
