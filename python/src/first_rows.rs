@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Budget, Environment, Executable, LocalOptions, LocalStream};
-use forebay_plan::{Class, Graph, Node, OnError, Op, Reorder, Sharding, Stages, ops};
+use forebay_plan::{Class, Expr, Graph, Node, OnError, Op, Reorder, Sharding, Stages, ops};
 
 use crate::functions::PyFunctions;
 use crate::pipeline::Pipeline;
@@ -26,6 +26,10 @@ impl Pipeline {
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
             let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Expand | Class::Global);
+            if let Op::Enumerate(op) = &node.op {
+                let numbered = ops::WithColumn { column: op.column.clone(), value: Expr::Int { value: op.start } };
+                graph = graph.then(Node { op: Op::WithColumn(numbered), ..(**node).clone() })?;
+            }
             if computes && !node.op.is_cache_point() {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;

@@ -304,12 +304,16 @@ def multiplied(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     return ds.flat_map(pieces, reads="id", schema={"id": "int64", "piece": "int64"})
 
 
+def numbered(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    return ds.enumerate(start=rng.randint(-2, 2)).shuffle()
+
+
 def parted(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
     return ds.split(rng.choice([0.3, 0.9]), seed=rng.randrange(9))[rng.randrange(2)]
 
 
 #: Drawn by themselves, so that the pipelines of the ops above stay what they were.
-MORE: list[Op] = [called, called, selected, parted, multiplied, multiplied]
+MORE: list[Op] = [called, called, selected, parted, multiplied, multiplied, numbered]
 MORE_AFTER_BATCH: list[Op] = [
     called,
     lambda ds, rng: ds.take(rng.randint(1, 30)),

@@ -55,7 +55,7 @@ pub use epoch::epoch_plan::{EpochPlan, Morsel};
 pub use epoch::extent::Extent;
 pub use epoch::lane_order::LaneWindow;
 pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
-pub use epoch::order::{Blocks, Order};
+pub use epoch::order::{Blocks, Order, Placed};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
 pub use epoch::window::STREAMED_AT_ONCE;

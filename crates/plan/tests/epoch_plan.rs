@@ -94,7 +94,7 @@ proptest! {
         for consumer in (0..consumers).map(ConsumerIndex) {
             for split in 0..plan.num_splits(consumer).expect("finite") {
                 for morsel in plan.morsels(consumer, Ordinal(split)) {
-                    plan.parts(Epoch(2), consumer, morsel, |row, _, part| got.push((row, part)));
+                    plan.placed(Epoch(2), consumer, morsel, |placed| got.push((placed.row, placed.part)));
                 }
             }
         }

@@ -15,7 +15,6 @@ METHODS: Mapping[str, str] = {
     "bucket_by_sequence_length": "write bucket_by_length",
     "choose_from_datasets": _MIX,
     "concat": "write concatenate(other)",
-    "enumerate": "enumerate(ds) of Python counts what comes; fb.range and shuffle give numbers that travel",
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "name the files of all in one source, whose shuffle goes through many at once; fb.mix mixes datasets",
     "map_batches": "write map(fn, batched=True)",
@@ -39,7 +38,7 @@ METHODS: Mapping[str, str] = {
     "unique": "filter by a column that tells repeated samples",
     "window": "batch(n) takes n samples without overlap; windows that overlap are cut by a function before, with map",
     "with_format": "batches are NumPy arrays; to_torch(), to_jax() and to_tf() give tensors",
-    "with_indices": "fb.range as a source, or a column of numbers, gives each sample its own",
+    "with_indices": "write enumerate(), which adds a column of numbers",
     "zip": "write fb.zip(a, b)",
 }
 

@@ -57,6 +57,29 @@ class OrderOps(Base):
         count = None if count is None else _count(count, "repeat", 1, "repeat() repeats for ever")
         return self._then({"op": "repeat", "count": count}, keep_position, name)
 
+    def enumerate(
+        self, column: str = "index", *, start: int = 0, keep_position: bool = False, name: str | None = None
+    ) -> Dataset:
+        """Adds a column with the number of the sample in the epoch.
+
+        The numbers are those of the order at this place: `shuffle().enumerate()` numbers the shuffled samples, and
+        `enumerate().shuffle()` shuffles numbered ones. All workers and ranks agree on them. It stands where the number
+        of samples is known: behind a `filter` or a `flat_map` without `count`, `enumerate(ds)` of Python counts.
+
+        Args:
+            column: The column, of int64.
+            start: The number of the first sample.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"x": ["a", "b", "c"]}).enumerate(start=1)
+        >>> [(int(row["index"]), row["x"]) for row in ds]
+        [(1, 'a'), (2, 'b'), (3, 'c')]
+        """
+        start = arguments.whole(start, "enumerate", "start", -(2**63))
+        return self._then({"op": "enumerate", "column": column, "start": start}, keep_position, name)
+
     def take(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Keeps the first `count` samples; behind `batch`, batches.
 

@@ -33,7 +33,7 @@ impl Executable {
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let CachedVariant { variant, prefix, rows } = *cached;
-        let MorselContext { epoch, known_skips, boundary, wanted } = context;
+        let MorselContext { epoch, known_skips, boundary, known } = context;
         let locate = |e| self.locate(e);
         let id = |place: &Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };
         let is_known = |place: &Place| !known_skips.is_empty() && known_skips.get(epoch, id(place)).is_some();
@@ -53,7 +53,7 @@ impl Executable {
         isolation.take(losses);
         let mut isolation = isolation.reading(&read_again);
         let chunk = match bypassing {
-            None => self.run_ops(variant.ops(boundary), chunk, wanted, &mut isolation, scratch)?,
+            None => self.run_ops(variant.ops(boundary), chunk, known, &mut isolation, scratch)?,
             Some(bypassing) => {
                 self.merge_bypass(cached, &query, (chunk, bypassing), context, &mut isolation, scratch)?
             }
@@ -67,7 +67,7 @@ impl Executable {
         cached: &CachedVariant<'_>,
         query: &RowQuery<'_>,
         (chunk, bypassing): (Chunk, Chunk),
-        MorselContext { boundary, wanted, .. }: MorselContext<'_>,
+        MorselContext { boundary, known, .. }: MorselContext<'_>,
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
@@ -84,6 +84,6 @@ impl Executable {
         ];
         let merge = BypassMerge::new(&branches, query.ids(), self.memory())?;
         let merged = isolation.run(merge.others(), &mut |others| merge.run(others, scratch));
-        self.run_ops(ops, merged.map_err(|e| self.locate(e))?, wanted, isolation, scratch)
+        self.run_ops(ops, merged.map_err(|e| self.locate(e))?, known, isolation, scratch)
     }
 }

@@ -9,7 +9,7 @@
 //! - `mod` (here): the executable, its boundaries, and the origin of errors
 //! - `open`: opens a source and prepares its ops, for each role
 //! - `run`: computes one morsel
-//! - `made_rows`: the rows of a morsel among those that ops make of source rows
+//! - `morsel_rows`: the rows of a morsel among those that ops make of source rows, and their numbers
 //! - `block`: computes source blocks and windows that are read from their start
 //! - `stats`: the costs of ops and the state of caches, as JSON
 //! - `variant`: one compiled variant of a pipeline
@@ -21,7 +21,7 @@
 mod block;
 mod combined;
 pub(crate) mod environment;
-pub(crate) mod made_rows;
+pub(crate) mod morsel_rows;
 mod open;
 pub(crate) mod row_ids;
 pub(crate) mod row_source;
@@ -39,7 +39,7 @@ use forebay_plan::{EpochPlan, Morsel, OnError, PlacementBoundary, Stages};
 use crate::cached::autocache::AutoCache;
 use crate::cached::page_cached::PageCachedSource;
 use crate::executable::environment::Environment;
-use crate::executable::made_rows::WantedRows;
+use crate::executable::morsel_rows::MorselRows;
 use crate::executable::row_source::RowSource;
 use crate::executable::variant::PipelineVariant;
 use crate::profile::op_meter::OpMeter;
@@ -101,8 +101,8 @@ pub(crate) struct MorselContext<'a> {
     pub(crate) known_skips: &'a KnownSkips,
     /// The index of the boundary.
     pub(crate) boundary: usize,
-    /// The rows to take of those that ops make, if the plan knows their number.
-    pub(crate) wanted: Option<&'a WantedRows>,
+    /// What the plan knows of the rows, beside their source rows.
+    pub(crate) known: Option<&'a MorselRows>,
 }
 
 impl Executable {

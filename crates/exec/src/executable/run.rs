@@ -1,14 +1,14 @@
 //! Computes one morsel: reads its rows, or finds them in the cache, and runs the ops up to a boundary.
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, RowId};
 use forebay_io::Place;
 use forebay_plan::Morsel;
 
 use super::{Executable, MorselContext, MorselRequest};
 use crate::cached::run::CachedVariant;
 use crate::cached::trial::MorselTrial;
-use crate::executable::made_rows::WantedRows;
+use crate::executable::morsel_rows::MorselRows;
 use crate::executable::row_source::RowSource;
 use crate::ops::compiled_op::{CompiledOp, Kernel};
 use crate::ops::scratch::Scratch;
@@ -29,17 +29,18 @@ impl Executable {
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let MorselRequest { epoch, consumer, morsel, known_skips, ops } = *request;
-        let context = MorselContext { epoch, known_skips, boundary: self.boundary_index(ops)?, wanted: None };
+        let context = MorselContext { epoch, known_skips, boundary: self.boundary_index(ops)?, known: None };
         let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable reads no source"))?;
         if let Morsel::Block { block } = morsel {
             return self.block(rows, block, context, scratch, emit);
         }
-        let (mut places, mut wanted) = (Vec::new(), self.stages.fan_out().map(WantedRows::new));
-        self.plan.parts(epoch, consumer, morsel, |row, epoch, part| match &mut wanted {
-            Some(wanted) => wanted.add(Place { row, epoch }, part, &mut places),
-            None => places.push(Place { row, epoch }),
+        let (mut places, mut known) = (Vec::new(), MorselRows::of(&self.stages));
+        let id = |place: Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };
+        self.plan.placed(epoch, consumer, morsel, |placed| match &mut known {
+            Some(known) => known.add(placed, &mut places, id),
+            None => places.push(Place { row: placed.row, epoch: placed.epoch }),
         });
-        let context = MorselContext { wanted: wanted.as_ref(), ..context };
+        let context = MorselContext { known: known.as_ref(), ..context };
         self.meter.begin(&mut scratch.tally);
         let mut trial = MorselTrial::begin(self.autocache.as_ref(), &self.variant);
         let chunk = self.compute(&mut trial, rows, &places, context, scratch)?;
@@ -86,34 +87,35 @@ impl Executable {
     pub(super) fn run(
         &self,
         chunk: Chunk,
-        MorselContext { epoch, known_skips, boundary, wanted }: MorselContext<'_>,
+        MorselContext { epoch, known_skips, boundary, known }: MorselContext<'_>,
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         let chunk = isolation.skip_known(chunk, known_skips, epoch)?;
-        let chunk = self.run_ops(self.variant.ops(boundary), chunk, wanted, &mut isolation, scratch)?;
+        let chunk = self.run_ops(self.variant.ops(boundary), chunk, known, &mut isolation, scratch)?;
         Ok(chunk.with_losses(isolation.into_losses()))
     }
 
-    /// Runs ops on rows that may be skipped, and takes the wanted rows of those that they make.
+    /// Runs ops on rows that may be skipped; numbers rows, and takes those of the morsel, by what is `known` of them.
     pub(crate) fn run_ops<'a>(
         &self,
         ops: impl IntoIterator<Item = &'a CompiledOp>,
         mut chunk: Chunk,
-        wanted: Option<&WantedRows>,
+        known: Option<&MorselRows>,
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let batch = self.stages.aligned.map(|b| b.size);
         for op in ops {
-            let ran = isolation.run(&chunk, &mut |chunk| op.run(chunk, batch, scratch));
+            let ran = match (&op.kernel, known) {
+                (Kernel::Number(step), Some(known)) => known.number(&chunk, step),
+                _ => isolation.run(&chunk, &mut |chunk| op.run(chunk, batch, scratch)),
+            };
             chunk = ran.map_err(|e| self.locate(e))?;
-            if let (Some(wanted), Kernel::FlatMap(op)) = (wanted, &op.kernel)
-                && wanted.is_behind(op.place())
-            {
-                chunk = wanted.take(&chunk)?;
+            if let (Kernel::FlatMap(op), Some(known)) = (&op.kernel, known) {
+                chunk = known.take(op.place(), chunk)?;
             }
         }
         Ok(chunk)

@@ -8,6 +8,7 @@ use forebay_data::{Chunk, Schema};
 use forebay_plan::{EpochPlan, FusedOp, Step};
 
 use crate::executable::environment::Environment;
+use crate::executable::morsel_rows::numbered;
 use crate::ops::batches::each_batch;
 use crate::ops::flat_map_op::FlatMapOp;
 use crate::ops::function_op::FunctionOp;
@@ -32,6 +33,7 @@ pub(crate) enum Kernel {
     Tokenize(Box<TokenizeOp>),
     Function(FunctionOp),
     FlatMap(FlatMapOp),
+    Number(Step),
     Mix(MixOp),
     Pad(PadOp),
 }
@@ -52,6 +54,7 @@ impl CompiledOp {
             FusedOp::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
             FusedOp::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
             FusedOp::FlatMap(step) => Kernel::FlatMap(FlatMapOp::new(step, seed, env)?),
+            FusedOp::Number(step) => Kernel::Number(step.clone()),
             FusedOp::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
             FusedOp::Pad(step) => Kernel::Pad(PadOp::new(step, env.memory.clone())),
         };
@@ -62,7 +65,7 @@ impl CompiledOp {
     pub(crate) fn schema(&self) -> &Arc<Schema> {
         match &self.kernel {
             Kernel::Image(op) => op.schema(),
-            Kernel::Table(step) => &step.schema,
+            Kernel::Table(step) | Kernel::Number(step) => &step.schema,
             Kernel::Tokenize(op) => op.schema(),
             Kernel::Function(op) => op.schema(),
             Kernel::FlatMap(op) => op.schema(),
@@ -85,6 +88,8 @@ impl Kernel {
             Kernel::Tokenize(op) => op.run(chunk),
             Kernel::Function(op) => op.run(chunk, batch),
             Kernel::FlatMap(op) => op.run(chunk),
+            // Rows that no morsel has, such as the record of a skipped one, have no place in an epoch.
+            Kernel::Number(step) => numbered(chunk, step, &vec![0; chunk.num_rows()]),
             Kernel::Pad(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
             Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
         }

@@ -17,7 +17,7 @@ use crate::epoch::combination::{BlockStarts, Combination};
 use crate::epoch::extent::Extent;
 use crate::epoch::lane_order::{LaneOrder, LaneWindow};
 use crate::epoch::lanes::Layout as LaneLayout;
-use crate::epoch::order::{Blocks, Order};
+use crate::epoch::order::{Blocks, Order, Placed};
 use crate::epoch::sharding::Sharding;
 use crate::ops::Op;
 use crate::physical::sizing::Sizing;
@@ -364,33 +364,32 @@ impl EpochPlan {
     /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if
     /// [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
-        self.parts(epoch, consumer, morsel, |row, epoch, _| see(row, epoch));
+        self.placed(epoch, consumer, morsel, |placed| see(placed.row, placed.epoch));
     }
 
-    /// As [`EpochPlan::places`], also with the number of the row among those that ops make of the source row.
-    pub fn parts(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch, u64)) {
+    /// As [`EpochPlan::places`], with all that is known of each place.
+    pub fn placed(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(Placed)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !self.knows_rows() {
             return;
         }
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
-        let mut each = |see: &mut dyn FnMut(u64, Epoch, u64)| {
+        let mut each = |see: &mut dyn FnMut(Placed)| {
             for unit in first..first + count {
                 let global = unit * self.sharding.parts() + self.sharding.part(consumer);
                 let start = global * self.sizing.unit_rows;
-                at.for_each_part(start..(start + self.sizing.unit_rows).min(end), &mut *see);
+                at.for_each_placed(start..(start + self.sizing.unit_rows).min(end), &mut *see);
             }
         };
         let Some(combination) = &self.combination else { return each(&mut see) };
-        let (mut rows, mut epochs, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        each(&mut |place, epoch, part| {
-            rows.push(place);
-            epochs.push(epoch.0);
-            parts.push(part);
-        });
+        let mut all = Vec::new();
+        each(&mut |placed| all.push(placed));
+        let mut rows: Vec<_> = all.iter().map(|placed| placed.row).collect();
+        let mut epochs: Vec<_> = all.iter().map(|placed| placed.epoch.0).collect();
         combination.with_seed(self.seed).map(&mut rows, &mut epochs);
-        rows.into_iter().zip(epochs).zip(parts).for_each(|((row, epoch), part)| see(row, Epoch(epoch), part));
+        let found = all.into_iter().zip(rows).zip(epochs);
+        found.for_each(|((placed, row), epoch)| see(Placed { row, epoch: Epoch(epoch), ..placed }));
     }
 
     /// Returns the seed.

@@ -35,6 +35,8 @@ enum Step {
         count: u64,
         len: u64,
     },
+    /// Rows are numbered by their places here.
+    Number,
     /// Several rows of each row.
     FanOut {
         count: u64,
@@ -135,6 +137,7 @@ impl Order {
                     order.len = order.len.map(|len| (len + count - 1 - index) / count);
                     order.steps.push(Step::Shard { count: *count, index: *index });
                 }
+                Op::Enumerate(_) => order.steps.push(Step::Number),
                 Op::FlatMap(ops::FlatMap { count: Some(count), .. }) => {
                     let count = u64::from(*count);
                     let too_many = || Error::invalid(format!("flat_map: {count} rows of each row are more than 2^64"));
@@ -186,6 +189,19 @@ impl Order {
     }
 }
 
+/// A place of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// The row of the source.
+    pub row: u64,
+    /// The epoch that keys its randomness.
+    pub epoch: Epoch,
+    /// Its number among the rows that ops make of the source row.
+    pub part: u64,
+    /// Its number in the epoch, at the op that numbers rows; 0 without one.
+    pub number: u64,
+}
+
 /// The map of one epoch. Keeps its latest permutations, because neighbouring places mostly share them.
 #[derive(Debug)]
 pub struct EpochOrder<'a> {
@@ -199,22 +215,24 @@ pub struct EpochOrder<'a> {
 impl EpochOrder<'_> {
     /// Calls `see` with the source row at each of these places, and the epoch that keys its randomness.
     pub fn for_each(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch)) {
-        self.for_each_part(places, |row, epoch, _| see(row, epoch));
+        self.for_each_placed(places, |placed| see(placed.row, placed.epoch));
     }
 
-    /// As [`EpochOrder::for_each`], also with the number of the row among those that are made of the source row.
-    pub fn for_each_part(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch, u64)) {
+    /// As [`EpochOrder::for_each`], with all that is known of each place.
+    pub fn for_each_placed(&mut self, places: Range<u64>, mut see: impl FnMut(Placed)) {
         let base = self.epoch.0.wrapping_mul(self.order.repetitions);
-        let (mut rows, mut repetitions, mut parts) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
+        let (mut rows, mut repetitions, mut parts, mut numbers) = ([0; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]);
         for start in places.clone().step_by(BLOCK) {
             let count = (places.end - start).min(BLOCK as u64) as usize;
             let (rows, repetitions) = (&mut rows[..count], &mut repetitions[..count]);
             rows.iter_mut().zip(start..).for_each(|(row, place)| *row = place);
             repetitions.fill(0);
             parts.fill(0);
-            self.map(base, rows, repetitions, &mut parts[..count]);
-            let places = rows.iter().zip(&*repetitions).zip(&parts);
-            places.for_each(|((row, n), part)| see(*row, Epoch(base.wrapping_add(*n)), *part));
+            self.map(base, rows, repetitions, &mut parts[..count], &mut numbers[..count]);
+            for at in 0..count {
+                let epoch = Epoch(base.wrapping_add(repetitions[at]));
+                see(Placed { row: rows[at], epoch, part: parts[at], number: numbers[at] });
+            }
         }
     }
 
@@ -222,21 +240,21 @@ impl EpochOrder<'_> {
     /// randomness of its row.
     pub(crate) fn map_in_epochs(&mut self, places: &mut [u64], epochs: &mut [u64]) {
         let mut rest = places;
-        let mut parts = Vec::new();
+        let (mut parts, mut numbers) = (Vec::new(), Vec::new());
         for run in epochs.chunk_by_mut(|a, b| a == b) {
             let (places, after) = rest.split_at_mut(run.len());
             rest = after;
             let base = run[0].wrapping_mul(self.order.repetitions);
             run.fill(0);
-            parts.clear();
             parts.resize(run.len(), 0);
-            self.map(base, places, run, &mut parts);
+            numbers.resize(run.len(), 0);
+            self.map(base, places, run, &mut parts, &mut numbers);
             run.iter_mut().for_each(|n| *n = base.wrapping_add(*n));
         }
     }
 
-    /// Maps places, their repetitions and parts back through all steps.
-    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64], parts: &mut [u64]) {
+    /// Maps places, their repetitions and parts back through all steps, and finds the numbers of rows.
+    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64], parts: &mut [u64], numbers: &mut [u64]) {
         // The number of rows that the steps after this one make of each row.
         let mut made = 1u64;
         let kept = self.permutations.iter_mut().zip(&mut self.parts);
@@ -281,6 +299,7 @@ impl EpochOrder<'_> {
                         *repetition = repetition.wrapping_mul(*count).wrapping_add(time.number);
                     }
                 }
+                Step::Number => numbers.copy_from_slice(places),
                 Step::FanOut { count } => {
                     for (place, part) in places.iter_mut().zip(&mut *parts) {
                         *part = part.wrapping_add((*place % count).wrapping_mul(made));

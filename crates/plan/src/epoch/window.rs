@@ -45,7 +45,7 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
         match (&node.op, window) {
             (Op::Shuffle(first), None) => window = Some(first.window),
             // Their rows are chosen by number.
-            (Op::SelectRows(_) | Op::Part(_), _) => return None,
+            (Op::SelectRows(_) | Op::Part(_) | Op::Enumerate(_), _) => return None,
             // The rows that it makes are shuffled.
             (op, None) if op.fan_out().is_some() => return None,
             // Ops before the shuffle choose rows by their number in the source.

@@ -217,6 +217,24 @@ impl Graph {
         Err(Error::invalid(format!("{op} comes after {before}, and {hint}")).hint(format!("put {op} before {before}")))
     }
 
+    /// A row has a number if the plan knows the number of rows before it.
+    fn check_enumerate(&self, op: &Op) -> Result<()> {
+        if !matches!(op, Op::Enumerate(_)) {
+            return Ok(());
+        }
+        if self.nodes.iter().any(|n| matches!(n.op, Op::Enumerate(_))) {
+            return Err(Error::invalid("enumerate comes after enumerate")
+                .hint("one is enough: with_column computes other numbers from it"));
+        }
+        let uncounted = self.nodes.iter().find(|n| n.op.is_uncounted()).map(|n| n.op.name());
+        let uncounted = uncounted.or_else(|| Some(self.source.name()).filter(|_| !self.source.can_index()));
+        let Some(before) = uncounted else { return Ok(()) };
+        Err(Error::invalid(format!("enumerate comes after {before}, and how many rows come from it is not known"))
+            .hint(format!(
+                "put enumerate before {before}, where rows have numbers; enumerate(ds) of Python counts what comes"
+            )))
+    }
+
     /// A shuffle permutes rows of the source, so rows that were made of one row would stay together.
     fn check_shuffle(&self, op: &Op) -> Result<()> {
         // The plan shuffles rows of a known number, also those that are made of one row.
@@ -253,6 +271,7 @@ impl Graph {
     /// Checks an order op of the epoch plan: it needs a source that can be counted and no unknown count before it.
     fn check_order(&self, op: &Op) -> Result<()> {
         let streams = matches!(op, Op::Take(_) | Op::Skip(_) | Op::Shard(_));
+        self.check_enumerate(op)?;
         self.check_chosen_rows(op)?;
         self.check_shuffle(op)?;
         if !self.source.can_index() && !streams {

@@ -123,6 +123,8 @@ ops! {
     Shard(order::Shard),
     /// Rows by their places.
     SelectRows(order::SelectRows),
+    /// Gives each row its number in the epoch.
+    Enumerate(order::Enumerate),
     /// One of the two parts of a split.
     Part(order::Part),
     /// Groups rows to batches.

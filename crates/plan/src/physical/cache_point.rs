@@ -177,6 +177,14 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
         ))
         .hint(format!("put {name} before {}", node.op.name())));
     }
+    if let Some(node) = before.iter().find(|n| matches!(n.op, Op::Enumerate(_))) {
+        return Err(Error::invalid(format!(
+            "{name} comes after {}{}, which tells the place of a row in the epoch, and a row that is kept has no place",
+            node.op.name(),
+            written(Some(node))
+        ))
+        .hint(format!("put {name} before {}", node.op.name())));
+    }
     let whole = stages.split.iter().flat_map(FusedOp::steps).find(|s| s.per_batch);
     if let Some(step) = whole {
         return Err(Error::invalid(format!(

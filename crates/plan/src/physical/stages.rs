@@ -63,6 +63,8 @@ pub enum FusedOp {
     Function(Step),
     /// A user's Python function that makes any number of rows of a row.
     FlatMap(Step),
+    /// The number of a row in the epoch.
+    Number(Step),
     /// Mixes samples within their batch.
     Mix(Step),
     /// Rows of a batch padded to one length.
@@ -76,6 +78,7 @@ impl FusedOp {
             (Some(column), _) => FusedOp::Image { column: column.to_owned(), steps: vec![step] },
             (None, Some(_)) if matches!(step.node.op, Op::FlatMap(_)) => FusedOp::FlatMap(step),
             (None, Some(_)) => FusedOp::Function(step),
+            (None, None) if matches!(step.node.op, Op::Enumerate(_)) => FusedOp::Number(step),
             (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
             (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
@@ -96,6 +99,7 @@ impl FusedOp {
             | FusedOp::Tokenize(step)
             | FusedOp::Function(step)
             | FusedOp::FlatMap(step)
+            | FusedOp::Number(step)
             | FusedOp::Mix(step)
             | FusedOp::Pad(step) => std::slice::from_ref(step),
         }
@@ -229,6 +233,12 @@ impl Stages {
                     stages.order.push(step);
                 }
                 Op::Repeat(_) => stages.order.push(step),
+                Op::Enumerate(_) if in_plan => {
+                    stages.order.push(step.clone());
+                    row_ops += 1;
+                    push_row_op(&mut stages, closed, step);
+                }
+                Op::Enumerate(_) => return Err(node.blame(unnumbered())),
                 Op::Take(_) | Op::Skip(_) | Op::Shard(_) if in_plan => stages.order.push(step),
                 Op::Take(op) => stages.tail.push(TailStep::Take(op.count)),
                 Op::Skip(op) => stages.tail.push(TailStep::Skip(op.count)),
@@ -308,6 +318,13 @@ impl Stages {
             counts_known: false,
             prefetch: None,
         })
+    }
+
+    /// Returns the op of the plan that numbers rows, by its place, and whether it numbers rows before all of them are
+    /// made ([`Stages::fan_out`]).
+    pub fn numbered(&self) -> Option<(usize, bool)> {
+        let at = self.order.iter().position(|step| matches!(step.node.op, Op::Enumerate(_)))?;
+        Some((self.order[at].place, self.order[at..].iter().any(|step| step.node.op.fan_out().is_some())))
     }
 
     /// Refuses an order op behind rows that were made of others and are not in the plan, because some may be skipped.
@@ -480,6 +497,12 @@ fn streams(graph: &Graph) -> Vec<u64> {
     graph.nodes().iter().scan(0, number).collect()
 }
 
+/// Returns the error for rows that have no number.
+fn unnumbered() -> Error {
+    Error::invalid("enumerate comes after ops whose rows may be skipped, and their number is not known")
+        .hint("put enumerate before flat_map, or use on_error=\"raise\"")
+}
+
 /// Refuses a random function over groups of rows that the engine chose, not the user.
 fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
     if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
@@ -510,7 +533,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         // Cached rows are found by their row number.
         RowsKnown::ByReading if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         RowsKnown::ByReading => graph.nodes().iter().any(|n| match &n.op {
-            Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) | Op::Part(_) => true,
+            Op::Shuffle(_) | Op::Repeat(_) | Op::SelectRows(_) | Op::Part(_) | Op::Enumerate(_) => true,
             Op::Tokenize(_) => facts.is_lines,
             op @ Op::Shard(_) => in_plan(op),
             _ => false,

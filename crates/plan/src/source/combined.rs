@@ -125,7 +125,8 @@ impl Combined {
                     "give repeat a count, or leave it out: rows= of mix begins datasets again".to_owned(),
                 );
             }
-            if !is_counted || node.op.is_uncounted() || node.op.is_cache_point() {
+            let is_numbered = matches!(node.op, Op::Enumerate(_));
+            if !is_counted || is_numbered || node.op.is_uncounted() || node.op.is_cache_point() {
                 return refuse(node, format!("put {op} behind {name}"));
             }
             // The rows of a zip are found by their number, the same in each epoch.

@@ -306,6 +306,7 @@ fn orders() -> Vec<Sample> {
     let repeat = |count| Op::Repeat(ops::Repeat { count });
     let shard = |count, index| Op::Shard(ops::Shard { count, index });
     let shuffle = |window| Op::Shuffle(ops::Shuffle { window });
+    let enumerate = |start| Op::Enumerate(ops::Enumerate { column: name("c"), start });
     let part = |share, rest| Op::Part(ops::Part { share, seed: 3, rest });
     vec![
         sample(Op::SHUFFLE, vec![], vec![]),
@@ -315,6 +316,7 @@ fn orders() -> Vec<Sample> {
         sample(Op::Skip(ops::Skip { count: 3 }), vec![], vec![]),
         sample(shard(3, 1), vec![], vec![shard(3, 3), shard(0, 0)]),
         sample(Op::SelectRows(ops::SelectRows { rows: vec![4, 0, 4] }), vec![], vec![]),
+        sample(enumerate(-3), vec![], vec![]),
         sample(part(1 << 30, false), vec![], vec![part(0, false), part(1 << 32, false)]),
         sample(part(1 << 30, true), vec![], vec![]),
         sample(Op::Cache(ops::Cache { freeze: false }), vec![], vec![]),
