@@ -53,6 +53,9 @@ class Served:
         self.read("vision", JOB, ds)
         self.read("speech", SLOW, fb.range(100_000).batch(4), pause=0.05)
 
+    def has(self, job: str) -> bool:
+        return any(listed["name"] == job for listed in self.get("jobs")["jobs"])
+
     def read(self, tenant: str, job: str, ds: fb.Dataset, pause: float = 0.0) -> None:
         service = fb.connect(f"forebay://{self.address}", token=self.token[tenant])
 
@@ -64,6 +67,10 @@ class Served:
 
         self.threads.append(threading.Thread(target=train, daemon=True))
         self.threads[-1].start()
+        deadline = time.monotonic() + 60
+        while not self.has(job):
+            assert time.monotonic() < deadline, "the job was not opened in time"
+            time.sleep(0.05)
 
     def get(self, path: str, who: str | None = "admin", **params: object) -> Any:
         """An answer of the API."""
