@@ -60,10 +60,9 @@ class Served:
         service = fb.connect(f"forebay://{self.address}", token=self.token[tenant])
 
         def train() -> None:
-            with ds.distribute(service, job=job, epochs=None) as batches:
-                for _ in batches:
-                    if self.done.wait(pause):
-                        return
+            for _ in ds.distribute(service, job=job, epochs=None):
+                if self.done.wait(pause):
+                    return
 
         self.threads.append(threading.Thread(target=train, daemon=True))
         self.threads[-1].start()
