@@ -105,7 +105,7 @@ def test_a_job_shows_its_bottleneck_live(browser: Browser, served: Served) -> No
     sign_in(browser, served, "vision")
     go(browser, PAGES[4])
     browser.until(
-        "document.querySelector('#why.data') && document.querySelector('.op.hot .name')?.textContent === 'map (slow)'"
+        "document.querySelector('#why.data') && document.querySelector('.op.hot .name')?.textContent === 'map'"
     )
     assert "Data is the bottleneck: training waited" in browser.js("return document.getElementById('why').innerText")
     browser.until("document.querySelector('svg.chart path.l0').getAttribute('d').length > 20")

@@ -61,9 +61,15 @@ mod tests {
             // An address in a namespace of SVG loads nothing.
             let elsewhere = text.replace("http://www.w3.org/", "");
             assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{path}");
-            for unsafe_ in
-                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage", "cookie"]
-            {
+            for unsafe_ in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "localStorage",
+                "document.cookie",
+            ] {
                 assert!(!text.contains(unsafe_), "{path}: {unsafe_}");
             }
         }

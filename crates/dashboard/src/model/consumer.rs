@@ -3,7 +3,8 @@
 use forebay_proto::ConsumerStatus;
 use serde::Serialize;
 
-use super::{Recent, some};
+use super::Recent;
+use super::optional::some;
 
 /// A consumer in JSON.
 #[derive(Debug, Clone, Serialize)]

@@ -4,7 +4,8 @@ use forebay_proto::{JobStatus, ScaleDecision, Worked, WorkerCaching};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Consumer, Op, some};
+use super::optional::some;
+use super::{Consumer, Op};
 
 /// A job in JSON.
 #[derive(Debug, Clone, Serialize)]

@@ -7,6 +7,7 @@ mod consumer;
 mod detail;
 mod job;
 mod op;
+mod optional;
 mod overview;
 mod page;
 mod recent;
@@ -27,8 +28,3 @@ pub use scale::{Kind, Scale};
 pub use snapshot::Snapshot;
 pub use summary::{Summary, cost, progress};
 pub use worker::Worker;
-
-/// Returns a number for which 0 means "none".
-fn some(n: u64) -> Option<u64> {
-    Some(n).filter(|&n| n > 0)
-}

@@ -3,6 +3,7 @@
 use forebay_proto::JobStatus;
 use serde::Serialize;
 
+use super::optional::some;
 use super::{Recent, Snapshot};
 use crate::why::{Verdict, why};
 
@@ -52,7 +53,7 @@ impl<'a> Summary<'a> {
             name: &job.name,
             state: &job.state,
             epoch: job.consumers.iter().map(|c| c.epoch).min().unwrap_or(0),
-            epochs: super::some(job.epochs),
+            epochs: some(job.epochs),
             progress: progress(job),
             consumers: job.consumers.len(),
             attached: attached.clone().count(),
@@ -73,7 +74,7 @@ pub fn progress(job: &JobStatus) -> Option<f64> {
     if job.state == "finished" {
         return Some(1.0);
     }
-    let epochs = super::some(job.epochs)? as f64;
+    let epochs = some(job.epochs)? as f64;
     let of = |c: &forebay_proto::ConsumerStatus| match c.splits {
         0 => None,
         splits => Some(((c.epoch as f64 + c.ordinal as f64 / splits as f64) / epochs).clamp(0.0, 1.0)),
