@@ -28,6 +28,12 @@ cacheEngine:
     alluxioRuntime:
       tieredStorage: [{cachePath: /dev/shm, quota: 1Gi, mediumType: MEM}]
 """
+#: How a Job ends; newer API servers want all of it.
+JOB_COMPLETE: Json = {
+    "startTime": "2026-01-01T00:00:00Z",
+    "completionTime": "2026-01-01T00:01:00Z",
+    "conditions": [{"type": it, "status": "True"} for it in ("SuccessCriteriaMet", "Complete")],
+}
 #: Kinds of jobs: group, version, kind, plural, and the status with which they end.
 KINDS = {
     "TrainJob": (
@@ -40,7 +46,7 @@ KINDS = {
     "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs", {"conditions": [{"type": "Succeeded", "status": "True"}]}),
     "RayJob": ("ray.io", "v1", "rayjobs", {"jobDeploymentStatus": "Complete"}),
     "RayCluster": ("ray.io", "v1", "rayclusters", {}),
-    "Job": ("batch", "v1", "jobs", {"conditions": [{"type": "Complete", "status": "True"}]}),
+    "Job": ("batch", "v1", "jobs", JOB_COMPLETE),
 }
 #: What stands between a job and its pods, from the job downwards.
 BETWEEN = {"TrainJob": ["JobSet", "Job"], "JobSet": ["Job"], "RayJob": ["RayCluster"]}
