@@ -39,9 +39,12 @@ def test_numbers_are_those_of_the_list_at_their_place(rows, before, start):
     assert numbered == list(enumerate(plain, start))
     # Ops behind it move rows with their numbers.
     of = dict(numbered)
-    behind = ds.enumerate(start=start).flat_map(
-        lambda row: [row, row], schema={"id": "int64", "index": "int64"}, count=2
-    )
+    twice = {"schema": {"id": "int64", "index": "int64"}, "count": 2}
+    if any(op == "many" for op, _ in before):
+        with pytest.raises(fb.errors.InvalidPipelineError, match="flat_map comes after enumerate"):
+            ds.enumerate(start=start).flat_map(lambda row: [row, row], **twice)
+        return
+    behind = ds.enumerate(start=start).flat_map(lambda row: [row, row], **twice)
     for made in (ds.enumerate(start=start).shuffle().skip(3), behind.shuffle(), behind.take(7)):
         assert all(of[int(row["index"])] == int(row["id"]) for row in made.iter(seed=2))
     assert sorted(int(row["index"]) for row in behind.shuffle().iter(seed=2)) == sorted([*of, *of])
@@ -61,7 +64,9 @@ def test_workers_ranks_and_skipped_samples_change_no_number(service):
     assert got == [(n, i) for n, i in enumerate(order) if i % 7 != 3]
     there = ds.distribute(service, job=name(), **options)
     assert [(int(n), int(i)) for b in there for n, i in zip(b["n"], b["id"], strict=True)] == got
-    shares = [[int(n) for b in ds.iter(**options, consumers=(i, 2)) for n in b["n"]] for i in range(2)]
+    shares = [
+        [int(n) for b in ds.iter(**options, consumers=(i, 2), even=False) for n in b["n"]] for i in range(2)
+    ]
     assert sorted(itertools.chain(*shares)) == sorted(n for n, _ in got)
 
 

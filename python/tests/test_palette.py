@@ -83,3 +83,16 @@ def test_an_image_without_a_palette_is_refused(image: bytes, what: str) -> None:
     with pytest.raises(fb.errors.DataError, match=what) as info:
         list(decoded([image]))
     assert "mode=" in str(info.value)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "P"])
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_palette_that_ends_inside_a_colour_is_damage(mode, more):
+    image = png(np.zeros((4, 4), np.uint8), 2, interlaced=False)
+    start = image.index(b"PLTE")
+    length = struct.unpack(">I", image[start - 4 : start])[0]
+    palette = b"PLTE" + image[start + 4 : start + 4 + length] + bytes(more)
+    longer = struct.pack(">I", length + more) + palette + struct.pack(">I", zlib.crc32(palette))
+    image = image[: start - 4] + longer + image[start + 8 + length :]
+    with pytest.raises(fb.errors.DataError, match=f"a palette of {length + more} bytes ends inside a colour"):
+        list(fb.from_dict({"image": [image]}).decode_image("image", mode=mode).iter())

@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use ::png::{ColorType, Decoder, DecodingError, OutputInfo, Reader, Transformations};
+use ::png::{ColorType, Decoder, DecodingError, Info, OutputInfo, Reader, Transformations};
 use forebay_core::{Error, Result};
 
 use super::decode::{Colour, Raw, no_palette};
@@ -49,7 +49,19 @@ fn open(bytes: &[u8], transformations: Transformations) -> Result<Reader<Cursor<
     decoder.set_transformations(transformations);
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
-    decoder.read_info().map_err(broken)
+    let reader = decoder.read_info().map_err(broken)?;
+    check_palette(reader.info())?;
+    Ok(reader)
+}
+
+/// The decoder panics when it expands a palette that ends inside a colour.
+fn check_palette(info: &Info<'_>) -> Result<()> {
+    match &info.palette {
+        Some(palette) if palette.len() % 3 != 0 => {
+            Err(Error::data(format!("damaged png: a palette of {} bytes ends inside a colour", palette.len())))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn len(reader: &Reader<Cursor<&[u8]>>) -> Result<usize> {

@@ -136,6 +136,7 @@ impl Graph {
 
     fn check(&self, node: &Node) -> Result<(Schema, Option<(usize, bool)>)> {
         let schema = node.op.apply(&self.schema)?;
+        self.check_numbered_rows(&node.op)?;
         if self.batch.is_some() {
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
@@ -233,6 +234,20 @@ impl Graph {
             .hint(format!(
                 "put enumerate before {before}, where rows have numbers; enumerate(ds) of Python counts what comes"
             )))
+    }
+
+    /// Rows are numbered before or behind all ops that make rows of a known number.
+    fn check_numbered_rows(&self, op: &Op) -> Result<()> {
+        let made = |n: &Arc<Node>| n.op.fan_out().is_some();
+        let numbered = self.nodes.iter().position(|n| matches!(n.op, Op::Enumerate(_)));
+        match numbered {
+            Some(at) if op.fan_out().is_some() && self.nodes[..at].iter().any(made) => {
+                let name = op.name();
+                Err(Error::invalid(format!("{name} comes after enumerate, which comes after another op with count="))
+                    .hint(format!("put enumerate before both, or behind both, or leave count= of the last {name} out")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A shuffle permutes rows of the source, so rows that were made of one row would stay together.
