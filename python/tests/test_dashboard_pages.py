@@ -97,7 +97,7 @@ def test_names_are_text_and_long_ones_break_nothing(browser: Browser, served: Se
         browser.call("GET", "/alert/text")
     browser.js("[...document.querySelectorAll('.jobs a')].find((a) => a.textContent.includes('<script>')).focus()")
     browser.keys(ENTER)
-    browser.until("document.querySelector('h1 bdi:last-of-type')?.textContent === arguments[0]", JOB)
+    browser.until("document.querySelector('h1 > bdi')?.textContent === arguments[0]", JOB)
     assert browser.complaints() == []
 
 

@@ -177,7 +177,8 @@ fn a_stream_that_would_never_have_a_row_ends_with_an_error() {
         assert!(error.contains("none of the 1000 rows") && error.contains("filter"), "{error}");
     }
     for ops in [vec![last.clone(), forever.clone(), take], vec![Op::SHUFFLE, last.clone(), forever], vec![last]] {
-        assert_eq!(first(&ops, None).expect("a row comes"), Some(vec![999]));
+        let rows = first(&ops, None).expect("a row comes").unwrap_or_default();
+        assert!(!rows.is_empty() && rows.iter().all(|id| *id == 999), "{rows:?}");
     }
     assert_eq!(first(&[none], Some(3)).expect("three empty epochs"), None);
 }
