@@ -64,9 +64,7 @@ def test_workers_ranks_and_skipped_samples_change_no_number(service):
     assert got == [(n, i) for n, i in enumerate(order) if i % 7 != 3]
     there = ds.distribute(service, job=name(), **options)
     assert [(int(n), int(i)) for b in there for n, i in zip(b["n"], b["id"], strict=True)] == got
-    shares = [
-        [int(n) for b in ds.iter(**options, consumers=(i, 2), even=False) for n in b["n"]] for i in range(2)
-    ]
+    shares = [[int(n) for b in ds.iter(**options, consumers=(i, 2), even=False) for n in b["n"]] for i in range(2)]
     assert sorted(itertools.chain(*shares)) == sorted(n for n, _ in got)
 
 

@@ -93,5 +93,6 @@ class Browser:
             self.call("DELETE", "")
         finally:
             self.driver.kill()
-            self.driver.wait(30)
+            with self.driver:
+                self.driver.wait(30)
             self.folder.cleanup()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from forebay._src import for_torch
+from forebay._src import arguments, for_torch
 from forebay._src.base import Base
 from forebay.errors import UnavailableError
 
@@ -59,6 +59,7 @@ class FrameworkOps(Base):
                 of their batches are not known beforehand; on a service they need not.
         """
         _check(service, options, "to_torch", "device", "pin", "prefetch", "columns")
+        pin = None if pin is None else arguments.flag(pin, "to_torch", "pin")
         if columns is None:
             # Before PyTorch is imported, which takes seconds.
             for_torch.check_missing(_of(self).schema, "to_torch")

@@ -22,7 +22,7 @@ class Mover:
     def __init__(self, device: Any, pin: bool | None, prefetch: int) -> None:
         self.device = None if device is None else _device(device)
         is_cuda = self.device is not None and self.device.type == "cuda"
-        self.pin = is_cuda if pin is None else arguments.flag(pin, "to_torch", "pin")
+        self.pin = is_cuda if pin is None else pin
         if self.pin and not torch.cuda.is_available():
             hint = "leave pin= out; tensors are pinned for copies to a CUDA device"
             raise InvalidPipelineError("to_torch: pin=True, and PyTorch finds no CUDA device", {"hint": hint})

@@ -26,7 +26,7 @@ def explained(usage: str, **keywords: str) -> Callable[[Callable[P, R]], Callabl
     ...     fb.range(9).batch(4, drop_last=True)
     ... except TypeError as error:
     ...     print(str(error).partition("; ")[2])
-    batch(4, drop_remainder=True) leaves a short last batch out; batch(4, pad=0) pads lists
+    write drop_remainder=True
     """
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:

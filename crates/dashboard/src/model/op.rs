@@ -57,7 +57,7 @@ impl<'a> Op<'a> {
     }
 
     /// Returns the costliest op, if any op has a cost.
-    pub fn costliest<'b>(ops: &'b [Self]) -> Option<&'b Self> {
+    pub fn costliest(ops: &[Self]) -> Option<&Self> {
         let most = ops.iter().max_by(|a, b| a.share.unwrap_or(0.0).total_cmp(&b.share.unwrap_or(0.0)));
         most.filter(|op| op.share.is_some_and(|share| share > 0.0))
     }

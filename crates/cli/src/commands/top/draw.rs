@@ -223,7 +223,7 @@ mod tests {
         let job = |name: &str| JobStatus {
             name: name.to_owned(),
             state: "running".to_owned(),
-            consumers: vec![consumer.clone(); 40],
+            consumers: vec![consumer; 40],
             ops: vec![op("read"), op("\u{1b}]0;owned\u{7}"), op(&"long".repeat(3000))],
             ..JobStatus::default()
         };
