@@ -37,6 +37,7 @@ fn workers(count: usize, price: f64) -> Vec<WorkerStatus> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn each_table_of_figures_has_its_sentence() {
     let demand = r#"{"rule":"demand","margin":0.1}"#;
     let unread = JobStatus { state: "no consumer".to_owned(), ..JobStatus::default() };
