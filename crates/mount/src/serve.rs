@@ -28,9 +28,9 @@ pub const THREADS: usize = 16;
 /// How long a mount that ends waits for files that are open.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 const CLOSE_STEP: Duration = Duration::from_millis(10);
-/// The files of a [`Device`]'s folder: what is open, and who serves.
+/// The file of a [`Device`]'s folder that lists what is open.
 const OPENS: &str = "opens";
-/// See [`OPENS`].
+/// The file of a [`Device`]'s folder that says who serves.
 pub const KEEPER: &str = "keeper";
 /// How far the system reads ahead in a file.
 const SYSTEM_AHEAD_KB: u64 = 1024;
