@@ -319,3 +319,27 @@ def test_hundreds_of_datasets_are_one(tmp_path: Path):
     found = [str(row["text"]) for row in ds.iter(seed=1)]
     assert sorted(found) == sorted(f"{part} {n}" for part in range(300) for n in range(20))
     assert len({text.split()[0] for text in found[:1024]}) == 300
+
+
+def test_exact_fan_out_and_numbers_behind_a_mix():
+    parts = {"a": fb.range(100).shuffle(), "b": fb.range(1000, 1040).shuffle()}
+    mix = fb.mix(parts, weights={"a": 3, "b": 1})
+    base = [int(row["id"]) for row in mix.iter(seed=4)]
+    numbered = [(int(row["n"]), int(row["id"])) for row in mix.enumerate("n").shuffle().iter(seed=4)]
+    assert sorted(numbered) == list(enumerate(base))
+    assert numbered != sorted(numbered)
+    schema = {"id": "int64", "k": "int64"}
+    two = mix.flat_map(lambda row: [{"id": row["id"], "k": k} for k in range(2)], schema=schema, count=2)
+    rows = [(int(row["id"]), int(row["k"])) for row in two.iter(seed=4)]
+    assert rows == [(id, k) for id in base for k in range(2)]
+    batches = two.shuffle().batch(5)
+    shares = [list(batches.iter(seed=4, consumers=(i, 3), even=False)) for i in range(3)]
+    shared = [(int(i), int(k)) for share in shares for b in share for i, k in zip(b["id"], b["k"], strict=True)]
+    assert sorted(shared) == sorted(rows)
+    it = batches.iter(seed=4)
+    for _ in range(4):
+        next(it)
+    state, rest = it.state_dict(), [b["id"].tolist() for b in it]
+    it = batches.iter(seed=4)
+    it.load_state_dict(state)
+    assert [b["id"].tolist() for b in it] == rest
