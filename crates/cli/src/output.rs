@@ -32,8 +32,8 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     line(&layout(headings, rows))
 }
 
-/// Returns a text without characters that a terminal would obey: escapes and other control characters, and those that
-/// turn the direction of the text around. Each becomes a middle dot.
+/// Returns a text without control characters, because a terminal runs escape sequences, and without characters that
+/// reverse the direction of text. A middle dot replaces each of them.
 pub(crate) fn harmless(text: &str) -> String {
     let obeyed = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -57,7 +57,7 @@ pub(crate) enum Medium {
 }
 
 impl Content {
-    /// Reads a volume's attributes. Those that Kubernetes adds (`…kubernetes.io/…`) are not the driver's.
+    /// Reads a volume's attributes. The driver ignores attributes that Kubernetes adds (`…kubernetes.io/…`).
     ///
     /// # Errors
     /// Invalid, with the attribute.

@@ -199,7 +199,7 @@ impl Driver {
         }
         let (send, receive) = channel();
         let at = at.to_owned();
-        // A mount that nobody serves answers when somebody does: this thread waits for that, the call does not.
+        // `statvfs` waits until a keeper serves the mount. This thread waits for it, and the call does not.
         std::thread::Builder::new().name("forebay-size".to_owned()).spawn(move || {
             let _ = send.send(rustix::fs::statvfs(&at).map(|of| Size {
                 bytes: of.f_blocks * of.f_frsize,

@@ -1,7 +1,7 @@
 //! The process that keeps the devices of a node's mounts open: `forebay csi --hold`.
 //!
-//! A mount whose device nobody has open is dead at once, with all bind mounts of it. The holder does nothing but keep
-//! devices, so it has little reason to die. A caller sends a line and gets one, through a socket in the state folder:
+//! When no process has a mount's device open, the mount and all its bind mounts are dead. The holder only keeps devices
+//! open, so it has little reason to die. A caller sends a line and gets one, through a socket in the state folder:
 //!
 //! | line | answer |
 //! |---|---|
@@ -53,7 +53,7 @@ impl Holder {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         let lock = alone(&state.join(LOCK), "this state folder has a holder")?;
         let socket = state.join(SOCKET);
-        // With the lock, whoever made it is dead.
+        // This process has the lock, so the process that made the socket is dead.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(|e| Error::from(e).with("file", socket.display()))?;
         Ok(Self { listener, socket, _lock: lock, held: HashMap::new() })

@@ -1,4 +1,4 @@
-//! Calls of the driver to the holder, which it starts if nobody else does.
+//! Calls of the driver to the holder. The driver starts a holder where none runs.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -23,8 +23,9 @@
 //! | `service`, `serve` | the calls of the specification, and the socket |
 //! | `limits`, `v1` | names and bounds; the messages of the specification |
 //!
-//! Invariants: what is going to be made is recorded first, so a driver that starts finds what a killed one left, and takes
-//! away what nobody uses; only mounts of Forebay are unmounted; one call at a time changes a volume, and another is told so.
+//! Invariants: the driver records a mount before it makes it, so the next driver finds the mounts of a killed one and
+//! removes the unused ones. It unmounts only mounts of Forebay. One call at a time changes a volume, and others get
+//! ABORTED.
 //! Bounds: [`VOLUMES_MAX`], [`CALLS_MAX`]; each wait for a process, a store or a folder has a constant.
 
 mod content;

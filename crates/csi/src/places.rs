@@ -1,7 +1,8 @@
 //! What a node allows volumes to read and write on it, and the command line of a keeper that follows from it.
 //!
-//! Whoever may make a volume chooses its paths, so a folder of the node is read or written only if the driver's own command
-//! line names it. Invariant: paths are compared after the system resolved them, so no link and no `..` leads out.
+//! The author of a volume chooses its paths, so the driver reads and writes a folder of the node only if its own
+//! command line names the folder. Invariant: paths are compared after the system resolved them, so no link and no `..`
+//! leads out.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

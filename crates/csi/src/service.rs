@@ -197,7 +197,7 @@ impl Node for Calls {
     }
 }
 
-/// Of a store nobody knows how many bytes it has: the total is 0.
+/// A store does not say how many bytes it has: then the total is 0.
 fn usage(size: Size) -> Vec<VolumeUsage> {
     let of = |unit: Unit, total: u64, free: u64| VolumeUsage {
         available: i64::try_from(free).unwrap_or(i64::MAX),

@@ -174,7 +174,7 @@ impl Volume {
     pub(crate) fn remove(&mut self, node: &Node) -> Result<()> {
         target::clear(&self.mount)?;
         let ended = keeper::end(&self.folder, self.child.take());
-        // Without its device the mount is dead, whoever has files of it open.
+        // Without its device the mount is dead, also for programs that have files of it open.
         self.device = None;
         node.holding.drop(&self.key)?;
         ended?;
@@ -293,7 +293,7 @@ impl Volume {
         }
     }
 
-    /// Returns what is wrong with the volume; empty where nothing is.
+    /// Returns the volume's fault in words; empty if it has none.
     pub(crate) fn condition(&mut self) -> String {
         let is_served = self.is_served();
         match &self.failing {

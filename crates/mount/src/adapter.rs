@@ -172,7 +172,7 @@ impl Adapter {
     }
 
     fn folder(&self, fh: FileHandle, offset: u64) -> Result<(Arc<Node>, Listed), Errno> {
-        // Places in a list of the process before may be others in this one's: whoever lists begins anew.
+        // The process before may have listed the folder in another order, so the program lists it anew.
         if offset > 0 && self.open.left_open(fh.0).is_some() {
             return Err(Errno::EIO);
         }

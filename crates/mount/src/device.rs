@@ -45,7 +45,7 @@ pub struct Device {
     pub folder: PathBuf,
 }
 
-/// Mounts a new device at a folder, read-only. Whatever programs ask for waits until a process serves the device.
+/// Mounts a new device at a folder, read-only. Requests of programs wait until a process serves the device.
 ///
 /// # Errors
 /// NotFound and PermissionDenied for a system without FUSE or a process without the right to mount.

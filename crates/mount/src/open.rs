@@ -47,7 +47,7 @@ pub(crate) struct OpenTable {
     all: RwLock<HashMap<u64, Open>>,
     last: AtomicU64,
     journal: Option<Journal>,
-    /// What the process before had open, and nobody used since.
+    /// The files and folders that the process before had open, and that no program has used since.
     left: Mutex<HashMap<u64, OpenRecord>>,
 }
 
@@ -93,12 +93,12 @@ impl OpenTable {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the process before had open by this number, if nobody used it since.
+    /// Returns the file or folder that the process before had open by this number, if no program has used it since.
     pub(crate) fn left_open(&self, number: u64) -> Option<OpenRecord> {
         self.left().get(&number).cloned()
     }
 
-    /// Returns what the process before had open of this inode.
+    /// Returns the files of this inode that the process before had open.
     pub(crate) fn left_inode(&self, ino: u64) -> Option<OpenRecord> {
         self.left().values().find(|record| record.ino == ino).cloned()
     }
@@ -107,7 +107,7 @@ impl OpenTable {
     pub(crate) fn restore(&self, number: u64, open: Open) -> Open {
         let mut left = self.left();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever closed it meanwhile has taken it away from what was left.
+        // A program that closed it meanwhile has removed it from the list.
         if left.remove(&number).is_some() {
             all.insert(number, open.clone());
         }

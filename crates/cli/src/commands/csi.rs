@@ -29,7 +29,7 @@ fn serve(arguments: Csi, host: &dyn Host) -> Result<()> {
     stopped
 }
 
-/// A signal ends it, and with it the mounts that nobody else has open.
+/// Runs the holder until a signal. Then mounts end whose device no other process has open.
 fn hold(arguments: &Csi) -> Result<()> {
     let stop = StopSignal::new()?;
     let holder = Holder::new(&arguments.state)?;

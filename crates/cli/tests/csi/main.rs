@@ -166,7 +166,7 @@ fn a_read_that_is_under_way_is_answered_by_the_next_keeper() {
     });
     match read {
         Ok(read) => assert_eq!(read, expected[GATED + 77..GATED + 77 + 4096]),
-        // Before Linux 6.9 nobody answers it.
+        // Before Linux 6.9, the system gives such a read to no other process.
         Err(e) => assert!(!hands_reads_on(), "{e}; {}", node.log()),
     }
     drop(open);

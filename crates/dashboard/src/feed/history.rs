@@ -59,7 +59,7 @@ pub(crate) struct Series {
     /// Seconds between two points of `fine`, and of `coarse`.
     fine_s: u64,
     coarse_s: u64,
-    /// The last hour, the oldest first, with gaps where nobody read the job.
+    /// The last hour, the oldest first, with gaps for times without a consumer.
     fine: Vec<Point>,
     /// The last day.
     coarse: Vec<Point>,

@@ -20,7 +20,7 @@ pub(super) enum View {
     Events,
 }
 
-/// The parameters of a request. Those that a path does not use are refused, too, if nobody knows them.
+/// The parameters of a request. A parameter that no path has is refused.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     pub(super) page: Page,

@@ -23,7 +23,7 @@ const IDLE_SECONDS: i64 = 600;
 pub(crate) struct Written {
     /// Name of the cache.
     pub(crate) name: String,
-    /// What is written of it, if anything is; or what is wrong with that.
+    /// The spec that an annotation gives, if there is one, or its fault.
     pub(crate) spec: Option<Result<CacheBackendSpec, String>>,
     /// The cache goes with the object.
     pub(crate) is_own: bool,
@@ -58,7 +58,7 @@ fn read(object: &Value) -> Option<Named> {
     (name.is_some() || spec.is_some()).then_some((name, spec))
 }
 
-/// Reads a spec; a field that nobody knows is an error, for it would be without effect.
+/// Reads a spec. An unknown field is an error, because it would have no effect.
 fn spec_of(written: &str) -> Result<CacheBackendSpec, String> {
     let wrong = |what: String| format!("the annotation {SPEC} {what}");
     let given: Value = serde_saphyr::from_str(written).map_err(|e| wrong(format!("is no YAML: {e}")))?;
@@ -86,7 +86,7 @@ fn unknown(given: &Value, known: &Value, at: &str) -> Option<String> {
             let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
             match known.get(field) {
                 Some(known) => unknown(value, known, &at),
-                // What is null, or empty, is left out of what is known.
+                // `known` is written without null and empty fields, so such a field is no unknown one.
                 None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => None,
                 None => Some(at),
             }

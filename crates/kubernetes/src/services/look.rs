@@ -72,7 +72,7 @@ pub(crate) async fn look(context: &Context, key: &Key) -> Answer<Next> {
     })
 }
 
-/// Makes the parts, puts them right, and deletes those that the spec no longer has. Returns whether the API refused
+/// Makes the parts, corrects them, and deletes parts that the spec no longer has. Returns whether the API refused
 /// one.
 async fn bring(context: &Context, key: &Key, service: &ForebayService, seen: &mut Observation) -> Answer<bool> {
     let parts = parts::parts(service, &context.place);
