@@ -75,6 +75,7 @@ def test_where_no_number_is_known_it_is_refused():
         (lambda: ds.filter(fb.col("id") > 1).enumerate(), "put enumerate before filter"),
         (lambda: fb.from_generator(lambda: iter([{"x": 1}])).enumerate(), "enumerate\\(ds\\) of Python"),
         (lambda: ds.enumerate().enumerate("again"), "one is enough"),
+        (lambda: ds.enumerate("id"), "give another name"),
         (lambda: ds.enumerate().cache(), "put cache before enumerate"),
         (lambda: ds.batch(2).enumerate(), "put it before batch"),
         (lambda: list(counted.enumerate().iter(on_error="skip")), "put enumerate before flat_map"),

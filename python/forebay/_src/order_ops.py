@@ -67,7 +67,7 @@ class OrderOps(Base):
         of samples is known: behind a `filter` or a `flat_map` without `count`, `enumerate(ds)` of Python counts.
 
         Args:
-            column: The column, of int64.
+            column: The column, of int64; a name that no column has.
             start: The number of the first sample.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.

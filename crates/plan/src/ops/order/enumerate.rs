@@ -1,6 +1,6 @@
 //! Gives each row its number in the epoch: `enumerate`.
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,13 @@ impl OpSpec for Enumerate {
     }
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
-        Ok(input.with(Field::new(self.column.clone(), Kind::scalar(DType::Int64))))
+        if input.position(&self.column).is_some() {
+            return Err(Error::invalid(format!("enumerate: there is a column {:?} already", self.column))
+                .hint("give another name, as enumerate(\"number\")"));
+        }
+        let field = Field::new(self.column.clone(), Kind::scalar(DType::Int64));
+        field.check()?;
+        Ok(input.with(field))
     }
 
     fn arguments(&self) -> String {
