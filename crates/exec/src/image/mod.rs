@@ -21,6 +21,7 @@ mod lanes;
 mod levels;
 mod normalize;
 mod png;
+mod raw;
 pub(crate) mod real;
 mod resize;
 mod sharpen;

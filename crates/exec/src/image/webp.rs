@@ -5,7 +5,7 @@ use std::io::Cursor;
 use forebay_core::{Error, Result};
 use image_webp::{DecodingError, WebPDecoder};
 
-use super::decode::{Colour, Raw};
+use super::raw::{Colour, Raw};
 use super::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
