@@ -63,6 +63,7 @@ pub mod image;
 mod local;
 mod lock;
 mod ops;
+mod panic;
 mod profile;
 mod skip;
 pub mod table;
@@ -80,6 +81,7 @@ pub use local::stream::{LocalOptions, LocalStream};
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
 pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;
+pub use panic::panicked;
 pub use profile::measure::{Now, compare, measure};
 pub use profile::op_meter::OpMeter;
 pub use skip::known_skips::KnownSkips;
@@ -94,10 +96,3 @@ pub use threads::row_pool::RowPool;
 pub use tokenize::check;
 
 pub use forebay_policy::caching::{Rent, StorePrices};
-
-/// Turns a panic, which is a bug of Forebay, into an error without a backtrace.
-pub fn panicked(panic: &(dyn std::any::Any + Send)) -> forebay_core::Error {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
-    forebay_core::Error::internal(format!("a part of forebay failed: {text}")).hint("please report this as a bug")
-}
