@@ -23,7 +23,7 @@ use self::region::{Info, Opened, Outcome};
 use self::scan::Entropy;
 use super::header;
 use super::raw::{Colour, Raw};
-use super::view::{Region, room};
+use crate::image::view::{Region, room};
 
 /// Decodes JPEGs. From one image to the next it keeps memory, and look-ups of Huffman tables by table.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use forebay_core::Error;
 use forebay_plan::ImageMode;
 
-use super::view::Region;
+use crate::image::view::Region;
 
 /// The output of a format's decoder.
 pub(super) struct Raw {

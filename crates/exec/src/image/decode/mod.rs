@@ -5,15 +5,26 @@
 //! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged PNG or WebP is an
 //! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
 //! a 16-bit colour PNG; Pillow clips at 255.
+//!
+//! - `header`: the format and the size of an encoded image
+//! - `jpeg/`, `png`, `webp`: the decoder of each format
+//! - `raw`: the pixels that such a decoder yields, and their conversion to a mode
+
+mod header;
+mod jpeg;
+mod png;
+mod raw;
+mod webp;
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::ImageMode;
 
-use super::header::{Format, header};
-use super::jpeg::Jpeg;
-use super::raw::{Colour, no_palette};
+use jpeg::Jpeg;
+use raw::{Colour, no_palette};
+
 use super::view::{Image, Region, room};
-use super::{png, webp};
+
+pub use header::{Format, header};
 
 /// The limits of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
