@@ -10,17 +10,25 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 //!
+//! The folders, in the order in which a split passes through them:
+//!
 //! | folder | contents |
 //! |---|---|
-//! | `executable/` | a pipeline over its source, ready to run |
+//! | `executable/` | a pipeline over its source, ready to run: reads the rows of a morsel and runs its ops |
+//! | `cached/` | rows that the cache has: `cache()`, `autocache()`; the page cache of remote files |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
-//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call |
-//! | `cached/` | `cache()`, `autocache()`, and the page cache of remote files |
-//! | `skip/` | samples that fail: isolated, skipped, counted, recorded |
+//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, columns, texts to token ids |
+//! | `skip/` | samples that fail on the way: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
+//! | `local/` | the iterator in this process, which takes the morsels of a stream through all of the above |
+//!
+//! Beside them:
+//!
+//! | folder or file | contents |
+//! |---|---|
 //! | `threads/` | threads that share rows, and how much processor time they use |
-//! | `local/` | the iterator in this process |
 //! | `profile/` | the costs of ops, and the check that another order of them yields the same samples |
+//! | `panic`, `lock` | caught panics as errors; mutexes after a panic |
 //!
 //! ```
 //! use std::sync::Arc;
