@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_core::{Ticks, WorkerId};
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::forebay::SteadyState;
+use forebay_policy::scaling::SteadyState;
 use forebay_policy::scaling::{Limits, Observation};
 use forebay_proto::{ConsumerHeartbeat, ConsumerStatus, OpSpent, OpStatus, Sent, Spent, WorkerCaching};
 
