@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, LocalStream, Position, SavedSkip, SavedState, SkippedSample, Span};
+use forebay_exec::{Delivery, LocalIteration, Position, SavedSkip, SavedState, SkippedSample, Span};
 use forebay_plan::EpochPlan;
 use forebay_server::LocalWorker;
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ const LEAVE_WAIT: Duration = Duration::from_millis(200);
 /// The source of deliveries.
 pub(crate) enum Iteration {
     /// With the listing of its files.
-    Local(Box<LocalStream>, Listing),
+    Local(Box<LocalIteration>, Listing),
     /// With its local worker, if there is one.
     Service(Box<ServiceStream>, Option<LocalWorker>),
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Field, Kind, Memory};
 use forebay_exec::{
-    Budget, Environment, Executable, LocalOptions, LocalStream, Position, Randomness, SavedSkip, SavedState,
+    Budget, Environment, Executable, LocalIteration, LocalOptions, Position, Randomness, SavedSkip, SavedState,
 };
 use forebay_io::{Blobs, SourceIndex};
 use forebay_plan::{
@@ -239,8 +239,10 @@ impl Pipeline {
             if self.graph.nodes().iter().any(uncounted) || matches!(self.graph.source(), Source::Generator { .. }) {
                 return Ok(None);
             }
-            let rows = match self.graph.source().rows() {
+            let rows = match self.graph.source().rows().or_else(|| self.graph.source().rows_of_mix()) {
                 Some(rows) => i128::from(rows),
+                None if self.graph.is_endless() && self.graph.source().is_streamed_mix() => -1,
+                None if self.graph.source().is_streamed_mix() => return Ok(None),
                 None => {
                     let extent = self.index(&self.graph, true, poll)?.extent();
                     let rows = forebay_plan::rows_of_source(&self.graph, &extent);
@@ -386,20 +388,27 @@ impl Pipeline {
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
             check_epoch(from.epoch, epoch, end_epoch)?;
             let (budget, known_skips) = (budget.into(), SavedSkip::known_skips(&left_out));
-            let options =
-                LocalOptions { threads, end_epoch, ordered, consumer, from: from.clone(), budget, known_skips };
-            Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
+            let options = LocalOptions {
+                threads,
+                end_epoch,
+                ordered,
+                consumer,
+                from: from.clone(),
+                budget,
+                known_skips,
+                until_empty: false,
+            };
+            Ok((LocalIteration::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;
         let iteration = Iteration::Local(Box::new(stream), self.listing.clone());
         Ok(NativeIterator::new(iteration, from, plan, consumer, left_out, runner))
     }
 
-    /// Returns the pickles and tokenizers of the ops, without the source's.
+    /// Returns the pickles and tokenizers of the ops, also of datasets that are read as one, without those of sources.
     fn op_blobs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
-        let ids = self.graph.nodes().iter().filter_map(|n| n.op.blob());
         let blob = |id: &forebay_plan::BlobId| Ok((id.0.clone(), PyBytes::new(py, &guard(py, || self.blobs.get(id))?)));
-        ids.map(blob).collect()
+        self.graph.op_blobs().into_iter().map(blob).collect()
     }
 
     /// Returns the blobs by name.

@@ -20,6 +20,7 @@
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
 //! | `threads/` | threads that share rows, and how much processor time they use |
 //! | `local/` | the iterator in this process |
+//! | `mixed/` | the iterator over datasets whose rows are not counted, and are mixed as they come |
 //! | `profile/` | the costs of ops, and the check that another order of them yields the same samples |
 //!
 //! ```
@@ -62,6 +63,7 @@ mod executable;
 pub mod image;
 mod local;
 mod lock;
+mod mixed;
 mod ops;
 mod profile;
 mod skip;
@@ -77,6 +79,7 @@ pub use cached::warm::{WarmReport, warm};
 pub use executable::environment::Environment;
 pub use executable::{Executable, MorselRequest};
 pub use local::stream::{LocalOptions, LocalStream};
+pub use mixed::LocalIteration;
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
 pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;
@@ -88,7 +91,7 @@ pub use skip::skip_log::{Budget, SkippedSample};
 pub use tail::delivery::{Delivery, Span};
 pub use tail::merge::Merge;
 pub use tail::pack::Unpacked;
-pub use tail::position::Position;
+pub use tail::position::{MixPosition, PartPosition, Position};
 pub use tail::saved_state::SavedState;
 pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
 pub use threads::row_pool::RowPool;

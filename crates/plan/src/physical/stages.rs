@@ -10,6 +10,9 @@
 //! choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
 //! consumer gets the same rows as without skipping.
 //!
+//! A mix of datasets whose rows are not counted ([`Combined::is_streamed`](crate::Combined::is_streamed)) is merged in
+//! the tail, which begins with it: each of its datasets is a pipeline with stages of its own.
+//!
 //! Row ops are in the running order ([`RunOrder`]), in which none moves past an op of another class. Only the needed
 //! columns of the source are read ([`Stages::source`]); an op on other columns only is dropped.
 //!
@@ -109,6 +112,8 @@ impl FusedOp {
 /// An op on the merged, ordered stream of one consumer.
 #[derive(Debug, Clone)]
 pub enum TailStep {
+    /// Puts the rows of datasets together that are mixed as they come. It is the first step.
+    Mix,
     /// Row ops.
     RowOps(FusedOp),
     /// Keeps the first rows only.
@@ -146,7 +151,8 @@ pub struct Stages {
     pub graph: Graph,
     /// The source, with only the needed columns.
     pub source: Source,
-    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone.
+    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone, except
+    /// those of a mix that is merged in the tail.
     pub parts: Vec<Arc<Stages>>,
     /// The order in which its ops run.
     pub run_order: RunOrder,
@@ -186,7 +192,20 @@ impl Stages {
     /// # Errors
     /// Errors of [`Stages::new`].
     pub fn in_parts(graph: &Graph, parts: u64) -> Result<Self> {
-        Self::build(graph, is_counted(graph, parts), None)
+        let mut stages = Self::build(graph, is_counted(graph, parts), None)?;
+        if let Source::Combined(combined) = &stages.source
+            && combined.is_streamed()
+        {
+            let sharers = combined.leaves() as u64;
+            let of = |part: &SourcePart| {
+                // What happens to samples that fail is decided for all datasets.
+                let graph = part.graph.sharing_memory(sharers).with_on_error(graph.on_error());
+                Self::in_parts(&graph, parts).map(Arc::new).map_err(|e| e.with("part", &part.name))
+            };
+            stages.parts = combined.parts.iter().map(of).collect::<Result<_>>()?;
+            stages.counted = parts > 1;
+        }
+        Ok(stages)
     }
 
     /// Divides a graph; nothing is fused across the place after `kept` row ops.
@@ -195,6 +214,9 @@ impl Stages {
         let places = run_order.places().to_vec();
         let mut stages = Self::empty(graph, run_order, counted)?;
         let mut exact = counted;
+        if stages.source.is_streamed_mix() {
+            stages.tail.push(TailStep::Mix);
+        }
         let streams = streams(graph);
         let mut batched = false;
         let mut batches = Batches::default();
@@ -296,7 +318,7 @@ impl Stages {
     fn empty(graph: &Graph, run_order: RunOrder, counted: bool) -> Result<Self> {
         let source = graph.projected_source()?;
         let parts = match &source {
-            Source::Combined(combined) => {
+            Source::Combined(combined) if !combined.is_streamed() => {
                 let part = |part: &SourcePart| Self::build(&part.graph, true, None).map(Arc::new);
                 combined.parts.iter().map(part).collect::<Result<_>>()?
             }
@@ -416,6 +438,10 @@ impl Stages {
         let is_of: fn(&Op) -> bool =
             match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
                 None | Some(TailStep::RowOps(_) | TailStep::Batch(_)) => return Ok(()),
+                Some(TailStep::Mix) => {
+                    let error = Error::invalid("ordered=False, and what a mix gives depends on the order of rows");
+                    return Err(self.graph.blame_source(error.hint("leave out ordered=False")));
+                }
                 Some(TailStep::Take(_)) => |op| matches!(op, Op::Take(_)),
                 Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip(_)),
                 Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard(_)),
@@ -514,6 +540,11 @@ fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<(
         ));
     }
     Ok(())
+}
+
+/// Returns whether the rows of a dataset's source are counted before it is read, where one consumer reads all of them.
+pub fn counts_rows(graph: &Graph) -> bool {
+    is_counted(graph, 1)
 }
 
 /// Returns whether to count the rows of the source. Counting is free for some sources. It is needed if the plan has to

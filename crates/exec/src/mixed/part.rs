@@ -1,0 +1,199 @@
+//! The stream of one dataset of a mix. A dataset that begins again goes on with the next epoch of its stream.
+//!
+//! Invariant: the position names the first row that the mix has not taken, so it is the same however far the threads of
+//! the stream are ahead.
+
+use std::sync::Arc;
+
+use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_data::Chunk;
+
+use crate::executable::Executable;
+use crate::local::stream::{LocalOptions, LocalStream};
+use crate::skip::known_skips::KnownSkips;
+use crate::skip::skip_log::{Budget, SkippedSample};
+use crate::tail::delivery::Delivery;
+use crate::tail::position::{PartPosition, Position};
+
+/// What the streams of all datasets have in common.
+#[derive(Clone)]
+pub(super) struct PartOptions {
+    /// The threads of each.
+    pub(super) threads: usize,
+    pub(super) consumer: ConsumerIndex,
+    pub(super) budget: Budget,
+    /// Whether datasets begin again.
+    pub(super) repeats: bool,
+}
+
+/// One dataset of a mix.
+pub(super) struct MixPart {
+    pub(super) name: String,
+    executable: Arc<Executable>,
+    options: PartOptions,
+    known_skips: KnownSkips,
+    stream: Option<LocalStream>,
+    /// How often it has begun again in this epoch of the mix; of a dataset that does not repeat, 1 once it has left.
+    pass: u64,
+    /// The epoch of its stream that is read.
+    number: u64,
+    /// The rows that came last, of which `taken` were taken.
+    current: Option<Delivery>,
+    taken: usize,
+    /// The position behind the delivery before `current`.
+    at: Arc<Position>,
+    /// Whether a row of this pass was taken.
+    had_row: bool,
+    has_ended: bool,
+    /// What streams that were ended had skipped.
+    skipped: Vec<SkippedSample>,
+}
+
+impl MixPart {
+    /// Makes a dataset of a mix. Its stream starts with [`MixPart::begin`].
+    pub(super) fn new(name: &str, executable: Arc<Executable>, options: PartOptions, known_skips: KnownSkips) -> Self {
+        Self {
+            name: name.to_owned(),
+            executable,
+            options,
+            known_skips,
+            stream: None,
+            pass: 0,
+            number: 0,
+            current: None,
+            taken: 0,
+            at: Arc::default(),
+            had_row: false,
+            has_ended: false,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Goes to a position of an epoch of the mix; without one, to the start of the epoch.
+    pub(super) fn seek(&mut self, epoch: u64, from: Option<&PartPosition>) {
+        self.pass = from.map_or(0, |from| from.pass);
+        self.number = if self.options.repeats { (epoch << 32).wrapping_add(self.pass) } else { epoch };
+        let start = Position { epoch: self.number, ..Position::default() };
+        self.at = from.map_or_else(|| Arc::new(start.clone()), |from| from.at.clone());
+        self.had_row = *self.at != start;
+        self.end_stream();
+        (self.current, self.taken, self.has_ended) = (None, 0, false);
+    }
+
+    /// Starts its threads, unless they run.
+    ///
+    /// # Errors
+    /// As [`LocalStream::start`].
+    pub(super) fn begin(&mut self) -> Result<()> {
+        if self.stream.is_some() || self.has_left() {
+            return Ok(());
+        }
+        let PartOptions { threads, consumer, budget, repeats } = self.options;
+        let options = LocalOptions {
+            threads,
+            end_epoch: if repeats { None } else { Some(self.number + 1) },
+            until_empty: repeats,
+            consumer,
+            from: (*self.at).clone(),
+            budget,
+            known_skips: self.known_skips.clone(),
+            ..LocalOptions::default()
+        };
+        self.stream = Some(LocalStream::start(self.executable.clone(), options).map_err(|e| self.blame(e))?);
+        Ok(())
+    }
+
+    /// Returns whether it has another row in this pass.
+    ///
+    /// # Errors
+    /// The error of its stream.
+    pub(super) fn has_row(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        loop {
+            match &self.current {
+                Some(later) if later.epoch.0 != self.number => return Ok(false),
+                Some(current) if self.taken < current.chunk.num_rows() => return Ok(true),
+                _ if self.has_ended => return Ok(false),
+                _ => {}
+            }
+            self.begin()?;
+            let Some(stream) = &mut self.stream else { return Ok(false) };
+            match stream.next(poll).map_err(|e| e.with("part", &self.name))? {
+                Some(next) => {
+                    self.at = self.position();
+                    (self.current, self.taken) = (Some(next), 0);
+                }
+                None => self.has_ended = true,
+            }
+        }
+    }
+
+    /// Takes the next row, which there is: its chunk and its place there.
+    pub(super) fn take(&mut self) -> Option<(&Chunk, usize)> {
+        let current = self.current.as_ref()?;
+        self.taken += 1;
+        self.had_row = true;
+        Some((&current.chunk, self.taken - 1))
+    }
+
+    /// Begins again, with the next epoch of its stream.
+    pub(super) fn begin_again(&mut self) {
+        self.pass += 1;
+        self.number = self.number.wrapping_add(1);
+        self.at = Arc::new(Position { epoch: self.number, ..Position::default() });
+        self.had_row = false;
+    }
+
+    /// Leaves the mix until the epoch ends.
+    pub(super) fn leave(&mut self) {
+        self.at = self.position();
+        self.pass = 1;
+        self.end_stream();
+        (self.current, self.has_ended) = (None, true);
+    }
+
+    fn end_stream(&mut self) {
+        self.skipped = self.take_skipped();
+        self.stream = None;
+    }
+
+    /// Returns whether it has left the mix.
+    pub(super) fn has_left(&self) -> bool {
+        !self.options.repeats && self.pass > 0
+    }
+
+    /// Returns whether it has begun again.
+    pub(super) fn has_begun_again(&self) -> bool {
+        self.pass > 0
+    }
+
+    /// Returns whether a row of this pass was taken.
+    pub(super) fn had_row(&self) -> bool {
+        self.had_row
+    }
+
+    /// Returns its position, for a saved state.
+    pub(super) fn saved(&self) -> PartPosition {
+        PartPosition { pass: self.pass, at: self.position() }
+    }
+
+    fn position(&self) -> Arc<Position> {
+        match &self.current {
+            Some(current) if current.epoch.0 == self.number && self.taken > 0 => {
+                Arc::new(current.position_after(self.taken))
+            }
+            _ => self.at.clone(),
+        }
+    }
+
+    /// Returns the samples that it skipped since the last call.
+    pub(super) fn take_skipped(&mut self) -> Vec<SkippedSample> {
+        let mut skipped = std::mem::take(&mut self.skipped);
+        skipped.extend(self.stream.iter_mut().flat_map(LocalStream::take_skipped));
+        skipped
+    }
+
+    /// Names the dataset in an error.
+    pub(super) fn blame(&self, error: Error) -> Error {
+        error.with("part", &self.name)
+    }
+}
