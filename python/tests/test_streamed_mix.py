@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import forebay as fb
 import numpy as np
 import pytest
-from pipelines import fingerprint
+from pipelines import fingerprint, name
 
 E = fb.errors
 WEIGHTS = {"web": 0.6, "code": 0.3, "math": 0.1}
@@ -265,3 +266,56 @@ def test_a_mix_explains_itself_and_a_dataset_without_rows_is_left_out_by_once(pa
     assert "mix: rows of each dataset" in text
     a, b = fb.range(40).filter(fb.col("id") % 2 == 0), fb.range(70).filter(fb.col("id") < 0)
     assert [int(row["id"]) for row in fb.mix([a, b], stop="once")] == list(range(0, 40, 2))
+
+
+def slow(row):
+    time.sleep(0.001)
+    return {"id": row["id"]}
+
+
+@pytest.mark.parametrize("stop", ["first", "all", "once", "rows"])
+def test_a_service_gives_the_same_mix_and_states_fit_both(parts, service, stop):
+    options = {"rows": 1500} if stop == "rows" else {"stop": stop}
+    ds = fb.mix(parts, weights=WEIGHTS, source="source", **options).batch(50)
+    want = [fingerprint(batch) for batch in ds.iter(seed=6, epochs=2)]
+    job = name()
+    there = ds.distribute(service, job=job, seed=6, epochs=2).iter()
+    first = [fingerprint(batch) for batch in itertools.islice(there, 5)]
+    state = json.loads(json.dumps(there.state_dict()))
+    assert first + [fingerprint(batch) for batch in there] == want
+    # The state goes on here, in the same job, and in another one.
+    here = ds.iter(seed=6, epochs=2)
+    here.load_state_dict(state)
+    assert [fingerprint(batch) for batch in here] == want[5:]
+    again = ds.distribute(service, job=job, seed=6, epochs=2).iter()
+    again.load_state_dict(state)
+    assert [fingerprint(batch) for batch in again] == want[5:]
+    assert {job["state"] for job in jobs_of(service, job)} == {"finished"}
+
+
+def jobs_of(service: fb.Service, job: str) -> list[dict]:
+    return [{"name": found.name, "state": found.state} for found in service.jobs() if found.name.startswith(f"{job}.")]
+
+
+def test_a_worker_that_is_killed_changes_no_row_of_a_mix():
+    fast = fb.range(5000).filter(fb.col("id") % 2 == 0).map(slow, schema={"id": "int64"})
+    ds = fb.mix([fast, fb.range(10_000, 12_000).filter(fb.col("id") % 3 > 0)], weights=[3, 1], stop="all").batch(64)
+    want = [fingerprint(batch) for batch in ds.iter(seed=5)]
+    with fb.up(workers=2, threads=1) as service:
+        got = []
+        for batch in ds.distribute(service, job=name(), seed=5):
+            got.append(fingerprint(batch))
+            if len(got) == 6:
+                service.kill_worker(0)
+    assert got == want
+
+
+def test_ranks_of_a_service_have_the_rows_of_ranks_here(parts, service):
+    ds = fb.mix(parts, weights=WEIGHTS, stop="first", source="source").batch(10)
+    with pytest.raises(E.InvalidPipelineError, match="end epochs together"):
+        list(ds.distribute(service, job=name(), consumers=(0, 2)))
+    job = name()
+    for rank in range(2):
+        here = [fingerprint(b) for b in ds.iter(seed=8, consumers=(rank, 2), even=False)]
+        there = ds.distribute(service, job=job, seed=8, consumers=(rank, 2), even=False)
+        assert [fingerprint(b) for b in there] == here

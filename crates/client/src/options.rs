@@ -50,6 +50,8 @@ pub struct StreamOptions {
     pub rank_timeout: Duration,
     /// Checks whether a batch that is late can still come. Default: no check; the stream waits.
     pub liveness: LivenessCheck,
+    /// Whether the stream ends with the first epoch that has no row, or soon after it. Default: no.
+    pub until_empty: bool,
 }
 
 impl Default for StreamOptions {
@@ -68,6 +70,7 @@ impl Default for StreamOptions {
             warn: |error| tracing::warn!("{error}"),
             rank_timeout: Duration::from_secs(300),
             liveness: LivenessCheck::default(),
+            until_empty: false,
         }
     }
 }

@@ -79,7 +79,7 @@ pub use cached::warm::{WarmReport, warm};
 pub use executable::environment::Environment;
 pub use executable::{Executable, MorselRequest};
 pub use local::stream::{LocalOptions, LocalStream};
-pub use mixed::LocalIteration;
+pub use mixed::{LocalIteration, MixedStream, PartStream, PartStreams};
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
 pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;

@@ -53,9 +53,9 @@ def mix(
     follows from the seed and the epoch. A dataset that begins again is shuffled anew.
 
     Datasets may have row ops and order ops (`map`, `tokenize`, `shuffle`, `take`, `split`, …), and `filter`, `pack` and
-    `flat_map`. With one of these, or a generator, the number of samples is known only when they were read: such a mix
-    runs in one process, and what needs the number (`shuffle`, `repeat`, `cache`) cannot come behind it. `batch` and
-    `cache` of a dataset come behind the mix.
+    `flat_map`. With one of these, or a generator, the number of samples is known only when they were read: what needs
+    the number (`shuffle`, `repeat`, `cache`) cannot come behind such a mix. `batch` and `cache` of a dataset come behind
+    the mix.
 
     Args:
         datasets: The datasets by name, or a list of them; 2 to 1,000. All have the same columns, in any order.

@@ -1,42 +1,58 @@
-//! The stream of one dataset of a mix. A dataset that begins again goes on with the next epoch of its stream.
+//! One dataset of a mix, and its stream, in this process or on a service. A dataset that begins again goes on with the next epoch of its stream.
 //!
 //! Invariant: the position names the first row that the mix has not taken, so it is the same however far the threads of
 //! the stream are ahead.
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 
-use crate::executable::Executable;
-use crate::local::stream::{LocalOptions, LocalStream};
-use crate::skip::known_skips::KnownSkips;
-use crate::skip::skip_log::{Budget, SkippedSample};
+use crate::skip::skip_log::SkippedSample;
 use crate::tail::delivery::Delivery;
 use crate::tail::position::{PartPosition, Position};
 
-/// What the streams of all datasets have in common.
-#[derive(Clone)]
-pub(super) struct PartOptions {
-    /// The threads of each.
-    pub(super) threads: usize,
-    pub(super) consumer: ConsumerIndex,
-    pub(super) budget: Budget,
-    /// Whether datasets begin again.
-    pub(super) repeats: bool,
+/// The stream of one dataset of a mix: its rows in order, without batches.
+pub trait PartStream: Send {
+    /// Returns the next rows; `None` at the end. Calls `poll` about every 50 ms while it waits.
+    ///
+    /// # Errors
+    /// The first error in the order of the stream; any error of `poll`.
+    fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>>;
+
+    /// Returns the samples that were skipped since the last call.
+    fn take_skipped(&mut self) -> Vec<SkippedSample>;
+}
+
+/// Starts the streams of the datasets of a mix.
+pub trait PartStreams: Send {
+    /// Starts the stream of a dataset at a position. With `end_epoch`, rows of that epoch and later ones are not needed;
+    /// without it, the stream ends with the first epoch without a row, or soon after it.
+    ///
+    /// # Errors
+    /// Whatever prevents the start.
+    fn start(&self, part: usize, from: &Position, end_epoch: Option<u64>) -> Result<Box<dyn PartStream>>;
+
+    /// Says that the mix has ended, so that no row of a dataset is needed any more.
+    ///
+    /// # Errors
+    /// Any error of `poll`.
+    fn finish(&self, _part: usize, _poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// One dataset of a mix.
 pub(super) struct MixPart {
     pub(super) name: String,
-    executable: Arc<Executable>,
-    options: PartOptions,
-    known_skips: KnownSkips,
-    stream: Option<LocalStream>,
+    number: usize,
+    /// Whether it begins again when it has ended.
+    repeats: bool,
+    stream: Option<Box<dyn PartStream>>,
     /// How often it has begun again in this epoch of the mix; of a dataset that does not repeat, 1 once it has left.
     pass: u64,
     /// The epoch of its stream that is read.
-    number: u64,
+    epoch: u64,
     /// The rows that came last, of which `taken` were taken.
     current: Option<Delivery>,
     taken: usize,
@@ -51,15 +67,14 @@ pub(super) struct MixPart {
 
 impl MixPart {
     /// Makes a dataset of a mix. Its stream starts with [`MixPart::begin`].
-    pub(super) fn new(name: &str, executable: Arc<Executable>, options: PartOptions, known_skips: KnownSkips) -> Self {
+    pub(super) fn new(number: usize, name: &str, repeats: bool) -> Self {
         Self {
             name: name.to_owned(),
-            executable,
-            options,
-            known_skips,
+            number,
+            repeats,
             stream: None,
             pass: 0,
-            number: 0,
+            epoch: 0,
             current: None,
             taken: 0,
             at: Arc::default(),
@@ -72,34 +87,24 @@ impl MixPart {
     /// Goes to a position of an epoch of the mix; without one, to the start of the epoch.
     pub(super) fn seek(&mut self, epoch: u64, from: Option<&PartPosition>) {
         self.pass = from.map_or(0, |from| from.pass);
-        self.number = if self.options.repeats { (epoch << 32).wrapping_add(self.pass) } else { epoch };
-        let start = Position { epoch: self.number, ..Position::default() };
+        self.epoch = if self.repeats { (epoch << 32).wrapping_add(self.pass) } else { epoch };
+        let start = Position { epoch: self.epoch, ..Position::default() };
         self.at = from.map_or_else(|| Arc::new(start.clone()), |from| from.at.clone());
         self.had_row = *self.at != start;
         self.end_stream();
         (self.current, self.taken, self.has_ended) = (None, 0, false);
     }
 
-    /// Starts its threads, unless they run.
+    /// Starts its stream, unless it runs.
     ///
     /// # Errors
-    /// As [`LocalStream::start`].
-    pub(super) fn begin(&mut self) -> Result<()> {
+    /// As [`PartStreams::start`].
+    pub(super) fn begin(&mut self, streams: &dyn PartStreams) -> Result<()> {
         if self.stream.is_some() || self.has_left() {
             return Ok(());
         }
-        let PartOptions { threads, consumer, budget, repeats } = self.options;
-        let options = LocalOptions {
-            threads,
-            end_epoch: if repeats { None } else { Some(self.number + 1) },
-            until_empty: repeats,
-            consumer,
-            from: (*self.at).clone(),
-            budget,
-            known_skips: self.known_skips.clone(),
-            ..LocalOptions::default()
-        };
-        self.stream = Some(LocalStream::start(self.executable.clone(), options).map_err(|e| self.blame(e))?);
+        let end_epoch = if self.repeats { None } else { Some(self.epoch + 1) };
+        self.stream = Some(streams.start(self.number, &self.at, end_epoch).map_err(|e| self.blame(e))?);
         Ok(())
     }
 
@@ -107,15 +112,15 @@ impl MixPart {
     ///
     /// # Errors
     /// The error of its stream.
-    pub(super) fn has_row(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+    pub(super) fn has_row(&mut self, streams: &dyn PartStreams, poll: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         loop {
             match &self.current {
-                Some(later) if later.epoch.0 != self.number => return Ok(false),
+                Some(later) if later.epoch.0 != self.epoch => return Ok(false),
                 Some(current) if self.taken < current.chunk.num_rows() => return Ok(true),
                 _ if self.has_ended => return Ok(false),
                 _ => {}
             }
-            self.begin()?;
+            self.begin(streams)?;
             let Some(stream) = &mut self.stream else { return Ok(false) };
             match stream.next(poll).map_err(|e| e.with("part", &self.name))? {
                 Some(next) => {
@@ -138,8 +143,8 @@ impl MixPart {
     /// Begins again, with the next epoch of its stream.
     pub(super) fn begin_again(&mut self) {
         self.pass += 1;
-        self.number = self.number.wrapping_add(1);
-        self.at = Arc::new(Position { epoch: self.number, ..Position::default() });
+        self.epoch = self.epoch.wrapping_add(1);
+        self.at = Arc::new(Position { epoch: self.epoch, ..Position::default() });
         self.had_row = false;
     }
 
@@ -158,7 +163,7 @@ impl MixPart {
 
     /// Returns whether it has left the mix.
     pub(super) fn has_left(&self) -> bool {
-        !self.options.repeats && self.pass > 0
+        !self.repeats && self.pass > 0
     }
 
     /// Returns whether it has begun again.
@@ -178,7 +183,7 @@ impl MixPart {
 
     fn position(&self) -> Arc<Position> {
         match &self.current {
-            Some(current) if current.epoch.0 == self.number && self.taken > 0 => {
+            Some(current) if current.epoch.0 == self.epoch && self.taken > 0 => {
                 Arc::new(current.position_after(self.taken))
             }
             _ => self.at.clone(),
@@ -188,7 +193,7 @@ impl MixPart {
     /// Returns the samples that it skipped since the last call.
     pub(super) fn take_skipped(&mut self) -> Vec<SkippedSample> {
         let mut skipped = std::mem::take(&mut self.skipped);
-        skipped.extend(self.stream.iter_mut().flat_map(LocalStream::take_skipped));
+        skipped.extend(self.stream.iter_mut().flat_map(|stream| stream.take_skipped()));
         skipped
     }
 

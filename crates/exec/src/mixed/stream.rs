@@ -7,15 +7,16 @@
 //! Invariants: the datasets' threads decide when rows are computed, never which rows come; a dataset is asked for a row
 //! only when its place has come, so the end of an epoch is the same in every run.
 //!
-//! Bounds: the threads of all datasets are at most [`THREADS_MAX`], or one for each dataset; what is ready of each dataset
-//! has its part of the memory budget.
+//! Bounds: in this process, the threads of all datasets are at most [`THREADS_MAX`], or one for each dataset; what is
+//! ready of each dataset has its part of the memory budget.
 
 use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result};
 use forebay_plan::{Combined, Combining, MixSchedule, Source, Stop};
 
-use super::part::{MixPart, PartOptions};
+use super::local_parts::LocalParts;
+use super::part::{MixPart, PartStreams};
 use super::run_rows::{MixColumns, RunRows, Samples};
 use crate::executable::Executable;
 use crate::local::stream::LocalOptions;
@@ -37,9 +38,10 @@ enum Next {
     Epoch,
 }
 
-/// An iterator over a mix in this process. Dropping it stops and joins its threads.
-pub(crate) struct MixedStream {
+/// An iterator over a mix. Dropping it ends the streams of its datasets.
+pub struct MixedStream {
     executable: Arc<Executable>,
+    streams: Box<dyn PartStreams>,
     schedule: MixSchedule,
     stop: Stop,
     columns: MixColumns,
@@ -60,11 +62,32 @@ pub(crate) struct MixedStream {
 }
 
 impl MixedStream {
-    /// Starts computing.
+    /// Starts to read datasets in this process.
     ///
     /// # Errors
-    /// Invalid where the mix cannot be read like this; errors of starting the datasets.
+    /// As [`MixedStream::over`].
     pub(crate) fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
+        let samples = Samples::new(&executable.plan().extent().parts);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if options.threads == 0 { cores } else { options.threads };
+        let known = |number| options.known_skips.of_part(|sample| samples.own(number, sample));
+        let parts: Vec<_> =
+            executable.parts().iter().enumerate().map(|(number, part)| (part.clone(), known(number))).collect();
+        let own = executable.plan().sharding().part(options.consumer);
+        let streams = LocalParts {
+            threads: threads.min((THREADS_MAX.max(threads) / parts.len().max(1)).max(1)),
+            parts,
+            consumer: ConsumerIndex(u32::try_from(own).unwrap_or(0)),
+            budget: options.budget,
+        };
+        Self::over(executable, options, Box::new(streams))
+    }
+
+    /// Mixes the rows of streams. Threads of `options` are of no account.
+    ///
+    /// # Errors
+    /// Invalid where the source is no such mix, for a state of another mix, and for `ordered=False`.
+    pub fn over(executable: Arc<Executable>, options: LocalOptions, streams: Box<dyn PartStreams>) -> Result<Self> {
         let (combined, weights, stop) = mix_of(&executable)?;
         if !options.ordered {
             executable.check_any_order()?;
@@ -72,20 +95,9 @@ impl MixedStream {
         let sharding = executable.plan().sharding();
         let schedule = MixSchedule::new(weights, stop, executable.plan().seed(), sharding, options.consumer);
         let samples = Samples::new(&executable.plan().extent().parts);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { cores } else { options.threads };
-        let of_part = PartOptions {
-            threads: threads.min((THREADS_MAX.max(threads) / combined.parts.len()).max(1)),
-            consumer: ConsumerIndex(u32::try_from(sharding.part(options.consumer)).unwrap_or(0)),
-            budget: options.budget,
-            repeats: !matches!(stop, Stop::First | Stop::Once),
-        };
-        let each = combined.parts.iter().zip(executable.parts()).enumerate();
-        let parts = each.map(|(number, (part, of))| {
-            let known = options.known_skips.of_part(|sample| samples.own(number, sample));
-            MixPart::new(&part.name, of.clone(), of_part.clone(), known)
-        });
-        let parts: Vec<_> = parts.collect();
+        let repeats = !matches!(stop, Stop::First | Stop::Once);
+        let parts = combined.parts.iter().enumerate();
+        let parts: Vec<_> = parts.map(|(number, part)| MixPart::new(number, &part.name, repeats)).collect();
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         merge.set_known_skips(options.known_skips.clone());
@@ -94,6 +106,7 @@ impl MixedStream {
         let columns = MixColumns { schema: Arc::new(executable.stages().source.schema()?), names, samples, memory };
         let mut stream = Self {
             executable,
+            streams,
             schedule,
             stop,
             columns,
@@ -114,7 +127,10 @@ impl MixedStream {
     }
 
     /// As [`LocalStream::next`](crate::LocalStream::next).
-    pub(crate) fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
+    ///
+    /// # Errors
+    /// The first error in the order of the stream; after it, the stream has ended with that error.
+    pub fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         if let Some(ended) = &self.ended {
             return ended.clone().map_or(Ok(None), Err);
         }
@@ -122,19 +138,22 @@ impl MixedStream {
         self.collect_skipped();
         match &next {
             Ok(Some(_)) => {}
-            Ok(None) => self.ended = Some(None),
+            Ok(None) => {
+                self.ended = Some(None);
+                (0..self.parts.len()).try_for_each(|part| self.streams.finish(part, poll))?;
+            }
             Err(e) => self.ended = Some(Some(e.clone())),
         }
         next
     }
 
     /// Returns the costs of ops and the state of caches, as JSON.
-    pub(crate) fn stats(&self) -> String {
+    pub fn stats(&self) -> String {
         self.executable.stats()
     }
 
     /// Returns the samples that were skipped since the last call.
-    pub(crate) fn take_skipped(&mut self) -> Vec<SkippedSample> {
+    pub fn take_skipped(&mut self) -> Vec<SkippedSample> {
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.extend(self.merge.take_skipped());
         skipped
@@ -165,7 +184,7 @@ impl MixedStream {
         }
         if self.places.is_empty() {
             poll()?;
-            self.parts.iter_mut().try_for_each(MixPart::begin)?;
+            self.parts.iter_mut().try_for_each(|part| part.begin(&*self.streams))?;
             let takes_part: Vec<bool> = self.parts.iter().map(|part| !part.has_left()).collect();
             self.places = self.schedule.window(Epoch(self.epoch), self.window, &takes_part);
         }
@@ -190,11 +209,11 @@ impl MixedStream {
 
     /// Takes the row of a place. Returns what comes next if there is none.
     fn take(&mut self, part: usize, rows: &mut RunRows, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Next>> {
-        if !self.parts[part].has_row(poll)? {
+        if !self.parts[part].has_row(&*self.streams, poll)? {
             if let Some(next) = self.end_part(part)? {
                 return Ok(Some(next));
             }
-            if !self.parts[part].has_row(poll)? {
+            if !self.parts[part].has_row(&*self.streams, poll)? {
                 return Err(self.no_rows(part));
             }
         }
@@ -284,7 +303,7 @@ impl MixedStream {
     }
 
     fn no_rows(&self, part: usize) -> Error {
-        let (of, stages) = (&self.parts[part], self.executable.parts()[part].stages());
+        let (of, stages) = (&self.parts[part], &self.executable.stages().parts[part]);
         let error = Error::data(format!("mix: {:?} gives no row", of.name))
             .hint("look at the conditions of its filters; or leave it out, or use stop=\"once\"");
         stages

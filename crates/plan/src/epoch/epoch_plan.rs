@@ -31,6 +31,13 @@ fn order(stages: &Stages, extent: &Extent, combination: Option<&Combination>, bl
     Order::new(combination.map_or(Some(rows), Combination::len), blocks, ops).map(Some)
 }
 
+/// Returns the size of a mix without the rows that its plan does not need, though an index may have counted them.
+fn uncounted(stages: &Stages, extent: Extent) -> Extent {
+    let parts = extent.parts.into_iter().zip(&stages.parts);
+    let parts = parts.map(|(part, stages)| if stages.counted { part } else { Extent { rows: None, ..part } });
+    Extent { rows: None, parts: parts.collect(), ..extent }
+}
+
 /// Plans the datasets of a mix that is merged in the tail. Each consumer mixes its own share of each of them.
 fn plans_of_parts(stages: &Stages, extent: &Extent, seed: Seed, sharding: Sharding) -> Result<Vec<Arc<EpochPlan>>> {
     let Source::Combined(combined) = &stages.source else { return Ok(Vec::new()) };
@@ -43,8 +50,6 @@ fn plans_of_parts(stages: &Stages, extent: &Extent, seed: Seed, sharding: Shardi
     let sharding = Sharding::from(sharding.parts() as u32);
     let plan = |(number, part): (usize, &SourcePart)| {
         let (stages, extent) = (&stages.parts[number], extent.parts[number].clone());
-        // An index may count more than the plan needs.
-        let extent = if stages.counted { extent } else { Extent { rows: None, ..extent } };
         let seed = Combination::part_seed(seed, number);
         let plan = EpochPlan::new(stages, extent, seed, sharding, None);
         plan.map(Arc::new).map_err(|e| e.with("part", &part.name))
@@ -150,8 +155,8 @@ impl EpochPlan {
     ) -> Result<Self> {
         let sharding = sharding.into();
         let sharding = Sharding { consumers: sharding.consumers.max(1), ..sharding };
+        let extent = if stages.source.is_streamed_mix() { uncounted(stages, extent) } else { extent };
         let parts = plans_of_parts(stages, &extent, seed, sharding)?;
-        let extent = if stages.source.is_streamed_mix() { Extent { rows: None, ..extent } } else { extent };
         let combination = match extent.rows {
             Some(_) => Combination::new(stages, &extent, None)?.map(Arc::new),
             None => None,

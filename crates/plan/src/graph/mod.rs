@@ -326,20 +326,18 @@ impl Graph {
         &self.source
     }
 
-    /// Checks that workers of a service can compute it.
+    /// Checks that it can be one job of a service.
     ///
     /// # Errors
-    /// Invalid for a mix whose rows are put together in one process.
+    /// Invalid for a mix whose rows are put together at the consumer.
     pub fn check_on_service(&self) -> Result<()> {
         if !self.source.is_streamed_mix() {
             return Ok(());
         }
         let error = Error::invalid(
-            "this mix cannot run on a service: how many rows its datasets give is not known before they are read",
+            "this mix is no single job: how many rows its datasets give is not known before they are read",
         );
-        Err(self.blame_source(
-            error.hint("iterate in this process (iter); or save each dataset once (save), and mix what was saved"),
-        ))
+        Err(self.blame_source(error.hint("open each dataset as a job (Service::open_mix)")))
     }
 
     /// Returns the line of the source.
