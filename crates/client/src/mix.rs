@@ -148,21 +148,22 @@ struct JobParts {
 }
 
 impl JobParts {
-    fn open(&self, part: usize, from: Position, until_empty: bool) -> Result<ServiceStream> {
-        let options = StreamOptions { from: Some(from), until_empty, ordered: true, ..self.options.clone() };
+    fn open(&self, part: usize, from: Position, end_epoch: Option<u64>) -> Result<ServiceStream> {
+        let until_empty = end_epoch.is_none();
+        let options = StreamOptions { from: Some(from), end_epoch, until_empty, ..self.options.clone() };
         ServiceStream::start(&self.jobs[part], self.functions.clone(), options)
     }
 }
 
 impl PartStreams for JobParts {
     fn start(&self, part: usize, from: &Position, end_epoch: Option<u64>) -> Result<Box<dyn PartStream>> {
-        Ok(Box::new(self.open(part, from.clone(), end_epoch.is_none())?))
+        Ok(Box::new(self.open(part, from.clone(), end_epoch)?))
     }
 
     fn finish(&self, part: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let Some(epoch) = self.jobs[part].epochs() else { return Ok(()) };
         // A stream at the end of its job has no row, and says so to the dispatcher.
-        let mut stream = self.open(part, Position { epoch, ..Position::default() }, false)?;
+        let mut stream = self.open(part, Position { epoch, ..Position::default() }, Some(epoch))?;
         stream.next(poll).map(drop)
     }
 }

@@ -54,8 +54,7 @@ def mix(
 
     Datasets may have row ops and order ops (`map`, `tokenize`, `shuffle`, `take`, `split`, …), and `filter`, `pack` and
     `flat_map`. With one of these, or a generator, the number of samples is known only when they were read: what needs
-    the number (`shuffle`, `repeat`, `cache`) cannot come behind such a mix. `batch` and `cache` of a dataset come behind
-    the mix.
+    the number (`shuffle`, `repeat`, `cache`) cannot come behind such a mix. `batch` and `cache` cannot come before it.
 
     Args:
         datasets: The datasets by name, or a list of them; 2 to 1,000. All have the same columns, in any order.

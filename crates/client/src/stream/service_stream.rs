@@ -117,8 +117,9 @@ impl ServiceStream {
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
         merge.set_known_skips(KnownSkips::of(&options.known));
+        let end_epoch = job.epochs().into_iter().chain(options.end_epoch).min();
         let progress =
-            ConsumerProgress::new(merge, &from, splits, job.epochs()).with_ending(job.ending(), consumers, &from);
+            ConsumerProgress::new(merge, &from, splits, end_epoch).with_ending(job.ending(), consumers, &from);
         shared.lock().steps = (job.ending() != Ending::Apart).then(|| StepSync::new(consumers, from.epoch));
         let lost = options.known.iter().map(message_of).collect();
         let dispatchers = job.dispatcher.addresses()?.len();

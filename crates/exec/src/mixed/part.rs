@@ -42,12 +42,20 @@ pub trait PartStreams: Send {
     }
 }
 
+/// Whether a dataset of a mix begins again when it has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeats {
+    Never,
+    /// Unless the epoch ends there. What comes after its end must not be computed before that is known: it might fail.
+    Unless,
+    Always,
+}
+
 /// One dataset of a mix.
 pub(super) struct MixPart {
     pub(super) name: String,
     number: usize,
-    /// Whether it begins again when it has ended.
-    repeats: bool,
+    repeats: Repeats,
     stream: Option<Box<dyn PartStream>>,
     /// How often it has begun again in this epoch of the mix; of a dataset that does not repeat, 1 once it has left.
     pass: u64,
@@ -61,13 +69,13 @@ pub(super) struct MixPart {
     /// Whether a row of this pass was taken.
     had_row: bool,
     has_ended: bool,
-    /// What streams that were ended had skipped.
+    /// Skipped samples that were not taken: of epochs that the mix has not come to, and of streams that were ended.
     skipped: Vec<SkippedSample>,
 }
 
 impl MixPart {
     /// Makes a dataset of a mix. Its stream starts with [`MixPart::begin`].
-    pub(super) fn new(number: usize, name: &str, repeats: bool) -> Self {
+    pub(super) fn new(number: usize, name: &str, repeats: Repeats) -> Self {
         Self {
             name: name.to_owned(),
             number,
@@ -86,12 +94,15 @@ impl MixPart {
 
     /// Goes to a position of an epoch of the mix; without one, to the start of the epoch.
     pub(super) fn seek(&mut self, epoch: u64, from: Option<&PartPosition>) {
+        self.end_stream();
         self.pass = from.map_or(0, |from| from.pass);
-        self.epoch = if self.repeats { (epoch << 32).wrapping_add(self.pass) } else { epoch };
+        self.epoch = match self.repeats {
+            Repeats::Never => epoch,
+            Repeats::Unless | Repeats::Always => (epoch << 32).wrapping_add(self.pass),
+        };
         let start = Position { epoch: self.epoch, ..Position::default() };
         self.at = from.map_or_else(|| Arc::new(start.clone()), |from| from.at.clone());
         self.had_row = *self.at != start;
-        self.end_stream();
         (self.current, self.taken, self.has_ended) = (None, 0, false);
     }
 
@@ -103,7 +114,7 @@ impl MixPart {
         if self.stream.is_some() || self.has_left() {
             return Ok(());
         }
-        let end_epoch = if self.repeats { None } else { Some(self.epoch + 1) };
+        let end_epoch = Some(self.epoch + 1).filter(|_| self.ends_with_pass());
         self.stream = Some(streams.start(self.number, &self.at, end_epoch).map_err(|e| self.blame(e))?);
         Ok(())
     }
@@ -140,8 +151,21 @@ impl MixPart {
         Some((&current.chunk, self.taken - 1))
     }
 
+    /// Returns whether its stream ends with the pass that is read.
+    fn ends_with_pass(&self) -> bool {
+        match self.repeats {
+            Repeats::Never => true,
+            Repeats::Unless => self.pass == 0,
+            Repeats::Always => false,
+        }
+    }
+
     /// Begins again, with the next epoch of its stream.
     pub(super) fn begin_again(&mut self) {
+        if self.ends_with_pass() {
+            self.end_stream();
+            (self.current, self.taken, self.has_ended) = (None, 0, false);
+        }
         self.pass += 1;
         self.epoch = self.epoch.wrapping_add(1);
         self.at = Arc::new(Position { epoch: self.epoch, ..Position::default() });
@@ -163,7 +187,7 @@ impl MixPart {
 
     /// Returns whether it has left the mix.
     pub(super) fn has_left(&self) -> bool {
-        !self.repeats && self.pass > 0
+        self.repeats == Repeats::Never && self.pass > 0
     }
 
     /// Returns whether it has begun again.
@@ -190,11 +214,13 @@ impl MixPart {
         }
     }
 
-    /// Returns the samples that it skipped since the last call.
+    /// Returns the samples that it skipped since the last call, without those of epochs that only its stream has come to.
     pub(super) fn take_skipped(&mut self) -> Vec<SkippedSample> {
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.extend(self.stream.iter_mut().flat_map(|stream| stream.take_skipped()));
-        skipped
+        let (now, later) = skipped.into_iter().partition(|lost| lost.epoch.0 <= self.epoch);
+        self.skipped = later;
+        now
     }
 
     /// Names the dataset in an error.

@@ -16,7 +16,7 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Result};
 use forebay_plan::{Combined, Combining, MixSchedule, Source, Stop};
 
 use super::local_parts::LocalParts;
-use super::part::{MixPart, PartStreams};
+use super::part::{MixPart, PartStreams, Repeats};
 use super::run_rows::{MixColumns, RunRows, Samples};
 use crate::executable::Executable;
 use crate::local::stream::LocalOptions;
@@ -95,7 +95,11 @@ impl MixedStream {
         let sharding = executable.plan().sharding();
         let schedule = MixSchedule::new(weights, stop, executable.plan().seed(), sharding, options.consumer);
         let samples = Samples::new(&executable.plan().extent().parts);
-        let repeats = !matches!(stop, Stop::First | Stop::Once);
+        let repeats = match stop {
+            Stop::First | Stop::Once => Repeats::Never,
+            Stop::All => Repeats::Unless,
+            Stop::Rows(_) | Stop::Never => Repeats::Always,
+        };
         let parts = combined.parts.iter().enumerate();
         let parts: Vec<_> = parts.map(|(number, part)| MixPart::new(number, &part.name, repeats)).collect();
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
