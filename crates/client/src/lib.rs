@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! service         Service: the calls to the dispatcher (open_job, jobs, workers, scale, cancel, forget)
-//! job             JobSpec, OpenedJob: a job to open, and an opened one
+//! job, opening    JobSpec, OpenedJob: a job to open, and an opened one; how a job is opened
 //! mix             OpenedMix: datasets that are jobs, and are mixed in this process
 //! blobs           uploads the blobs of a graph
 //! leader          the connection to the dispatcher; of several, to the leader
@@ -33,6 +33,7 @@ mod leader;
 mod local_worker;
 mod lock;
 mod mix;
+mod opening;
 mod options;
 mod retry;
 mod runtime;

@@ -20,7 +20,7 @@ use forebay_plan::{
 };
 
 use crate::blobs::TailBlobs;
-use crate::job::{JobSpec, OpenedJob, open};
+use crate::job::{JobSpec, OpenedJob};
 use crate::options::StreamOptions;
 use crate::service::Service;
 use crate::stream::service_stream::ServiceStream;
@@ -70,7 +70,7 @@ impl Service {
                 ending: None,
                 ..spec.clone()
             };
-            jobs.push(open(self, &own, blobs, progress, poll).map_err(|e| e.with("part", &part.name))?);
+            jobs.push(self.open_job(&own, blobs, progress, poll).map_err(|e| e.with("part", &part.name))?);
         }
         let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
         let plan = EpochPlan::new(&stages, extent(&jobs), spec.seed, sharding, None)?;

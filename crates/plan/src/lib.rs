@@ -74,10 +74,12 @@ pub use ops::{
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
 pub use physical::cache_point::{CacheCandidate, CachePoint};
+pub use physical::counting::counts_rows;
 pub use physical::op_counters::{OpCounters, OpReport};
 pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;
-pub use physical::stages::{Batching, FusedOp, Stages, Step, TailStep, counts_rows};
+pub use physical::stages::Stages;
+pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::facts::{RowsKnown, SourceFacts};
 pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};
