@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 
+use super::local_parts::LocalParts;
 use super::stream::MixedStream;
 use crate::executable::Executable;
 use crate::local::stream::{LocalOptions, LocalStream};
@@ -25,7 +26,10 @@ impl LocalIteration {
     /// As [`LocalStream::start`]; of a mix, also those of its datasets.
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         Ok(Self(match executable.stages().source.is_streamed_mix() {
-            true => Kind::Mixed(Box::new(MixedStream::start(executable, options)?)),
+            true => {
+                let streams = Box::new(LocalParts::new(&executable, &options));
+                Kind::Mixed(Box::new(MixedStream::over(executable, options, streams)?))
+            }
             false => Kind::One(Box::new(LocalStream::start(executable, options)?)),
         }))
     }

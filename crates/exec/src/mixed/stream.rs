@@ -6,16 +6,12 @@
 //!
 //! Invariants: the datasets' threads decide when rows are computed, never which rows come; a dataset is asked for a row
 //! only when its place has come, so the end of an epoch is the same in every run.
-//!
-//! Bounds: in this process, the threads of all datasets are at most [`THREADS_MAX`], or one for each dataset; what is
-//! ready of each dataset has its part of the memory budget.
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Result};
+use forebay_core::{Epoch, Error, Result};
 use forebay_plan::{Combined, Combining, MixSchedule, Source, Stop};
 
-use super::local_parts::LocalParts;
 use super::part::{MixPart, PartStreams, Repeats};
 use super::run_rows::{MixColumns, RunRows, Samples};
 use crate::executable::Executable;
@@ -27,8 +23,6 @@ use crate::tail::position::{MixPosition, Position};
 
 /// Places whose rows are put together at once. Positions name runs, so it is fixed.
 const RUN: u64 = 64;
-/// The most threads of all datasets, if each has more than one.
-const THREADS_MAX: usize = 64;
 
 /// What comes behind the last row of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,28 +56,7 @@ pub struct MixedStream {
 }
 
 impl MixedStream {
-    /// Starts to read datasets in this process.
-    ///
-    /// # Errors
-    /// As [`MixedStream::over`].
-    pub(crate) fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
-        let samples = Samples::new(&executable.plan().extent().parts);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { cores } else { options.threads };
-        let known = |number| options.known_skips.of_part(|sample| samples.own(number, sample));
-        let parts: Vec<_> =
-            executable.parts().iter().enumerate().map(|(number, part)| (part.clone(), known(number))).collect();
-        let own = executable.plan().sharding().part(options.consumer);
-        let streams = LocalParts {
-            threads: threads.min((THREADS_MAX.max(threads) / parts.len().max(1)).max(1)),
-            parts,
-            consumer: ConsumerIndex(u32::try_from(own).unwrap_or(0)),
-            budget: options.budget,
-        };
-        Self::over(executable, options, Box::new(streams))
-    }
-
-    /// Mixes the rows of streams. Threads of `options` are of no account.
+    /// Mixes the rows of streams. The threads of `options` are of no account.
     ///
     /// # Errors
     /// Invalid where the source is no such mix, for a state of another mix, and for `ordered=False`.
