@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::{self, Access, Class, Op};
+use crate::ops::{self, Access, Class, Op, ShuffleWindow};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -289,6 +289,15 @@ impl Graph {
         self.check_enumerate(op)?;
         self.check_chosen_rows(op)?;
         self.check_shuffle(op)?;
+        if self.source.is_streamed_mix() && !streams {
+            let name = op.name();
+            return Err(Error::invalid(format!(
+                "{name} comes after mix, and how many rows its datasets give is not known before they are read"
+            ))
+            .hint(format!(
+                "put {name} into the datasets that are mixed; or save the rows once (save), and read what was saved"
+            )));
+        }
         if !self.source.can_index() && !streams {
             return Err(Error::invalid(format!(
                 "{}: {} cannot be read in any other order",
@@ -315,6 +324,20 @@ impl Graph {
     /// Returns the source.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Checks that it can be one job of a service.
+    ///
+    /// # Errors
+    /// Invalid for a mix whose rows are put together at the consumer.
+    pub fn check_on_service(&self) -> Result<()> {
+        if !self.source.is_streamed_mix() {
+            return Ok(());
+        }
+        let error = Error::invalid(
+            "this mix is no single job: how many rows its datasets give is not known before they are read",
+        );
+        Err(self.blame_source(error.hint("open each dataset as a job (Service::open_mix)")))
     }
 
     /// Returns the line of the source.
@@ -383,6 +406,19 @@ impl Graph {
         self.source.is_endless() || self.nodes.iter().any(is_endless)
     }
 
+    /// Returns the same pipeline as one of so many that share the memory for the windows of shuffles.
+    #[must_use]
+    pub(crate) fn sharing_memory(&self, sharers: u64) -> Self {
+        let mut graph = self.clone();
+        for node in &mut graph.nodes {
+            if let Op::Shuffle(ops::Shuffle { window: ShuffleWindow::Auto }) = node.op {
+                let op = Op::Shuffle(ops::Shuffle { window: ShuffleWindow::Shared(sharers) });
+                *node = Arc::new(Node { op, ..(**node).clone() });
+            }
+        }
+        graph
+    }
+
     /// Returns the same ops over another source with the same columns.
     #[must_use]
     pub(crate) fn with_source(&self, source: Source) -> Self {
@@ -399,6 +435,15 @@ impl Graph {
             _ => Vec::new(),
         };
         source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
+    }
+
+    /// Returns the blobs of its ops, and of the ops of the datasets that are its source.
+    pub fn op_blobs(&self) -> Vec<&crate::source::BlobId> {
+        let of_parts = match &self.source {
+            Source::Combined(combined) => combined.parts.iter().flat_map(|part| part.graph.op_blobs()).collect(),
+            _ => Vec::new(),
+        };
+        self.nodes.iter().filter_map(|n| n.op.blob()).chain(of_parts).collect()
     }
 }
 
