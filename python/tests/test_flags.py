@@ -19,6 +19,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "from_tfrecord": ("none.tfrecord",),
     "load": ("none",),
     "up": (),
+    "Dataset.annotate": ("image",),
     "Dataset.batch": (2,),
     "Dataset.bucket_by_length": ("ids", [3], [2, 2]),
     "Dataset.center_crop": ("image", 8),

@@ -15,6 +15,7 @@
 //! | `executable/` | a pipeline over its source, ready to run |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
 //! | `image/`, `table/`, `tokenize/` | the kernels that the ops call |
+//! | `annotations/` | boxes, masks and points that follow their image |
 //! | `cached/` | `cache()`, `autocache()`, and the page cache of remote files |
 //! | `skip/` | samples that fail: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
@@ -57,6 +58,7 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod annotations;
 mod cached;
 mod executable;
 pub mod image;

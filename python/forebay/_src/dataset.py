@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from forebay._src import arguments, for_torch, habits, quality, saving
+from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
@@ -58,7 +59,7 @@ class _Named(type):
 
 
 class Dataset(
-    RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named
+    RowOps, ManyOps, ImageOps, AnnotateOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named
 ):
     """A source and its ops. Immutable: every op returns a new dataset.
 

@@ -14,6 +14,7 @@ mod edit;
 mod encode;
 mod erase;
 mod flow;
+mod follow;
 mod geometry;
 mod header;
 mod jpeg;
@@ -36,12 +37,17 @@ pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub use decode::{Decoder, Limits};
 pub use encode::encode_jpeg;
+pub(crate) use follow::{Alone, Change, Follow};
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
 pub use header::{Format, header};
 pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
+pub use taps::Filter;
+pub(crate) use taps::nearest;
 pub use view::{Image, Mirror, Region};
+#[cfg(test)]
+pub(crate) use warp::Warp;
 
 #[cfg(test)]
 mod tests;

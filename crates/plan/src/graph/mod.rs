@@ -1,7 +1,9 @@
 //! The pipeline as the user wrote it: a source and its ops, checked as they are added.
 //!
 //! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
+//! - `declared`: the columns that follow an image
 
+mod declared;
 mod stored;
 
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::{self, Access, Class, Op};
 use crate::source::Source;
+use declared::Declared;
 
 /// A line of the user's code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +85,8 @@ pub struct Graph {
     site: Option<Site>,
     nodes: Vec<Arc<Node>>,
     schema: Schema,
+    /// The columns that follow an image at the end.
+    declared: Declared,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
@@ -110,7 +115,9 @@ impl Graph {
             combined.check()?;
         }
         let schema = source.schema()?;
+        let declared = Declared::of_source(&source)?;
         Ok(Self {
+            declared,
             source,
             site,
             nodes: Vec::new(),
@@ -126,10 +133,12 @@ impl Graph {
     ///
     /// # Errors
     /// Any fault of the op, with its name and the user's line.
-    pub fn then(&self, node: Node) -> Result<Self> {
+    pub fn then(&self, mut node: Node) -> Result<Self> {
+        node.op = self.declared.attach(node.op.clone()).map_err(|e| node.blame(e))?;
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
+        let declared = self.declared.after(&node.op, &schema).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
-        (graph.schema, graph.batch) = (schema, batch);
+        (graph.schema, graph.batch, graph.declared) = (schema, batch, declared);
         graph.nodes.push(Arc::new(node));
         Ok(graph)
     }
@@ -138,6 +147,11 @@ impl Graph {
         let schema = node.op.apply(&self.schema)?;
         self.check_numbered_rows(&node.op)?;
         if self.batch.is_some() {
+            if node.op.annotations().is_some_and(|with| with.columns().next().is_some()) {
+                let name = node.op.name();
+                return Err(Error::invalid(format!("{name} comes after batch, and moves boxes, masks or points"))
+                    .hint(format!("put {name} before batch: each sample has boxes of its own number")));
+            }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
                 // They count batches, which are rows of a known number.
