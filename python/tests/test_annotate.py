@@ -170,7 +170,7 @@ def test_a_bad_row_is_named_with_op_and_line(column: str, value: Any, what: str)
     ds = ds.annotate("image", boxes="boxes", labels="labels", masks="mask", points="points").center_crop("image", 4)
     with pytest.raises(E.DataError, match=what) as caught:
         list(ds)
-    assert caught.value.op == "annotate"
+    assert caught.value.context["op"] == "annotate"
     assert re.search(r"test_annotate\.py:\d+", str(caught.value))
     with ds.iter(on_error="skip") as it:
         assert len(list(it)) == 2

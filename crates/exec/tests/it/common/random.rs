@@ -301,7 +301,7 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
         },
         12 => {
             let (border, fill) =
-                (Border { left: 3, top: 0, right: 4, bottom: draw.below(3) }, vec![draw.below(256) as u8]);
+                (Border { left: 9, top: 10, right: 9, bottom: 8 + draw.below(3) }, vec![draw.below(256) as u8]);
             Op::RandomCrop(ops::RandomCrop { column, height: side, width: side, border, fill })
         }
         13 => {
