@@ -5,8 +5,8 @@
 use forebay_core::Result;
 use forebay_plan::Direction;
 
+use super::edit::warp::Warp;
 use super::view::Region;
-use super::warp::Warp;
 
 /// A change of an image's geometry.
 #[derive(Debug, Clone, Copy)]

@@ -7,38 +7,15 @@ use forebay_core::{Error, Result};
 use forebay_data::Schema;
 
 use crate::ops::{Annotations, Op};
-use crate::source::{Combined, Combining, Source};
 
 /// The images that have annotations, and their columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Declared(Vec<(String, Annotations)>);
 
 impl Declared {
-    /// Returns the declarations of the rows of a source.
-    ///
-    /// # Errors
-    /// Invalid when datasets that are read as one declare differently.
-    pub(super) fn of_source(source: &Source) -> Result<Self> {
-        match source {
-            Source::Combined(combined) => Self::of_parts(combined),
-            _ => Ok(Self::default()),
-        }
-    }
-
-    fn of_parts(combined: &Combined) -> Result<Self> {
-        let parts = &combined.parts;
-        if matches!(combined.how, Combining::Zip { .. }) {
-            return Ok(Self(parts.iter().flat_map(|part| part.graph.declared.0.clone()).collect()));
-        }
-        let Some(first) = parts.first() else { return Ok(Self::default()) };
-        match parts.iter().find(|part| part.graph.declared != first.graph.declared) {
-            None => Ok(first.graph.declared.clone()),
-            Some(other) => {
-                let (name, first, other) = (combined.name(), &first.name, &other.name);
-                Err(Error::invalid(format!("{name}: {first:?} and {other:?} have different annotations"))
-                    .hint(format!("write the same annotate for each dataset, or one behind {name}")))
-            }
-        }
+    /// Returns the declarations of datasets that are put side by side.
+    pub(super) fn joined<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        Self(parts.flat_map(|part| part.0.clone()).collect())
     }
 
     /// Returns an op so that it moves the columns that follow its image, too.

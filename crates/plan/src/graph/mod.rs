@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::{self, Access, Class, Op};
-use crate::source::Source;
+use crate::source::{Combining, Source};
 use declared::Declared;
 
 /// A line of the user's code.
@@ -115,7 +115,7 @@ impl Graph {
             combined.check()?;
         }
         let schema = source.schema()?;
-        let declared = Declared::of_source(&source)?;
+        let declared = declared_of(&source)?;
         Ok(Self {
             declared,
             source,
@@ -413,6 +413,27 @@ impl Graph {
             _ => Vec::new(),
         };
         source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
+    }
+}
+
+/// Returns the columns that follow an image in the rows of a source.
+///
+/// # Errors
+/// Invalid when datasets that are read one after another declare differently.
+fn declared_of(source: &Source) -> Result<Declared> {
+    let Source::Combined(combined) = source else { return Ok(Declared::default()) };
+    let parts = &combined.parts;
+    if matches!(combined.how, Combining::Zip { .. }) {
+        return Ok(Declared::joined(parts.iter().map(|part| &part.graph.declared)));
+    }
+    let Some(first) = parts.first() else { return Ok(Declared::default()) };
+    match parts.iter().find(|part| part.graph.declared != first.graph.declared) {
+        None => Ok(first.graph.declared.clone()),
+        Some(other) => {
+            let (name, first, other) = (combined.name(), &first.name, &other.name);
+            Err(Error::invalid(format!("{name}: {first:?} and {other:?} have different annotations"))
+                .hint(format!("write the same annotate for each dataset, or one behind {name}")))
+        }
     }
 }
 
