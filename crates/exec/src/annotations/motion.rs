@@ -19,7 +19,7 @@ impl Motion {
     pub(super) fn of(change: Change<'_>, from: (usize, usize)) -> Self {
         let (width, height) = (from.0 as f64, from.1 as f64);
         let (map, size) = match change {
-            Change::Check { .. } => ([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], from),
+            Change::Keep | Change::Check { .. } => ([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], from),
             Change::Crop(to) => ([1.0, 0.0, -(to.x as f64), 0.0, 1.0, -(to.y as f64)], (to.width, to.height)),
             Change::Mirror(Direction::Horizontal) => ([-1.0, 0.0, width, 0.0, 1.0, 0.0], from),
             Change::Mirror(Direction::Vertical) => ([1.0, 0.0, 0.0, 0.0, -1.0, height], from),

@@ -107,6 +107,9 @@ impl<'a> Moving<'a> {
             self.begin(size, clip)?;
             self.has_begun = true;
         }
+        if matches!(change, Change::Keep) {
+            return Ok(());
+        }
         let rules = self.rows.rules;
         let state = &mut self.state;
         let motion = Motion::of(change, size);

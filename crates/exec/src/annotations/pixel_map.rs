@@ -35,7 +35,7 @@ impl PixelMap {
     pub(super) fn follow(&mut self, change: Change<'_>, from: (usize, usize)) {
         let (columns, rows) = (0..from.0 as u32, 0..from.1 as u32);
         match change {
-            Change::Check { .. } => {}
+            Change::Keep | Change::Check { .. } => {}
             Change::Crop(to) => {
                 let part = |at: usize, len: usize| (at as u32..(at + len) as u32).collect();
                 self.choose(part(to.x, to.width), part(to.y, to.height));

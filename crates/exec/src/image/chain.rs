@@ -200,9 +200,8 @@ impl Chain {
             let (size, filter) = match *step {
                 Step::Flip { direction, p, key_op } => {
                     let is_turned = heads(p, rng(key_op));
-                    if is_turned {
-                        follow.follow(i, Change::Mirror(direction), flow.size())?;
-                    }
+                    let change = if is_turned { Change::Mirror(direction) } else { Change::Keep };
+                    follow.follow(i, change, flow.size())?;
                     flow.flip.turn(direction, is_turned);
                     continue;
                 }
@@ -212,6 +211,7 @@ impl Chain {
                 }
                 Step::Augment { .. } if normalized => continue,
                 Step::Augment { ref augment, key_op } => {
+                    follow.follow(i, Change::Keep, flow.size())?;
                     augment.draw(flow.size(), &mut rng(key_op), &mut |edit| {
                         if let Edit::Warp(warp) = &edit {
                             follow.follow(i, Change::Warp(warp), flow.size())?;
@@ -275,10 +275,9 @@ impl Chain {
         follow: &mut dyn Follow,
     ) -> Result<()> {
         for (i, step) in self.steps.iter().enumerate().skip(from) {
-            if let Step::Flip { direction, p, key_op } = *step
-                && heads(p, rng(key_op))
-            {
-                follow.follow(i, Change::Mirror(direction), size)?;
+            if let Step::Flip { direction, p, key_op } = *step {
+                let change = if heads(p, rng(key_op)) { Change::Mirror(direction) } else { Change::Keep };
+                follow.follow(i, change, size)?;
             }
         }
         Ok(())

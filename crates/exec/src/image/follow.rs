@@ -11,6 +11,8 @@ use super::view::Region;
 /// A change of an image's geometry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
+    /// None: a random op leaves the image as it is.
+    Keep,
     /// None: what follows is checked.
     Check {
         /// Whether boxes may reach over the border, and are clipped.

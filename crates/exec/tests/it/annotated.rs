@@ -300,7 +300,7 @@ fn bad_rows_are_named_with_the_op_that_found_them() -> Result<()> {
         let fused = run(&graph(ops.clone()), &chunk(&rows)).expect_err("a bad row");
         let single = run(&graph(ops.into_iter().flat_map(|op| [op, between()])), &chunk(&rows)).expect_err("a bad row");
         assert_eq!(fused.to_string(), single.to_string());
-        assert_eq!((fused.get("op"), fused.get("sample")), (Some("annotate"), Some("3")));
+        assert_eq!((fused.get("op"), fused.get("sample")), (Some("annotate"), Some("0:3")));
         fused.message().to_owned()
     };
     let inverted = bad(|row| row.boxes[2].swap(0, 2));

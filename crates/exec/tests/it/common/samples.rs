@@ -172,7 +172,7 @@ fn images() -> Vec<Sample> {
             height,
             width: 9,
             antialias: true,
-            interpolation: Resample::Bicubic,
+            interpolation: Resample::default(),
         })
     };
     let shorter = |size, max_size| {
