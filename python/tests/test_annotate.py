@@ -57,7 +57,8 @@ def test_a_detection_pipeline_runs_as_it_is_written():
     assert [batch["mask"].shape for batch in batches] == [(8, 32, 32, 1)] * 3
     for batch in batches:
         assert batch["boxes"].shape[:2] == batch["labels"].shape
-        assert (batch["boxes"] >= 0).all() and (batch["boxes"] <= 32).all()
+        assert (batch["boxes"] >= 0).all()
+        assert (batch["boxes"] <= 32).all()
     assert "random_flip(image, p=0.5; with boxes, labels, mask, points)" in ds.explain()
 
 
@@ -79,11 +80,14 @@ def test_an_image_and_its_mask_see_one_draw():
         assert np.array_equal(row["mask"][..., 0], row["image"][..., 0])
     again = detection(mask_fill=255).pad("image", (1, 2, 3, 4)).random_flip("image", p=1, direction="vertical")
     for row in again.crop("image", 10, top=1, left=1):
-        assert (row["mask"][:3] == 255).all() and (row["image"][:3] == 0).all()
+        assert (row["mask"][:3] == 255).all()
+        assert (row["image"][:3] == 0).all()
 
 
 def test_a_crop_that_pads_and_a_padding_that_is_cropped_are_numpys():
-    for row, number in zip(detection().pad("image", (2, 3)).crop("image", (13, 14), top=2, left=1), range(ROWS), strict=True):
+    for row, number in zip(
+        detection().pad("image", (2, 3)).crop("image", (13, 14), top=2, left=1), range(ROWS), strict=True
+    ):
         pixels = np.asarray(Image.open(io.BytesIO(sample(number)["image"])))
         padded = np.pad(pixels, ((3, 3), (2, 2), (0, 0)))[2:15, 1:15]
         assert np.array_equal(row["image"], padded)
@@ -114,7 +118,9 @@ def test_small_and_hidden_boxes_are_dropped_with_what_is_theirs():
     assert left(min_area=5)["area"].tolist() == [100]
 
 
-@pytest.mark.parametrize(("format", "given", "want"), [("xywh", [2, 3, 4, 6], [4, 3, 4, 6]), ("cxcywh", [4, 6, 4, 6], [6, 6, 4, 6])])
+@pytest.mark.parametrize(
+    ("format", "given", "want"), [("xywh", [2, 3, 4, 6], [4, 3, 4, 6]), ("cxcywh", [4, 6, 4, 6], [6, 6, 4, 6])]
+)
 def test_formats(format, given, want):
     image = np.zeros((20, 10, 3), np.uint8)
     for relative, scale in ((False, 1.0), (True, np.array([10, 20, 10, 20]))):
@@ -202,3 +208,12 @@ def test_boxes_over_the_border_are_clipped_on_request():
 def test_wrong_declarations_say_what_to_write(how: dict[str, Any], what: str):
     with pytest.raises((E.InvalidPipelineError, E.NotFoundError), match=what):
         fb.from_map_dataset([ROW]).annotate("image", **how)
+
+
+def test_a_service_moves_them_as_one_process_does():
+    ds = detection().random_resized_crop("image", 16).random_flip("image").random_rotation("image", 20).shuffle()
+    want = list(ds.iter(seed=4, epochs=1))
+    with fb.up(workers=2, threads=1) as service, ds.distribute(service, job="boxes", seed=4, epochs=1).iter() as it:
+        got = list(it)
+    for one, other in zip(got, want, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)

@@ -72,7 +72,9 @@ def test_boxes_and_masks_are_where_torchvision_puts_them(format):
             moved = theirs(tv_tensors.BoundingBoxes(boxes, format=format.upper(), canvas_size=size))
             moved = F.clamp_bounding_boxes(moved)
             size, turned = moved.canvas_size, turned or name == "turn"
-            corners = F.convert_bounding_box_format(torch.as_tensor(moved), tv_tensors.BoundingBoxFormat(format.upper()), tv_tensors.BoundingBoxFormat.XYXY)
+            corners = F.convert_bounding_box_format(
+                torch.as_tensor(moved), tv_tensors.BoundingBoxFormat(format.upper()), tv_tensors.BoundingBoxFormat.XYXY
+            )
             has_area = ((corners[:, 2:] - corners[:, :2]) > 1e-4).all(dim=1)
             boxes, labels = torch.as_tensor(moved)[has_area], labels[has_area]
             mask = mask_after(name, theirs, mask, size)

@@ -23,7 +23,7 @@ class AnnotateOps(Base):
         column: str,
         *,
         boxes: str | None = None,
-        format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy",  # noqa: A002, the name that detection libraries have
+        format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy",
         relative: bool = False,
         labels: str | Iterable[str] | None = None,
         masks: str | Iterable[str] | None = None,

@@ -301,7 +301,7 @@ def _border(padding: Padding, op: str) -> dict[str, int]:
     """Returns the pixels of each side."""
     sides = [padding] if hasattr(padding, "__index__") else padding
     try:
-        given = [arguments.whole(side, op, "padding", 0) for side in sides]  # type: ignore[union-attr]
+        given = [arguments.whole(side, op, "padding", 0) for side in sides]
     except TypeError:
         given = []
     if len(given) not in (1, 2, 4):
