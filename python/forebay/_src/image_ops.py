@@ -68,8 +68,8 @@ class ImageOps(Base):
         >>> import forebay as fb
         >>> import numpy as np
         >>> ds = fb.from_numpy({"image": np.zeros((2, 8, 12, 3), np.uint8)})
-        >>> ds.resize("image", (4, 6), interpolation="bicubic").schema["image"]
-        Column(dtype='uint8', shape=(4, 6, 3), missing=False)
+        >>> print(ds.resize("image", (4, 6), interpolation="bicubic").schema["image"])
+        uint8[4, 6, 3]
 
         Args:
             column: The column.
