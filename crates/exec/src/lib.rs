@@ -18,6 +18,7 @@
 //! | `cached/` | rows that the cache has: `cache()`, `autocache()`; the page cache of remote files |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
 //! | `image/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, columns, texts to token ids |
+//! | `annotations/` | boxes, masks and points that follow their image |
 //! | `skip/` | samples that fail on the way: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
 //! | `local/` | the iterator in this process, which takes the morsels of a stream through all of the above |
@@ -66,6 +67,7 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod annotations;
 mod cached;
 mod executable;
 pub mod image;

@@ -1,7 +1,9 @@
 //! The pipeline as the user wrote it: a source and its ops, checked as they are added.
 //!
 //! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
+//! - `declared`: the columns that follow an image
 
+mod declared;
 mod stored;
 
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
 use crate::ops::{self, Access, Class, Op, ShuffleWindow};
-use crate::source::Source;
+use crate::source::{Combining, Source};
+use declared::Declared;
 
 /// A line of the user's code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +85,8 @@ pub struct Graph {
     site: Option<Site>,
     nodes: Vec<Arc<Node>>,
     schema: Schema,
+    /// The columns that follow an image at the end.
+    declared: Declared,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
@@ -110,7 +115,9 @@ impl Graph {
             combined.check()?;
         }
         let schema = source.schema()?;
+        let declared = declared_of(&source)?;
         Ok(Self {
+            declared,
             source,
             site,
             nodes: Vec::new(),
@@ -126,10 +133,12 @@ impl Graph {
     ///
     /// # Errors
     /// Any fault of the op, with its name and the user's line.
-    pub fn then(&self, node: Node) -> Result<Self> {
+    pub fn then(&self, mut node: Node) -> Result<Self> {
+        node.op = self.declared.attach(node.op.clone()).map_err(|e| node.blame(e))?;
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
+        let declared = self.declared.after(&node.op, &schema).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
-        (graph.schema, graph.batch) = (schema, batch);
+        (graph.schema, graph.batch, graph.declared) = (schema, batch, declared);
         graph.nodes.push(Arc::new(node));
         Ok(graph)
     }
@@ -138,6 +147,11 @@ impl Graph {
         let schema = node.op.apply(&self.schema)?;
         self.check_numbered_rows(&node.op)?;
         if self.batch.is_some() {
+            if node.op.annotations().is_some_and(|with| with.columns().next().is_some()) {
+                let name = node.op.name();
+                return Err(Error::invalid(format!("{name} comes after batch, and moves boxes, masks or points"))
+                    .hint(format!("put {name} before batch: each sample has boxes of its own number")));
+            }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
                 // They count batches, which are rows of a known number.
@@ -444,6 +458,27 @@ impl Graph {
             _ => Vec::new(),
         };
         self.nodes.iter().filter_map(|n| n.op.blob()).chain(of_parts).collect()
+    }
+}
+
+/// Returns the columns that follow an image in the rows of a source.
+///
+/// # Errors
+/// Invalid when datasets that are read one after another declare differently.
+fn declared_of(source: &Source) -> Result<Declared> {
+    let Source::Combined(combined) = source else { return Ok(Declared::default()) };
+    let parts = &combined.parts;
+    if matches!(combined.how, Combining::Zip { .. }) {
+        return Ok(Declared::joined(parts.iter().map(|part| &part.graph.declared)));
+    }
+    let Some(first) = parts.first() else { return Ok(Declared::default()) };
+    match parts.iter().find(|part| part.graph.declared != first.graph.declared) {
+        None => Ok(first.graph.declared.clone()),
+        Some(other) => {
+            let (name, first, other) = (combined.name(), &first.name, &other.name);
+            Err(Error::invalid(format!("{name}: {first:?} and {other:?} have different annotations"))
+                .hint(format!("write the same annotate for each dataset, or one behind {name}")))
+        }
     }
 }
 
