@@ -14,12 +14,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import forebay as fb
 import pytest
-from forebay.errors import DataError, ForebayError, InvalidPipelineError, NotFoundError, PermissionDeniedError
+from forebay.errors import (
+    DataError,
+    ForebayError,
+    InvalidPipelineError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnavailableError,
+)
 from secured import Authority
 
 yaml = pytest.importorskip("yaml")
@@ -220,3 +228,11 @@ def test_arguments_are_checked_before_anything_is_asked(
     whole = {"name": "pipes", "image": "i", **given}
     with pytest.raises(InvalidPipelineError, match=message):
         fb.cluster.start(whole.pop("name"), **whole)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_ray_cluster_that_is_away_is_an_error_at_once(scheme: str) -> None:
+    pytest.importorskip("ray")
+    for call in (fb.cluster.status, partial(fb.cluster.stop, "pipes"), partial(fb.cluster.start, "pipes")):
+        with pytest.raises(UnavailableError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
+            call(on="ray", address=f"{scheme}127.0.0.1:1")

@@ -7,6 +7,8 @@ the actor, `POLL_SECONDS` between two looks; a wait ends at the caller's deadlin
 from __future__ import annotations
 
 import importlib.util
+import os
+import socket
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +77,7 @@ def connected(address: str | None) -> Any:
 
     if ray.is_initialized():
         return ray
+    _check_reachable(address)
     try:
         # Without an address this is $RAY_ADDRESS, or a cluster that runs on this machine; no cluster is started.
         ray.init(address=address or "auto", namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
@@ -83,6 +86,18 @@ def connected(address: str | None) -> Any:
         context["hint"] = "give the cluster's address, as `ray://head:10001`, or set RAY_ADDRESS"
         raise UnavailableError(f"cluster: no Ray cluster answers at {address or 'auto'}", context) from None
     return ray
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuses an address at which nothing listens: Ray would try for minutes."""
+    host, _, port = (address or os.environ.get("RAY_ADDRESS", "")).removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        context = {"cause": str(error), "hint": "is the address the right one, and reachable from here (VPN)?"}
+        raise UnavailableError(f"cluster: no Ray cluster answers at {host}:{port}", context) from None
 
 
 def _found(ray: Any, name: str) -> Any:
