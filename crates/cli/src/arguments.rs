@@ -30,6 +30,7 @@ pub(crate) use token::{Token, TokenAction};
 
 const EXIT_CODES: &str = "\
 `forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
+`forebay cluster start|status|stop` manages services on a Kubernetes or Ray cluster.
 
 Exit codes:
   0  success                        4  no such job or file, or no permission

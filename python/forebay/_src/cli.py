@@ -24,6 +24,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["quality"]:
         sys.exit(quality(sys.argv[2:]))
+    if sys.argv[1:2] == ["cluster"]:
+        sys.exit(cluster(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))
 
 
@@ -87,6 +89,17 @@ def quality(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return _EXITS.get(error.kind, 1)
     return 0
+
+
+def cluster(arguments: list[str]) -> int:
+    """Runs `forebay cluster`, and returns its exit code."""
+    from forebay._src.cluster import command
+
+    try:
+        return command.run(arguments)
+    except ForebayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _EXITS.get(error.kind, 1)
 
 
 #: Exit codes by the kind of an error, as of the other commands.
