@@ -1,8 +1,7 @@
 //! The threads that compute. They take work from consumers in turn (see `fair_queue`), and of each consumer the morsels
 //! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel. A
 //! source block is one task, which gives way to other consumers between two of its chunks (see `turn`). A job without a
-//! thread comes before the rows that threads share, so it waits for one row, or, of a worker with one thread, for one
-//! morsel.
+//! thread comes before the rows that threads share: it waits for one row of a thread that helps, or else for one morsel.
 //!
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
 //! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
