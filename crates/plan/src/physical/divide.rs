@@ -72,9 +72,6 @@ impl Stages {
         let places = run_order.places().to_vec();
         let mut stages = Self::empty(graph, run_order, counted)?;
         let mut exact = counted;
-        if stages.source.is_streamed_mix() {
-            stages.tail.push(TailStep::Mix);
-        }
         let streams = streams(graph);
         let mut batched = false;
         let mut batches = Batches::default();
@@ -182,6 +179,7 @@ impl Stages {
             }
             _ => Vec::new(),
         };
+        let tail = if source.is_streamed_mix() { vec![TailStep::Mix] } else { Vec::new() };
         Ok(Self {
             graph: graph.clone(),
             source,
@@ -194,7 +192,7 @@ impl Stages {
             candidates: Vec::new(),
             aligned: None,
             unit: None,
-            tail: Vec::new(),
+            tail,
             counts_known: false,
             prefetch: None,
         })
