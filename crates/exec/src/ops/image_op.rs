@@ -96,11 +96,11 @@ impl FusedImageOp {
         };
         let mut result = chunk.clone();
         if self.steps.iter().all(|step| matches!(step.node.op, Op::Annotate(_))) {
-            for row in 0..chunk.num_rows() {
+            for (row, made) in made.iter().enumerate() {
                 let mut moving = Moving::new(&rows, row, &self.carries);
                 let checked = self.check(images, row, &mut moving);
                 checked.map_err(|e| self.blame(moving.failed(), e, chunk.ids()[row]))?;
-                made[row].get_or_init(|| moving.finish());
+                made.get_or_init(|| moving.finish());
             }
         } else {
             let column = self.make(chunk.num_rows(), scratch, &row)?;
