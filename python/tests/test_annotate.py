@@ -50,7 +50,7 @@ def detection(**how: Any) -> fb.Dataset:
 def test_a_detection_pipeline_runs_as_it_is_written():
     ds = detection().random_resized_crop("image", (20, 24)).random_flip("image").resize("image", 32)
     assert str(ds.schema) == (
-        "Schema(boxes: float32[?, 4], image: uint8[32, 32, 3], labels: int64[?], mask: uint8[32, 32, 1], "
+        "Schema(image: uint8[32, 32, 3], mask: uint8[32, 32, 1], boxes: float32[?, 4], labels: int64[?], "
         "points: float32[?, 3])"
     )
     batches = list(ds.batch(8, pad=0, lengths={"labels": "count"}).iter(seed=3))
@@ -124,9 +124,9 @@ def test_small_and_hidden_boxes_are_dropped_with_what_is_theirs():
 def test_formats(format, given, want):
     image = np.zeros((20, 10, 3), np.uint8)
     for relative, scale in ((False, 1.0), (True, np.array([10, 20, 10, 20]))):
-        ds = fb.from_map_dataset([{"image": image, "boxes": np.array([given]) / scale}])
+        ds = fb.from_map_dataset([{"image": image, "boxes": np.array([given], float) / scale}])
         ds = ds.annotate("image", boxes="boxes", format=format, relative=relative).random_flip("image", p=1)
-        np.testing.assert_allclose(next(iter(ds))["boxes"], [want] / scale, atol=1e-12)
+        np.testing.assert_allclose(next(iter(ds))["boxes"], np.array([want]) / scale, atol=1e-12)
 
 
 def test_a_declaration_follows_the_columns():
@@ -135,7 +135,11 @@ def test_a_declaration_follows_the_columns():
     assert "; with" not in detection().select(["image"]).random_flip("image").explain().split("annotate")[-1]
     both = fb.concatenate([detection(), detection()]).random_flip("image", p=1)
     assert all(np.array_equal(row["mask"][..., 0], row["image"][..., 0]) for row in both)
-    other = fb.from_map_dataset([sample(0)]).decode_image("image").decode_image("mask", mode="P")
+    other = (
+        fb.from_map_dataset([sample(number) for number in range(ROWS)])
+        .decode_image("image")
+        .decode_image("mask", mode="P")
+    )
     with pytest.raises(E.InvalidPipelineError, match="have different annotations"):
         fb.concatenate([detection(), other])
     with pytest.raises(E.InvalidPipelineError, match='column "mask" follows "image"'):

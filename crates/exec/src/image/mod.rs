@@ -6,6 +6,7 @@
 //! Pillow and torchvision: where their pixels are defined, these are the same (see `tests/golden`).
 //!
 //! - `chain`, `step`: the steps of a pipeline on one image, run as one kernel
+//! - `cut`: steps that cut or pad
 //! - `flow`: an image between two steps
 //! - `follow`: what follows an image hears of each change of its geometry
 //! - `decode/`: encoded bytes to pixels
@@ -20,6 +21,7 @@
 
 mod augment;
 mod chain;
+mod cut;
 mod decode;
 mod edit;
 mod encode;

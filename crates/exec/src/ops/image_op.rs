@@ -14,7 +14,8 @@ use forebay_data::{
 use forebay_plan::{Annotations, Layout, Op, Step, image_layout};
 
 use crate::annotations::{MadeRow, Moving, Rows};
-use crate::image::{self, Alone, Augment, Chain, Change, Filter, Follow, Input, Output, Region};
+use crate::image::{self, Alone, Chain, Change, Follow, Input, Output};
+use crate::ops::image_steps::kernel;
 use crate::ops::scratch::Scratch;
 
 pub(crate) struct FusedImageOp {
@@ -95,11 +96,11 @@ impl FusedImageOp {
         };
         let mut result = chunk.clone();
         if self.steps.iter().all(|step| matches!(step.node.op, Op::Annotate(_))) {
-            for row in 0..chunk.num_rows() {
+            for (row, made) in made.iter().enumerate() {
                 let mut moving = Moving::new(&rows, row, &self.carries);
                 let checked = self.check(images, row, &mut moving);
                 checked.map_err(|e| self.blame(moving.failed(), e, chunk.ids()[row]))?;
-                made[row].get_or_init(|| moving.finish());
+                made.get_or_init(|| moving.finish());
             }
         } else {
             let column = self.make(chunk.num_rows(), scratch, &row)?;
@@ -209,52 +210,6 @@ impl FusedImageOp {
     fn rng(&self, op: u64, id: RowId) -> SampleRng {
         SampleRng::new(op_key(self.seed, id.epoch, op), id.sample)
     }
-}
-
-/// Returns the kernel of an op. `key_op` names its random stream.
-fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
-    if let Some(augment) = Augment::of(op) {
-        return Ok(image::Step::Augment { augment, key_op });
-    }
-    Ok(match op {
-        Op::Annotated(op) => return kernel(&op.of, key_op),
-        Op::Annotate(op) => image::Step::Annotate { clip: op.clip },
-        Op::Resize(op) => {
-            let filter = Filter::of(op.interpolation, op.antialias);
-            image::Step::Resize { height: op.height, width: op.width, filter }
-        }
-        Op::ResizeShorter(op) => {
-            let filter = Filter::of(op.interpolation, op.antialias);
-            image::Step::ResizeShorter { size: op.size, max_size: op.max_size, filter }
-        }
-        Op::CenterCrop(op) => image::Step::CenterCrop { height: op.height, width: op.width },
-        Op::Crop(op) => image::Step::Crop(Region { x: op.left, y: op.top, width: op.width, height: op.height }),
-        Op::Pad(op) => image::Step::Pad { border: op.border, fill: colour(&op.fill) },
-        Op::RandomCrop(op) => {
-            let (height, width, border, fill) = (op.height, op.width, op.border, colour(&op.fill));
-            image::Step::RandomCrop { height, width, border, fill, key_op }
-        }
-        Op::RandomResizedCrop(op) => image::Step::RandomResizedCrop {
-            height: op.height,
-            width: op.width,
-            scale: op.scale,
-            ratio: op.ratio,
-            filter: Filter::of(op.interpolation, op.antialias),
-            key_op,
-        },
-        Op::RandomFlip(op) => image::Step::Flip { direction: op.direction, p: op.probability, key_op },
-        Op::Normalize(op) => image::Step::Normalize {
-            mean: op.mean.iter().map(|&m| m as f32).collect(),
-            std: op.std.iter().map(|&s| s as f32).collect(),
-            layout: op.layout,
-        },
-        other => return Err(Error::internal(format!("{} is no image op", other.name()))),
-    })
-}
-
-/// Returns the colour of one level, or of one for each channel.
-fn colour(levels: &[u8]) -> [u8; 3] {
-    std::array::from_fn(|c| levels.get(c).or(levels.first()).copied().unwrap_or(0))
 }
 
 /// The images of a column, one by one.

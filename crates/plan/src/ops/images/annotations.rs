@@ -3,12 +3,13 @@
 //! `annotate` declares them once. From there, each op that moves pixels carries them ([`crate::ops::Annotated`]), so the
 //! plan knows from the op alone which columns it reads and writes.
 
+use std::collections::BTreeSet;
+
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Ragged, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::checks::{coin, range};
-use crate::ops::spec::Names;
 
 /// The numbers of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -96,7 +97,7 @@ impl Annotations {
     }
 
     /// Returns the columns that are needed so that those in `after` exist: boxes decide which entries are dropped.
-    pub(crate) fn needs(&self, after: &Names) -> Vec<String> {
+    pub(crate) fn needs(&self, after: &BTreeSet<String>) -> Vec<String> {
         let is_used = |name: &&String| after.contains(*name);
         let mut needed: Vec<_> = self.columns().map(|(name, _)| name).filter(is_used).cloned().collect();
         if let Some(boxes) = self.boxes.as_ref().filter(|boxes| !needed.is_empty() && !needed.contains(boxes)) {
