@@ -21,6 +21,7 @@ from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, coalesce, col, lit, stack, where
+from forebay._src.expr_texts import concat_str, format
 from forebay._src.hf_source import from_hf
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
@@ -72,10 +73,12 @@ __all__ = [
     "__version__",
     "coalesce",
     "col",
+    "concat_str",
     "concatenate",
     "connect",
     "errors",
     "examples",
+    "format",
     "from_array_record",
     "from_arrow",
     "from_csv",

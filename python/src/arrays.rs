@@ -4,7 +4,7 @@
 //! |---|---|
 //! | numbers, tensors of one shape | an array of that dtype over the engine's memory |
 //! | tensors of different shapes | an object array of arrays over the engine's memory; padded ones an array of that dtype |
-//! | bytes, strings | an object array of `bytes`, `str`; `None` where missing |
+//! | bytes, strings, lists of strings | an object array of `bytes`, `str`, lists; `None` where missing |
 //! | floats with missing values | NaN where missing |
 //! | other numbers that may be missing | `numpy.ma.MaskedArray` |
 //!
@@ -13,9 +13,9 @@
 
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
-use forebay_data::{Chunk, DType, Field, Kind, tensor_shape_of_row, tensor_values};
+use forebay_data::{Chunk, DType, Field, Kind, TextLists, tensor_shape_of_row, tensor_values};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::errors::raise;
 use crate::masks::{self, Masks};
@@ -169,6 +169,16 @@ fn objects<'py>(py: Python<'py>, np: &NumPy, column: &ArrayRef) -> PyResult<Boun
         return np.objects(
             py,
             strings.iter().map(|v| Ok(v.map_or_else(|| py.None().into_bound(py), |s| PyString::new(py, s).into_any()))),
+        );
+    }
+    if let Ok(lists) = TextLists::of(column) {
+        let is_there = |row| lists.nulls().is_none_or(|nulls| nulls.is_valid(row));
+        return np.objects(
+            py,
+            (0..lists.rows()).map(|row| match is_there(row) {
+                true => Ok(PyList::new(py, lists.get(row))?.into_any()),
+                false => Ok(py.None().into_bound(py)),
+            }),
         );
     }
     let error = forebay_core::Error::internal(format!("a column of {} has no array", column.data_type()));

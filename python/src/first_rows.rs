@@ -14,8 +14,8 @@ use crate::pipeline::Pipeline;
 const PROBE_LOST_MAX: u64 = 64;
 
 impl Pipeline {
-    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored; and the
-    /// executable that made them, which knows their names.
+    /// Returns up to `rows` rows of the pipeline, in the order in which they are stored; and the executable that made
+    /// them, which knows their names. Behind a batch they are one batch, padded where the pipeline pads.
     pub(crate) fn first_rows(
         &self,
         rows: usize,
@@ -30,12 +30,14 @@ impl Pipeline {
                 let numbered = ops::WithColumn { column: op.column.clone(), value: Expr::Int { value: op.start } };
                 graph = graph.then(Node { op: Op::WithColumn(numbered), ..(**node).clone() })?;
             }
+            if let Some(batch) = one_batch(&node.op, rows) {
+                graph = graph.then(first(rows))?.then(Node { op: batch, ..(**node).clone() })?;
+            }
             if computes && !node.op.is_cache_point() {
-                let batched = graph_is_batched_before(&self.graph, node);
-                graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
+                graph = graph.then((**node).clone())?;
             }
         }
-        let graph = graph.then(Node::new(Op::Take(ops::Take { count: rows as u64 })))?;
+        let graph = if graph.batch().is_none() { graph.then(first(rows))? } else { graph };
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment {
             blobs: Arc::new(self.blobs.clone()),
@@ -66,16 +68,23 @@ impl Pipeline {
     }
 }
 
-fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
-    let before = graph.nodes().iter().take_while(|n| !Arc::ptr_eq(n, node));
-    before.into_iter().any(|n| n.op.class() == Class::Group)
+/// Keeps the first rows alone.
+fn first(rows: usize) -> Node {
+    Node::new(Op::Take(ops::Take { count: rows as u64 }))
 }
 
-/// Makes a function after `batch` one of columns.
-fn as_batched(node: &Arc<Node>) -> Node {
-    let mut node = (**node).clone();
-    if let Op::Map(ops::Map { function, .. }) = &mut node.op {
-        function.batched = true;
+/// Returns the op that puts all rows of a trial into one batch, in place of one that makes batches.
+fn one_batch(op: &Op, rows: usize) -> Option<Op> {
+    match op {
+        Op::Batch(_) => Some(Op::Batch(ops::Batch { size: rows, drop_remainder: false })),
+        Op::PaddedBatch(batch) => {
+            Some(Op::PaddedBatch(ops::PaddedBatch { size: rows, drop_remainder: false, ..batch.clone() }))
+        }
+        Op::BucketByLength(bucket) => {
+            let padding = ops::Padding { values: bucket.padding.clone(), ..ops::Padding::default() };
+            let batch = ops::PaddedBatch { size: rows, drop_remainder: false, padding: Some(padding), valid: None };
+            Some(Op::PaddedBatch(batch))
+        }
+        _ => None,
     }
-    node
 }

@@ -46,6 +46,26 @@ pub(crate) fn fields_of_samples(samples: Vec<Bound<'_, PyAny>>) -> PyResult<Stri
     Ok(serde_json::to_string(&fields).unwrap_or_default())
 }
 
+/// Returns the columns of a padded batch, of which `longer` is a longer one: a dimension that differs between them has
+/// one size in each batch.
+pub(crate) fn of_any_length(fields: Vec<Field>, longer: &[Field]) -> Vec<Field> {
+    let merged = |field: Field| {
+        let other = longer.iter().find(|other| other.name == field.name).map(|other| &other.kind);
+        let (Kind::Tensor { dtype, shape }, Some(Kind::Tensor { dtype: again, shape: then })) = (&field.kind, other)
+        else {
+            return field;
+        };
+        // Rows that differ within a batch differ in any case.
+        let is_open = shape.contains(&None) || then.contains(&None);
+        if is_open || shape == then || dtype != again || shape.len() != then.len() {
+            return field;
+        }
+        let shape = shape.iter().zip(then).map(|(a, b)| if a == b { *a } else { None }).collect();
+        Field { kind: Kind::Tensor { dtype: *dtype, shape }, uniform: true, ..field }
+    };
+    fields.into_iter().map(merged).collect()
+}
+
 /// Returns the columns of a dictionary of arrays (or lists) with the rows first.
 pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
     let np = NumPy::get(batch.py())?;
@@ -107,6 +127,12 @@ fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyR
         }
         (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Float64 })
         | (Scalar { dtype: DType::Float64 }, Scalar { dtype: DType::Int64 }) => Some(Kind::scalar(DType::Float64)),
+        (Kind::Texts, Tensor { dtype: DType::Float64, shape: empty })
+        | (Tensor { dtype: DType::Float64, shape: empty }, Kind::Texts)
+            if **empty == [Some(0)] =>
+        {
+            Some(Kind::Texts)
+        }
         // An empty list has no type of its own; NumPy makes it one of float64.
         (Tensor { dtype: DType::Float64, shape: empty }, Tensor { dtype, shape })
         | (Tensor { dtype, shape }, Tensor { dtype: DType::Float64, shape: empty })
@@ -162,10 +188,32 @@ fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
             return Ok(Kind::scalar(dtype));
         }
     }
+    if is_texts(np, value)? {
+        return Ok(Kind::Texts);
+    }
     let Ok(array) = np.asarray(value) else { return Err(not_a_column(name, value)) };
     let Some(dtype) = np.which(py, &array.getattr("dtype")?)? else { return Err(not_a_column(name, value)) };
     let shape = shape_of(&array)?;
     Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) })
+}
+
+/// Says whether a value is a list, a tuple or an array of texts. An empty list is one of anything.
+fn is_texts(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if !is_list && !(np.is_array(value)? && shape_of(value)?.len() == 1) {
+        return Ok(false);
+    }
+    if value.len()? == 0 {
+        return Ok(!is_list && value.getattr("dtype")?.getattr("kind")?.extract::<String>()? == "U");
+    }
+    // The first item tells it of nearly all lists that are none.
+    for item in value.try_iter()? {
+        let item = item?;
+        if !item.is_none() && !item.is_instance_of::<PyString>() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn too_large(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
@@ -178,6 +226,6 @@ fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("column {name:?} is {}, which no column can hold", describe(value));
     let error = Error::new(ErrorKind::Function, message)
         .with("column", name)
-        .hint("use numbers, str, bytes, and arrays or lists of numbers of one shape");
+        .hint("use numbers, str, bytes, arrays or lists of numbers of one shape, and lists of str");
     raise(value.py(), &error)
 }

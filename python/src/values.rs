@@ -11,10 +11,10 @@ use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
 use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
 use forebay_core::{Error, ErrorKind};
-use forebay_data::{DType, Field, Kind, VariableTensorBuilder};
+use forebay_data::{DType, Field, Kind, Ragged, TextLists, VariableTensorBuilder, tensor_shape_of_row, tensor_values};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::raise;
 use crate::masks::{self, Masks};
@@ -41,6 +41,11 @@ pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, P
         Kind::Utf8 => {
             let rows = values.iter().enumerate().map(|(i, v)| optional(v, |v| string(field, v, i)));
             Ok(Arc::new(LargeStringArray::from_iter(rows.collect::<PyResult<Vec<_>>>()?)))
+        }
+        Kind::Texts => {
+            let rows = values.iter().enumerate().map(|(i, v)| optional(v, |v| texts(np, field, v, i)));
+            let rows = rows.collect::<PyResult<Vec<_>>>()?;
+            TextLists::collect(rows).map_err(|e| raise(py, &e))
         }
         Kind::Scalar { dtype } => scalars(py, np, field, *dtype, values),
         Kind::Tensor { dtype, shape } => {
@@ -88,6 +93,28 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if let (true, Kind::Tensor { dtype, shape }, false) = (field.uniform, &field.kind, is_list)
+        && let array = np.asarray(value)?
+        && np.which(py, &array.getattr("dtype")?)? == Some(*dtype)
+        && let [whole, inner @ ..] = shape_of(&array)?.as_slice()
+        && inner.len() == shape.len()
+        && shape.iter().zip(inner).all(|(want, is)| want.is_none_or(|want| want == *is))
+    {
+        if *whole != rows {
+            return Err(too_few(*whole));
+        }
+        if let Some(mask) = masks::mask(value)?
+            && mask.call_method0("any")?.is_truthy()?
+        {
+            return Err(masked(field, py, None));
+        }
+        let kind = Kind::fixed(*dtype, inner);
+        let bytes = MutableBuffer::from_len_zeroed(rows * inner.iter().product::<usize>() * dtype.size());
+        let all: Vec<usize> = std::iter::once(rows).chain(inner.iter().copied()).collect();
+        let dense = filled(py, np, &kind, bytes, &all, None, |all| all.set_item(PyEllipsis::get(py), &array))?;
+        let values = tensor_values(&kind, &dense).map_err(|e| raise(py, &e))?;
+        return Ragged::of_one_shape(*dtype, values, rows, inner).map_err(|e| raise(py, &e));
+    }
     // An array of objects may have `None` among them.
     let is_numbers = |array: &Bound<'py, PyAny>| Ok::<_, PyErr>(!field.nullable || !np.is_objects(array)?);
     if let (Some((dtype, shape)), false) = (dense, is_list)
@@ -110,7 +137,7 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
         let nulls = mask.as_ref().map(is_there).transpose()?.map(|there: Vec<bool>| NullBuffer::from(there));
         let bytes = MutableBuffer::from_len_zeroed(whole.iter().product::<usize>() * dtype.size());
         return filled(py, np, &field.kind, bytes, &whole, nulls, |all| {
-            all.set_item(pyo3::types::PyEllipsis::get(py), &array)?;
+            all.set_item(PyEllipsis::get(py), &array)?;
             mask.map_or(Ok(()), |mask| all.set_item(mask, 0))
         });
     }
@@ -121,7 +148,33 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
         return Err(too_few(value.len()?));
     }
     let values: Vec<_> = value.try_iter()?.collect::<PyResult<_>>()?;
-    column(py, field, &values)
+    let made = column(py, field, &values)?;
+    check_one_shape(py, field, &made)?;
+    Ok(made)
+}
+
+/// Refuses rows of different shapes where all rows of a batch have one.
+fn check_one_shape(py: Python<'_>, field: &Field, column: &ArrayRef) -> PyResult<()> {
+    if !field.uniform || field.kind.known_shape().is_some() {
+        return Ok(());
+    }
+    let shape = |row| tensor_shape_of_row(&field.kind, column, row).map_err(|e| raise(py, &e));
+    for row in 1..column.len() {
+        let (first, this) = (shape(0)?, shape(row)?);
+        if first != this {
+            let message = format!(
+                "returned the wrong structure: column {:?} has rows of shapes {first:?} and {this:?} in one batch",
+                field.name
+            );
+            let hint = "behind a padded batch a column is one array: pad its rows to one length; or leave schema= out, \
+                        so that the rows of the first samples say that they differ";
+            return Err(raise(
+                py,
+                &Error::new(ErrorKind::Function, message).with("column", &field.name).with("row", row).hint(hint),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn optional<'py, T>(
@@ -149,6 +202,19 @@ fn string(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Strin
         let error = Error::data(message).with("column", &field.name).with("row", row);
         raise(value.py(), &error.hint(SURROGATE))
     })
+}
+
+/// Returns the texts of a list, a tuple or an array; `None` is missing.
+fn texts(np: &NumPy, field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<Option<String>>> {
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if !is_list && !(np.is_array(value)? && shape_of(value)?.len() == 1) {
+        return Err(wrong(field, value, Some(row)));
+    }
+    let mut texts = Vec::with_capacity(value.len()?);
+    for item in value.try_iter()? {
+        texts.push(optional(&item?, |item| string(field, item, row))?);
+    }
+    Ok(texts)
 }
 
 /// The hint for a text that no encoding can express.
@@ -208,7 +274,7 @@ fn scalars<'py>(
             && shape_of(&array)?.len() == 1
             && np.which(py, &array.getattr("dtype")?)? == Some(dtype)
         {
-            return all.set_item(pyo3::types::PyEllipsis::get(py), array);
+            return all.set_item(PyEllipsis::get(py), array);
         }
         for (i, value) in values.iter().enumerate().filter(|(_, v)| !v.is_none()) {
             if !fits(np, value, dtype)? || all.set_item(i, value).is_err() {
@@ -260,7 +326,7 @@ fn tensors<'py>(
             && shape_of(&array)? == whole
             && np.which(py, &array.getattr("dtype")?)? == Some(dtype)
         {
-            return all.set_item(pyo3::types::PyEllipsis::get(py), array);
+            return all.set_item(PyEllipsis::get(py), array);
         }
         for (i, value) in values.iter().enumerate().filter(|(_, v)| !v.is_none()) {
             match tensor(np, value, dtype)? {

@@ -96,9 +96,6 @@ DECIMALS = {
 CHAT = pa.struct([("role", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us")), ("p", pa.decimal128(9, 2))])
 DAY = dt.datetime(2026, 11, 22, 3, 4, 5, 6)
 NESTED = {
-    "texts": pa.array(some(lambda i: ['a\n"é\\' * j if j % 3 else None for j in range(i % 5)])),
-    "large_texts": pa.array(some(lambda i: [f"{j}" for j in range(i % 5)]), pa.large_list(pa.large_string())),
-    "view_texts": pa.array(some(lambda i: [f"{j}" * 20 for j in range(i % 5)]), pa.list_view(pa.string_view())),
     "fixed_texts": pa.array(some(lambda i: [f"{i}", None]), pa.list_(pa.string(), 2)),
     "blobs": pa.array(some(lambda i: [bytes(range(j)) for j in range(i % 6)])),
     "truths": pa.array(some(lambda i: [[i % 2 == 0, None]])),
@@ -112,6 +109,11 @@ NESTED = {
     "maps": pa.array(some(lambda i: [[("k", i)]]), pa.list_(pa.map_(pa.string(), pa.int32()))),
     "map": pa.array(some(lambda i: [("k", i), ("l", None)][: i % 3]), pa.map_(pa.string(), pa.int32())),
     "map_of_ints": pa.array(some(lambda i: [(i, "v"), (-1, None)]), pa.map_(pa.int64(), pa.string())),
+}
+TEXTS = {
+    "texts": pa.array(some(lambda i: ['a\n"é\\' * j if j % 3 else None for j in range(i % 5)])),
+    "large_texts": pa.array(some(lambda i: [f"{j}" for j in range(i % 5)]), pa.large_list(pa.large_string())),
+    "view_texts": pa.array(some(lambda i: [f"{j}" * 20 for j in range(i % 5)]), pa.list_view(pa.string_view())),
     "words": pa.ListArray.from_arrays(
         pa.array(range(ROWS + 1), pa.int32()), pa.array(some(lambda i: f"w{i % 3}")).dictionary_encode()
     ),
@@ -124,7 +126,7 @@ ONLY_ARROW = {
     "dense_union": union("dense"),
     "interval": pa.array(some(lambda i: pa.MonthDayNano([i, -i, 10**12 + i]))),
     "run_ends_of_lists": pa.RunEndEncodedArray.from_arrays(
-        pa.array([9, 16, ROWS], pa.int32()), pa.array([["a"], None, ["b"]])
+        pa.array([9, 16, ROWS], pa.int32()), pa.array([[b"a"], None, [b"b"]])
     ),
 }
 
@@ -196,7 +198,7 @@ def written(columns: dict[str, pa.Array], kind: str, folder: Path) -> tuple[pa.T
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
-    columns = {**PLAIN, **TIMES, **TIME_LISTS, **DECIMALS, **NESTED, **ONLY_ARROW}
+    columns = {**PLAIN, **TIMES, **TIME_LISTS, **DECIMALS, **NESTED, **TEXTS, **ONLY_ARROW}
     order = pa.array(range(ROWS))
     table, path = written({"order": order, **columns}, kind, tmp_path)
     assert set(columns) - set(table.column_names) <= {*ONLY_ARROW, "run_ends", "dictionary_of_lists"}
@@ -208,6 +210,8 @@ def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
         if name in PLAIN or name == "order":
             want = array.to_pylist()
             assert all(g == w or (w is None and np.isnan(g)) for g, w in zip(got, want, strict=True)), name
+        elif name in TEXTS:
+            assert got == array.to_pylist(), name
         elif name in TIMES or name in TIME_LISTS:
             # Parquet stores days of either date type; here, dates that were written as milliseconds are those again.
             assert got == numbers_of(columns[name] if name == "date64[ms]" else array), name
@@ -222,18 +226,26 @@ def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_what_the_schema_says(tmp_path, kind):
-    table, path = written({**TIMES, **DECIMALS, **NESTED, "null": PLAIN["null"]}, kind, tmp_path)
+    table, path = written({**TIMES, **DECIMALS, **NESTED, **TEXTS, "null": PLAIN["null"]}, kind, tmp_path)
     schema = read(kind, path).schema
     # Footers of Parquet count missing values, but not of lists and of types made of them.
-    there = {name for name in table.column_names if name not in NESTED and not table[name].null_count}
+    lists = {*NESTED, *TEXTS}
+    there = {name for name in table.column_names if name not in lists and not table[name].null_count}
     assert schema.nullable == set(table.column_names) - (there if kind == "parquet" else set())
     for name in table.column_names:
-        assert schema[name] == (("int64" if name in TIMES else "string"), ()), name
+        assert schema[name] == (("int64" if name in TIMES else "string"), (None,) if name in TEXTS else ()), name
 
 
 def test_what_is_in_a_struct_is_missing_with_it(tmp_path):
     mask = [i % 4 == 1 for i in range(ROWS)]
-    parts = {"n": pa.array(range(ROWS)), **ONLY_ARROW, "r": PLAIN["run_ends"], "z": PLAIN["null"], "t": NESTED["texts"]}
+    parts = {
+        "n": pa.array(range(ROWS)),
+        **ONLY_ARROW,
+        "r": PLAIN["run_ends"],
+        "z": PLAIN["null"],
+        "t": NESTED["lists"],
+        "w": TEXTS["texts"],
+    }
     fields = [pa.field(name, array.type, nullable=name != "n") for name, array in parts.items()]
     outer = pa.StructArray.from_arrays(list(parts.values()), fields=fields, mask=pa.array(mask))
     write(pa.table({"o": outer, "i": range(ROWS)}), "arrow", tmp_path / "a.arrow")
@@ -246,6 +258,8 @@ def test_what_is_in_a_struct_is_missing_with_it(tmp_path):
             there = None if value is None else value[name]
             if name in ("n", "r"):
                 assert got == there or (there is None and (got is None or np.isnan(got))), name
+            elif name == "w":
+                assert got == there
             else:
                 assert (None if got is None else json.loads(got)) == jsonable(there), name
 

@@ -270,3 +270,40 @@ def test_rows_do_not_depend_on_where_chunks_are_cut():
         assert [y for batch in ds.batch(size).iter(threads=3) for y in batch["y"].tolist()] == want
     shuffled = ds.shuffle().iter(seed=4)
     assert all(row["y"] == want[row["id"]] for row in shuffled)
+
+
+def test_texts_are_joined_as_pythons() -> None:
+    columns = {"a": ["x", "é", None, ""], "b": ["1", None, "3", "4"], "n": [1, 2, 3, 4], "f": [0.5, 1.0, 2.0, 3.0]}
+    ds = fb.from_dict(columns)
+    cases = [
+        (fb.col("a") + fb.col("b"), "ab", lambda a, b: a + b),
+        (fb.col("a") + " " + fb.col("b"), "ab", lambda a, b: a + " " + b),
+        ("<" + fb.col("b") + ">", "b", lambda b: "<" + b + ">"),
+        (fb.concat_str("a", "b", fb.lit("!"), separator="-"), "ab", lambda a, b: f"{a}-{b}-!"),
+        (fb.concat_str(fb.col("n"), fb.col("b")), "nb", lambda n, b: f"{n}{b}"),
+        (fb.format("{n}: {} {{{a}}}", fb.col("b")), "nba", lambda n, b, a: f"{n}: {b} {{{a}}}"),
+        (fb.format("{f}/{n}"), "fn", lambda f, n: f"{f}/{n}"),
+        (fb.lit("a") + "b", "n", lambda n: "ab"),
+        (fb.format(""), "n", lambda n: ""),
+    ]
+    for expr, names, python in cases:
+        made = [row["y"] for row in ds.with_column("y", expr)]
+        rows = zip(*(columns[name] for name in names), strict=True)
+        assert made == [None if None in row else python(*row) for row in rows], expr
+    encoded = ds.with_column("y", fb.col("a").cast(bytes) + fb.col("b").cast(bytes))
+    assert [row["y"] for row in encoded] == [b"x1", None, None, b"4"]
+
+
+def test_what_joins_no_texts_says_what_does() -> None:
+    ds = fb.from_dict({"a": ["x"], "n": [1]})
+    with pytest.raises(E.InvalidPipelineError, match="string and int64 cannot be added") as caught:
+        ds.with_column("y", fb.col("a") + fb.col("n"))
+    assert ".cast(str)" in caught.value.context["hint"]
+    for template, parts, message in [
+        ("{} {}", ("a",), "more {} than values"),
+        ("{}", ("a", "n"), "have no {}"),
+        ("{a", (), "expected '}'"),
+        ("{a:.2f}", (), "a format of its own"),
+    ]:
+        with pytest.raises(ValueError, match=message.replace("{", r"\{").replace("}", r"\}")):
+            fb.format(template, *parts)

@@ -114,7 +114,8 @@ def test_a_table_holds_what_its_file_holds(tmp_path_factory, table):
     for name in here.schema:
         a, b = here.schema[name], there.schema[name]
         assert a.dtype == b.dtype or "null" in name
-        assert len(a.shape) == len(b.shape)
+        # The lists of a table say what they hold by their values: a column without a list is one of texts.
+        assert len(a.shape) == len(b.shape) or not any(table[name].is_valid().to_pylist())
     rows = [{name: comparable(name, value) for name, value in row.items()} for row in here]
     assert rows == [{name: comparable(name, value) for name, value in row.items()} for row in there]
     # Numbers may be missing only where one is.

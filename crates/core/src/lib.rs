@@ -10,12 +10,14 @@ mod clock;
 mod error;
 mod ids;
 mod modes;
+mod panics;
 pub mod rng;
 
 pub use clock::{Clock, Stopwatch, SystemClock, Ticks};
 pub use error::{Error, ErrorKind, Fault, Result};
 pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, Seed, WorkerId};
 pub use modes::Modes;
+pub use panics::expect_panics;
 
 /// The version that every process announces; two processes speak only when it is the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

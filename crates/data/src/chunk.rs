@@ -333,7 +333,9 @@ fn same_storage(a: &DataType, b: &DataType) -> bool {
         (DataType::FixedSizeList(x, n), DataType::FixedSizeList(y, m)) => {
             n == m && same_storage(x.data_type(), y.data_type())
         }
-        (DataType::List(x), DataType::List(y)) => same_storage(x.data_type(), y.data_type()),
+        (DataType::List(x), DataType::List(y)) | (DataType::LargeList(x), DataType::LargeList(y)) => {
+            same_storage(x.data_type(), y.data_type())
+        }
         (DataType::Struct(x), DataType::Struct(y)) => {
             x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_storage(x.data_type(), y.data_type()))
         }

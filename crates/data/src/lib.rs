@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `Scalar(dtype)` | the primitive array | `arrow.bool8` for booleans (one byte each, so that NumPy can share it) |
 //! | `Bytes`, `Utf8` | `LargeBinary`, `LargeUtf8` | – |
+//! | `Texts` | `LargeList` of `LargeUtf8` | – |
 //! | `Tensor`, every dimension known | `FixedSizeList` of the primitive | `arrow.fixed_shape_tensor` |
 //! | `Tensor`, some dimension unknown | `Struct{data: List, shape: FixedSizeList<int32>}` | `arrow.variable_shape_tensor` |
 //!
@@ -41,6 +42,7 @@ mod parts;
 mod ragged;
 mod schema;
 mod tensor;
+mod texts;
 
 pub use arena::{Arena, Block, SharedMemory, is_in_arena};
 pub use budget::MemoryBudget;
@@ -54,3 +56,4 @@ pub use schema::{DType, Field, Kind, Schema, TENSOR_DTYPE};
 pub use tensor::{
     FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_lengths, tensor_shape_of_row, tensor_values,
 };
+pub use texts::TextLists;

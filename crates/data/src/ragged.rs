@@ -88,10 +88,27 @@ impl Ragged {
             let shape = std::iter::once(Some(length)).chain(shape[1..].iter().copied()).collect();
             return column_of(&Kind::Tensor { dtype, shape }, bytes, rows.len());
         }
-        let values = primitive(dtype, bytes, numbers * rows.len())?;
-        let ends = (0..=rows.len()).map(|row| (row * numbers) as i32).collect();
-        let dims: Vec<i32> = shape.iter().map(|d| d.unwrap_or(length) as i32).collect();
-        variable(dtype, shape.len(), values, ends, dims.repeat(rows.len()))
+        let dims: Vec<usize> = shape.iter().map(|dim| dim.unwrap_or(length)).collect();
+        Self::of_one_shape(dtype, bytes, rows.len(), &dims)
+    }
+
+    /// Makes a column of rows that all have `shape`, of a kind whose shape differs from batch to batch.
+    ///
+    /// # Errors
+    /// Data when there are other numbers than `rows` rows have; Exhausted when there are more than 2^31.
+    pub fn of_one_shape(dtype: DType, values: Buffer, rows: usize, shape: &[usize]) -> Result<ArrayRef> {
+        let row = shape.iter().product::<usize>();
+        let numbers = row.saturating_mul(rows);
+        if values.len() != numbers.saturating_mul(dtype.size()) {
+            return Err(Error::data(format!("{} bytes for {rows} rows of {dtype}{shape:?}", values.len())));
+        }
+        if i32::try_from(numbers).is_err() {
+            return Err(Error::new(ErrorKind::Exhausted, "more than 2^31 numbers in one column of a batch")
+                .hint("use smaller batches"));
+        }
+        let ends = (0..=rows).map(|end| (end * row) as i32).collect();
+        let dims: Vec<i32> = shape.iter().map(|dim| *dim as i32).collect();
+        variable(dtype, shape.len(), primitive(dtype, values, numbers)?, ends, dims.repeat(rows))
     }
 
     /// Returns the bytes of a number as a dtype stores it; `None` if the dtype cannot store it.

@@ -133,6 +133,8 @@ pub enum Kind {
     Bytes,
     /// A UTF-8 string.
     Utf8,
+    /// A list of UTF-8 strings, of any length.
+    Texts,
     /// An n-dimensional array, row-major; `None` is a dimension that differs from row to row.
     Tensor {
         /// The type of its numbers.
@@ -157,7 +159,7 @@ impl Kind {
     pub fn dtype(&self) -> Option<DType> {
         match self {
             Kind::Scalar { dtype } | Kind::Tensor { dtype, .. } => Some(*dtype),
-            Kind::Bytes | Kind::Utf8 => None,
+            Kind::Bytes | Kind::Utf8 | Kind::Texts => None,
         }
     }
 
@@ -166,11 +168,11 @@ impl Kind {
         match self {
             Kind::Scalar { .. } => Some(Vec::new()),
             Kind::Tensor { shape, .. } => shape.iter().copied().collect(),
-            Kind::Bytes | Kind::Utf8 => None,
+            Kind::Bytes | Kind::Utf8 | Kind::Texts => None,
         }
     }
 
-    /// Returns whether a row may be missing: numbers, bytes and strings may. A tensor may not, because a NumPy array
+    /// Returns whether a row may be missing: numbers, bytes, strings and lists of strings may. A tensor may not, because a NumPy array
     /// cannot represent a missing row.
     pub fn can_be_missing(&self) -> bool {
         !matches!(self, Kind::Tensor { .. })
@@ -188,6 +190,7 @@ impl Kind {
             Kind::Scalar { dtype } => dtype.arrow(),
             Kind::Bytes => DataType::LargeBinary,
             Kind::Utf8 => DataType::LargeUtf8,
+            Kind::Texts => DataType::LargeList(text_item()),
             Kind::Tensor { dtype, shape } => match self.known_shape() {
                 Some(known) => DataType::FixedSizeList(item(*dtype), known.iter().product::<usize>() as i32),
                 None => DataType::Struct(
@@ -208,7 +211,7 @@ impl Kind {
     fn extension(&self) -> Option<(&'static str, String)> {
         match self {
             Kind::Scalar { dtype: DType::Bool } => Some(("arrow.bool8", String::new())),
-            Kind::Scalar { .. } | Kind::Bytes | Kind::Utf8 => None,
+            Kind::Scalar { .. } | Kind::Bytes | Kind::Utf8 | Kind::Texts => None,
             Kind::Tensor { shape, .. } => Some(match self.known_shape() {
                 Some(known) => ("arrow.fixed_shape_tensor", format!("{{\"shape\":{known:?}}}").replace(' ', "")),
                 None => {
@@ -228,12 +231,18 @@ pub(crate) fn item(dtype: DType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", dtype.arrow(), false))
 }
 
+/// Returns the child field of lists of texts.
+pub(crate) fn text_item() -> Arc<ArrowField> {
+    Arc::new(ArrowField::new("item", DataType::LargeUtf8, true))
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Scalar { dtype } => write!(f, "{dtype}"),
             Kind::Bytes => f.write_str("bytes"),
             Kind::Utf8 => f.write_str("string"),
+            Kind::Texts => f.write_str("string[?]"),
             Kind::Tensor { dtype, shape } => {
                 let dims: Vec<_> = shape.iter().map(|d| d.map_or("?".to_owned(), |n| n.to_string())).collect();
                 write!(f, "{dtype}[{}]", dims.join(", "))

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray, make_arra
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayDataBuilder;
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, FixedTensorBuilder, Kind, VariableTensorBuilder};
+use forebay_data::{DType, Field, FixedTensorBuilder, Kind, TextLists, VariableTensorBuilder};
 
 use crate::fail;
 
@@ -84,6 +84,8 @@ pub(crate) struct Column {
 enum Cells {
     Fixed(Vec<u8>),
     Binary(Binary),
+    /// Each row in the form of bytes.
+    Texts(Binary),
     Variable(VariableTensorBuilder),
 }
 
@@ -91,19 +93,20 @@ impl Column {
     pub(crate) fn new(field: &Field, rows: usize) -> Self {
         let cells = match (&field.kind, field.kind.row_bytes()) {
             (_, Some(bytes)) => Cells::Fixed(Vec::with_capacity(bytes * rows)),
+            (Kind::Texts, _) => Cells::Texts(Binary::new()),
             (Kind::Tensor { dtype, shape }, _) => Cells::Variable(VariableTensorBuilder::new(*dtype, shape.len())),
             _ => Cells::Binary(Binary::new()),
         };
         Self { field: field.clone(), cells, nulls: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends the bytes of a byte string, or of the numbers of a scalar or a tensor. There must be as many numbers as
+    /// Appends the bytes of a byte string, of a list of texts ([`TextLists::push`]), or of the numbers of a scalar or a tensor. There must be as many numbers as
     /// the field says; of a tensor only the first dimension may be open.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.nulls.append_non_null();
         match &mut self.cells {
             Cells::Fixed(values) => values.extend_from_slice(bytes),
-            Cells::Binary(values) => values.push(bytes),
+            Cells::Binary(values) | Cells::Texts(values) => values.push(bytes),
             Cells::Variable(values) => match &self.field.kind {
                 Kind::Tensor { dtype, shape } if shape.len() > 1 => {
                     let inner: Vec<usize> = shape.iter().skip(1).map(|dim| dim.unwrap_or(0)).collect();
@@ -124,7 +127,7 @@ impl Column {
                 self.nulls.append_non_null();
                 Ok(())
             }
-            Cells::Fixed(_) | Cells::Binary(_) => self.push(bytes),
+            Cells::Fixed(_) | Cells::Binary(_) | Cells::Texts(_) => self.push(bytes),
         }
     }
 
@@ -145,6 +148,7 @@ impl Column {
         let nulls = self.nulls.finish();
         match (self.cells, &self.field.kind) {
             (Cells::Binary(values), kind) => values.finish(kind, nulls),
+            (Cells::Texts(values), _) => TextLists::from_bytes(&values.offsets, &values.values, nulls),
             (Cells::Variable(values), _) => with_nulls(&values.finish()?, nulls),
             (Cells::Fixed(values), Kind::Scalar { dtype }) => {
                 let len = values.len() / dtype.size();

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
@@ -14,6 +15,10 @@ from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
+
+
+#: The most rows of `select_rows`: they travel with the pipeline.
+_ROWS_MAX = 2**20
 
 
 class AccessOps(OrderOps):
@@ -96,12 +101,12 @@ class AccessOps(OrderOps):
         >>> [int(row["id"]) for row in fb.range(10**9).select_rows([7, -1, 7])]
         [7, 999999999, 7]
         """
-        places = [arguments.whole(_place(row), "select_rows", "a row", -(2**63)) for row in rows]
-        if any(place < 0 for place in places):
+        places = _places(rows)
+        if places.size and places.min() < 0:
             count = self._count("select_rows")
-            places = [place + count if place < 0 else place for place in places]
-            arguments.whole(min(places), "select_rows", "a row", 0, max(count - 1, 0))
-        return self._then({"op": "select_rows", "rows": places}, keep_position, name)
+            places = np.where(places < 0, places + count, places)
+            arguments.whole(int(places.min()), "select_rows", "a row", 0, max(count - 1, 0))
+        return self._then({"op": "select_rows", "rows": places.tolist()}, keep_position, name)
 
     @explained(
         "train, test = ds.split(0.9, seed=0)",
@@ -151,6 +156,26 @@ class AccessOps(OrderOps):
             hint = "iterate, with itertools.islice(ds, n) for the first n; or put what filters behind"
             raise InvalidPipelineError(f"{op}: how many there are is not known: {why}", {"hint": hint})
         return count
+
+
+def _places(rows: Iterable[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Returns places as int64. Whole arrays and lists are converted at once: a check of each takes seconds."""
+    if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i":
+        given: Any = rows
+    else:
+        given = list(islice(rows, _ROWS_MAX + 1))
+    if len(given) > _ROWS_MAX:
+        count = len(rows) if isinstance(rows, Sized) else f"more than {_ROWS_MAX}"
+        hint = f"give at most {_ROWS_MAX}; a filter on a column chooses any number"
+        raise InvalidPipelineError(f"select_rows: {count} rows", {"hint": hint})
+    if isinstance(given, list) and not set(map(type, given)) <= {int}:
+        given = [arguments.whole(_place(row), "select_rows", "a row", -(2**63)) for row in given]
+    try:
+        return np.array(given, np.int64)
+    except OverflowError:
+        outside = next(row for row in given if not -(2**63) <= row < 2**63)
+        arguments.whole(outside, "select_rows", "a row", -(2**63))
+        raise
 
 
 def _place(row: Any) -> Any:

@@ -107,6 +107,8 @@ class _Column:
             return self._fixed_lists(array)
         if (types.is_list(kind) or types.is_large_list(kind)) and _is_number(_plain_kind(kind.value_type)):
             return self._lists(array)
+        if (types.is_list(kind) or types.is_large_list(kind)) and _is_text(_plain_kind(kind.value_type)):
+            return self._text_lists(array)
         return [None if value is None else _json(value) for value in self._plain(array)]
 
     def _lists(self, array: Any) -> Any:
@@ -115,6 +117,11 @@ class _Column:
             return np.zeros((0, 0), _numbers(_plain_type(array.flatten())).dtype)
         numbers = _numbers(_plain_type(array.values.fill_null(0) if array.values.null_count else array.values))
         return [numbers[start:end] for start, end in itertools.pairwise(array.offsets.to_pylist())]
+
+    @staticmethod
+    def _text_lists(array: Any) -> list[Any]:
+        # An empty array of texts has a type, which an empty list has not.
+        return [np.array([], str) if texts == [] else texts for texts in array.to_pylist()]
 
     def _fixed_lists(self, array: Any) -> Any:
         shape, flat = [len(array)], array

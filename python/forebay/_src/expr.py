@@ -160,7 +160,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 
     @property
     def list(self) -> ListFunctions:
-        """Functions of lists and arrays: ``get slice sum mean min max len``.
+        """Functions of lists and arrays: ``get slice sum mean min max len``; of lists of strings ``contains join``.
 
         >>> import forebay as fb
         >>> fb.col("ids").list.slice(0, 512).list.sum()

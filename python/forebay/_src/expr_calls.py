@@ -96,13 +96,20 @@ class TextFunctions(_Functions):
         """
         return self._text("search", (pattern,), {"pattern": _word("search", "pattern", pattern), "from_start": False})
 
-    def split(self, separator: str, index: int) -> Expr:
-        """The part at `index` (from the end if negative) of it split at `separator`; missing where there are fewer.
+    def split(self, separator: str, index: int | None = None) -> Expr:
+        """Its parts between separators, a list of strings, as Python's `text.split(separator)`.
 
-        It is one part, for no column holds lists of texts.
+        With `index`, one part alone (from the end if negative); missing where there are fewer.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"tags": ["cat,pet", "dog"]}).with_column("tags", fb.col("tags").str.split(","))
+        >>> ds.schema, [row["tags"] for row in ds]
+        (Schema(tags: string[?]), [['cat', 'pet'], ['dog']])
         """
-        part = {"separator": _word("split", "separator", separator), "index": _place("split", "index", index)}
-        return self._text("split", (separator, index), part)
+        part = {"separator": _word("split", "separator", separator)}
+        if index is None:
+            return self._call("str", "split", (separator,), {"fn": "split_all", **part})
+        return self._text("split", (separator, index), {**part, "index": _place("split", "index", index)})
 
     def to_int(self, base: int = 10) -> Expr:
         """The whole number that it writes in a base, as int64; as Python's `int(text, base)`, without underscores.
@@ -126,7 +133,9 @@ class TextFunctions(_Functions):
 
 
 class ListFunctions(_Functions):
-    """Functions of lists and arrays: columns like `int32[?]` or `float32[8]`.
+    """Functions of lists and arrays: columns like `int32[?]`, `float32[8]` or `string[?]`.
+
+    Of lists of strings there are `get slice len contains join`.
 
     >>> import forebay as fb, numpy as np
     >>> ds = fb.from_dict({"x": [np.array([1, 2, 3]), np.array([4])]})
@@ -144,6 +153,21 @@ class ListFunctions(_Functions):
     def slice(self, start: int | None = None, stop: int | None = None) -> Expr:
         """The items from `start` to before `stop` of the first dimension, as Python's `items[start:stop]`."""
         return self._call("list", "slice", (start, stop), {"fn": "slice", **_slice(start, stop)})
+
+    def contains(self, text: str) -> Expr:
+        """Whether this text is one of a list of strings.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"id": [1, 2], "tags": [["cat", "pet"], ["dog"]]})
+        >>> [int(row["id"]) for row in ds.filter(fb.col("tags").list.contains("dog"))]
+        [2]
+        """
+        return self._call("list", "contains", (text,), {"fn": "contains", "text": _word("contains", "text", text)})
+
+    def join(self, separator: str = "") -> Expr:
+        """The strings of a list as one, as Python's `separator.join(list)`."""
+        word = _word("join", "separator", separator)
+        return self._call("list", "join", (separator,), {"fn": "join", "separator": word})
 
     def sum(self) -> Expr:
         """The sum of all numbers of a row: int64 or uint64 of whole numbers, else of the same dtype."""

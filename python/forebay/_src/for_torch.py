@@ -44,6 +44,25 @@ def check_missing(schema: Schema, op: str) -> None:
             raise InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
 
 
+def check_shapes(schema: Schema, op: str) -> None:
+    """Refuses columns whose rows have different shapes in one batch, because no tensor holds them."""
+    if schema.batch_size is None:
+        return
+    for name, column in schema.items():
+        if column.dtype in NUMBERS and None in column.shape and name not in schema.padded:
+            raise differing(op, name, str(column))
+
+
+def differing(op: str, name: str, kind: str) -> InvalidPipelineError:
+    """Returns the error for a column whose rows have different shapes in one batch."""
+    ways = [
+        "compute it before .batch(n, pad=0), which then pads it too",
+        f"or leave it out: .drop({name!r})",
+    ]
+    message = f"{op}: column {name!r} is {kind}, and its rows have different shapes in one batch, which no tensor holds"
+    return InvalidPipelineError(message, {"column": name, "hint": "; ".join(ways)})
+
+
 def check_numbers(schema: Schema, op: str) -> None:
     """Refuses columns that are no numbers, and columns whose numbers may be missing."""
     for name, column in schema.items():
@@ -56,3 +75,4 @@ def check_numbers(schema: Schema, op: str) -> None:
             message = f"{op}: column {name!r} is {column.dtype}, and arrays of numbers are needed"
             raise InvalidPipelineError(message, {"column": name, "hint": hint})
     check_missing(schema, op)
+    check_shapes(schema, op)

@@ -63,6 +63,7 @@ class FrameworkOps(Base):
         if columns is None:
             # Before PyTorch is imported, which takes seconds.
             for_torch.check_missing(_of(self).schema, "to_torch")
+            for_torch.check_shapes(_of(self).schema, "to_torch")
         from forebay._src.torch import to_torch
         from forebay._src.torch_device import Mover
 

@@ -281,7 +281,7 @@ class OrderOps(Base):
 
     def _lists(self) -> list[str]:
         """Returns the columns whose samples differ in their first dimension."""
-        return [name for name, _, shape, _ in self._pipeline.schema if shape and shape[0] is None]
+        return [name for name, _, shape, *_ in self._pipeline.schema if shape and shape[0] is None]
 
     def _pad_values(self, pad: float | Mapping[str, float], op: str) -> list[tuple[str, float]]:
         """Returns what fills columns, without those that are filled with 0."""

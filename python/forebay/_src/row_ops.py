@@ -71,8 +71,9 @@ class RowOps(Base):
             batched: Whether it gets arrays with the rows first, of any number of rows; masked arrays if numbers may be
                 missing (NaN among floats).
             schema: The returned columns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension
-                that differs from row to row; `"int64?"` may be missing, as `None` or a masked number. Default: found by
-                calling the function on the first four samples.
+                that differs from row to row (behind a padded batch, from batch to batch); `"int64?"` may be missing, as
+                `None` or a masked number. Default: found by calling the function on the first four samples; behind a
+                padded batch also on these samples padded to twice the length.
             timeout: Seconds that one call may take, if it runs in a separate process.
             version: A text or number to change when the function's result changes but its code does not, because a
                 file, a variable of the environment or a library that it uses has changed. `cache()` keeps the results
@@ -93,12 +94,18 @@ class RowOps(Base):
         fields = (
             python_functions.probed(self._pipeline, "map", function, pickle, name)
             if schema is None
-            else to_fields(f"map ({name})" if name else "map", schema)
+            else self._declared(to_fields(f"map ({name})" if name else "map", schema))
         )
         if written is not None:
             fields = _only(fields, written)
         op = {"op": "map", "function": function, "output": fields, "keep_others": written is not None}
         return self._then(op, keep_position, name, pickle)
+
+    def _declared(self, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns the columns of a function: behind a padded batch, all rows of a batch have one shape."""
+        if not any(padded for *_, padded in self._pipeline.schema):
+            return fields
+        return [{**field, "uniform": True} if None in field.get("shape", ()) else field for field in fields]
 
     @explained(
         "filter(fb.col('x') > 0), or filter(fn) with a function of a sample",

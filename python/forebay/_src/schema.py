@@ -35,7 +35,8 @@ class Column(NamedTuple):
 
     Attributes:
         dtype: NumPy's name, `"bytes"` or `"string"`.
-        shape: The dimensions of a row, `()` for single values; `None` is a dimension that differs from row to row.
+        shape: The dimensions of a row, `()` for single values; `None` is a dimension that differs from row to row. A
+            list of strings has the shape `(None,)`.
     """
 
     dtype: str
@@ -50,6 +51,12 @@ class Column(NamedTuple):
 class Schema(Mapping[str, Column]):
     """The columns of a dataset: a mapping from names to `(dtype, shape)` of one row.
 
+    Attributes:
+        nullable: The columns in which a row may be missing.
+        batch_size: The rows of a batch; `None` where samples come one by one.
+        padded: The columns with a dimension that differs from batch to batch, and is the same for all rows of a batch.
+            In a batch such a column is one array.
+
     >>> import forebay as fb
     >>> fb.from_numpy({"x": np.zeros((4, 2), np.float32), "y": [1, 2, 3, 4]}).schema
     Schema(x: float32[2], y: int64)
@@ -60,15 +67,18 @@ class Schema(Mapping[str, Column]):
         columns: Mapping[str, Column],
         nullable: frozenset[str] = frozenset(),
         batch_size: int | None = None,
+        padded: frozenset[str] = frozenset(),
     ) -> None:
         self._columns = dict(columns)
         self.nullable = nullable
         self.batch_size = batch_size
+        self.padded = padded
 
     @classmethod
-    def _of(cls, fields: list[tuple[str, str, list[int | None] | None, bool]], batch_size: int | None) -> Schema:
-        columns = {name: Column(dtype, tuple(shape or ())) for name, dtype, shape, _ in fields}
-        return cls(columns, frozenset(name for name, *_, null in fields if null), batch_size)
+    def _of(cls, fields: list[tuple[str, str, list[int | None] | None, bool, bool]], batch_size: int | None) -> Schema:
+        columns = {name: Column(dtype, tuple(shape or ())) for name, dtype, shape, *_ in fields}
+        nullable = frozenset(name for name, *_, null, _ in fields if null)
+        return cls(columns, nullable, batch_size, frozenset(name for name, *_, padded in fields if padded))
 
     def __getitem__(self, name: str) -> Column:
         """Returns a column by name."""
@@ -116,9 +126,12 @@ def _field(name: str, spec: Any) -> dict[str, Any]:
     nullable = isinstance(dtype, str) and dtype.endswith("?")
     known = _dtype(name, dtype.rstrip("?") if isinstance(dtype, str) else dtype)
     extra = {"nullable": True} if nullable else {}
+    if known == "string" and list(shape) == [None]:
+        return {"name": name, "kind": "texts", **extra}
     if known in ("bytes", "string"):
         if len(shape):
-            raise InvalidPipelineError(f"column {name!r}: {known} has no shape")
+            hint = {"hint": f"a list of texts is ({known!r}, [None])"} if known == "string" else {}
+            raise InvalidPipelineError(f"column {name!r}: {known} has no shape", hint)
         return {"name": name, "kind": "bytes" if known == "bytes" else "utf8", **extra}
     if not len(shape):
         return {"name": name, "kind": "scalar", "dtype": known, **extra}

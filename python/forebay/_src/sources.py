@@ -105,7 +105,7 @@ def from_parquet(
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
     Every type is read: times as int64, in the file's unit; decimals as text; types that no column can hold, such as
-    lists of texts or of structs and maps, as JSON text (docs/reference.md has a table).
+    lists of structs and maps, as JSON text (docs/reference.md has a table).
 
     Args:
         paths: The files.

@@ -15,7 +15,7 @@ def from_table(table: Any, *, columns: Iterable[str] | None = None) -> Dataset:
     """A table in memory: of pyarrow, pandas, polars, or of any library with `__arrow_c_stream__` (DuckDB, cuDF, …).
 
     Columns become what they become in `from_arrow`: times are int64, decimals are texts, the fields of a struct are
-    columns named `outer.inner`, and lists of texts or structs are JSON text. Only columns in which a value is missing
+    columns named `outer.inner`, and lists of structs are JSON text. Only columns in which a value is missing
     may have missing values (`int64?`). Lists that all have the same length are tensors of that length. The index of a
     data frame is not read: `frame.reset_index()` makes a column of it.
 

@@ -30,6 +30,7 @@ def to_tf(
     dataset, parts = chosen(dataset, columns, "to_tf")
     _check_texts(dataset.schema)
     for_torch.check_missing(dataset.schema, "to_tf")
+    for_torch.check_shapes(dataset.schema, "to_tf")
     epochs = _TfEpochs(dataset, service, options)
     found = generated(lambda: EpochIterator(epochs, parts, 0), parts(signature(dataset.schema)))
     try:
@@ -59,6 +60,13 @@ def _spec(column: Column, rows: tuple[None, ...]) -> Any:
 
 
 def _check_texts(schema: Mapping[str, Column] | Schema) -> None:
+    for name, column in schema.items():
+        if column.dtype not in NUMBERS and column.shape:
+            message = f"to_tf: column {name!r} is {column}, and lists of texts differ in length"
+            hint = (
+                f'join them: .with_column({name!r}, fb.col({name!r}).list.join(" ")); or leave it out: .drop({name!r})'
+            )
+            raise InvalidPipelineError(message, {"column": name, "hint": hint})
     for name in getattr(schema, "nullable", ()):
         if schema[name].dtype not in NUMBERS:
             message = f"to_tf: column {name!r} is {schema[name].dtype}, and may be missing, which no tensor holds"

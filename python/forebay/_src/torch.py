@@ -43,6 +43,7 @@ def to_torch(
             options = {**options, "even": arguments.dealt_and_ended(mode)[0]}
     dataset, parts = chosen(dataset, columns, "to_torch")
     for_torch.check_missing(dataset.schema, "to_torch")
+    for_torch.check_shapes(dataset.schema, "to_torch")
     return TorchDataset(dataset, service, options, mode, mover, parts)
 
 
@@ -173,7 +174,7 @@ class TorchIterator(Iterator[Any]):
         given = loaded is not None and bool(loaded["given"]) and next(rows, None) is not None
         if even is not None:
             rows = together(rows, even, given, self._again)
-        tensors = ({name: _tensor(value) for name, value in batch.items()} for batch in rows)
+        tensors = ({name: _tensor(name, value) for name, value in batch.items()} for batch in rows)
         self._enter(map(dataset._parts, dataset._mover.moved(tensors, ahead, self._moving)))
 
     def _enter(self, tensors: Iterator[Any]) -> None:
@@ -220,10 +221,14 @@ class TorchIterator(Iterator[Any]):
         return {"first": self._epoch, "given": given, "ended": 0, **inner}
 
 
-def _tensor(value: Any) -> Any:
+def _tensor(name: str, value: Any) -> Any:
     """Returns a tensor: over the same memory if the array is ours alone, else a copy of a read-only array."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
-    if not isinstance(value, np.ndarray) or value.dtype == object:
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype == object:
+        if any(isinstance(row, np.ndarray) for row in value.flat):
+            raise for_torch.differing("to_torch", name, "rows of arrays")
         return value
     return torch.from_numpy(value if value.flags.writeable else value.copy())

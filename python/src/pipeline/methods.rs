@@ -21,7 +21,7 @@ use crate::errors::{guard, interruptible, not_arguments, raise};
 use crate::iter::NativeIterator;
 
 /// A column for Python: name, dtype, shape, nullable.
-type Described = (String, String, Option<Vec<Option<usize>>>, bool);
+type Described = (String, String, Option<Vec<Option<usize>>>, bool, bool);
 
 #[pymethods]
 impl Pipeline {
@@ -303,12 +303,13 @@ fn mode(order: &str) -> Result<Reorder> {
     serde_json::from_value(order.into()).map_err(|e| Error::invalid(format!("not a freedom to reorder ops: {e}")))
 }
 
-fn describe(field: &Field) -> (String, String, Option<Vec<Option<usize>>>, bool) {
+fn describe(field: &Field) -> Described {
     let (dtype, shape) = match &field.kind {
         Kind::Bytes => ("bytes", None),
         Kind::Utf8 => ("string", None),
+        Kind::Texts => ("string", Some(vec![None])),
         Kind::Scalar { dtype } => (dtype.name(), None),
         Kind::Tensor { dtype, shape } => (dtype.name(), Some(shape.clone())),
     };
-    (field.name.clone(), dtype.to_owned(), shape, field.nullable)
+    (field.name.clone(), dtype.to_owned(), shape, field.nullable, field.uniform)
 }

@@ -1,6 +1,7 @@
 //! The trial of a function on the first samples.
 
-use forebay_core::{Error, Seed};
+use forebay_core::{Error, Result, Seed};
+use forebay_data::{Chunk, DType, Field, Ragged};
 use forebay_exec::Randomness;
 use forebay_plan::Function;
 use pyo3::prelude::*;
@@ -37,8 +38,13 @@ impl Pipeline {
             };
             let random = self.graph.nodes().iter().filter(|n| n.op.is_random()).count() as u64;
             let randomness = function.with_rng.then_some(Randomness { seed: Seed(0), random });
-            let found = PyFunctions::default().fields(&function, &blobs, &input, randomness, makes_rows);
-            let found = found.map_err(|e| of.locate(e))?;
+            let call = |input: &Chunk| PyFunctions::default().fields(&function, &blobs, input, randomness, makes_rows);
+            let found = call(&input).map_err(|e| of.locate(e))?;
+            // Columns that follow the length of a padded batch have another shape in a longer one.
+            let found = match longer(&input)?.map(|longer| call(&longer)) {
+                Some(Ok(longer)) => crate::probe::of_any_length(found, &longer),
+                _ => found,
+            };
             if makes_rows && found.is_empty() {
                 let message = format!("{} made no row of the first {} samples", function.name, input.num_rows());
                 return Err(Error::invalid(message).hint("give schema={\"column\": \"dtype\", ...}"));
@@ -47,4 +53,26 @@ impl Pipeline {
         })?;
         Ok(serde_json::to_string(&fields).unwrap_or_default())
     }
+}
+
+/// Returns a padded batch whose padded columns are twice as long; `None` if no column is padded.
+fn longer(batch: &Chunk) -> Result<Option<Chunk>> {
+    let schema = batch.schema().clone();
+    let is_padded = |field: &Field| field.uniform && Ragged::inner(&field.kind).is_some();
+    if !schema.fields().iter().any(is_padded) {
+        return Ok(None);
+    }
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+        if !is_padded(field) {
+            return Ok(column.clone());
+        }
+        let rows = Ragged::of(&field.kind, column)?;
+        let twice: Vec<Vec<u8>> = (0..rows.rows()).map(|row| rows.get(row).repeat(2)).collect();
+        let twice: Vec<&[u8]> = twice.iter().map(Vec::as_slice).collect();
+        let longest = (0..rows.rows()).map(|row| rows.len_of(row)).max().unwrap_or(0);
+        let zero = vec![0; field.kind.dtype().map_or(1, DType::size)];
+        Ragged::padded(&field.kind, &twice, (longest * 2).max(1), &zero, false)
+    });
+    let columns = columns.collect::<Result<_>>()?;
+    batch.with_columns(schema.clone(), columns).map(Some)
 }

@@ -17,7 +17,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{DType, Field, Kind, Memory, Schema, tensor_values};
+use forebay_data::{DType, Field, Kind, Memory, Schema, TextLists, tensor_values};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::key::RowKey;
@@ -236,6 +236,10 @@ fn take_apart(field: &Field, column: &ArrayRef, parts: &mut Vec<Part>) -> Result
             }
             parts.push(Part::Even { width: 4 * shape.len(), bytes });
         }
+        Kind::Texts => {
+            let (starts, bytes) = TextLists::of(column)?.to_bytes()?;
+            parts.push(Part::Any { starts: starts.into(), bytes: Buffer::from_vec(bytes) });
+        }
         _ => {
             let (starts, bytes) = match field.kind {
                 Kind::Utf8 => column.as_any().downcast_ref::<LargeStringArray>().map(|a| (a.offsets(), a.values())),
@@ -263,6 +267,9 @@ fn put_together<'a>(field: &Field, parts: &mut impl Iterator<Item = &'a Part>, r
             let list = lists(fields[0].data_type(), starts, bytes, size)?;
             let shape = fixed(fields[1].data_type(), shape, 4, rows)?;
             ArrayDataBuilder::new(ty).len(rows).add_child_data(list).add_child_data(shape)
+        }
+        (DataType::LargeList(_), Part::Any { starts, bytes }) => {
+            TextLists::from_bytes(starts, bytes, None)?.to_data().into_builder()
         }
         (_, Part::Any { starts, bytes }) => {
             let offsets = Buffer::from_iter(starts.iter().copied());

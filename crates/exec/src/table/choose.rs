@@ -6,7 +6,7 @@
 use arrow_array::{Array, BooleanArray, Datum, LargeStringArray, Scalar};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use forebay_core::{Error, Result};
-use forebay_data::Kind;
+use forebay_data::{Kind, Ragged};
 use forebay_plan::meet;
 
 use super::kernel::{bits, native, update};
@@ -26,7 +26,11 @@ pub(super) fn choose(cond: Value, yes: Value, no: Value, rows: usize) -> Result<
             let picked = pick(cond, &*text(yes, rows)?, &*text(no, rows)?, rows)?;
             Ok(Value::Text(picked))
         }
-        (Value::Numbers(yes), Value::Numbers(no)) if varies(&yes) && varies(&no) => whole_rows(cond, yes, no, rows),
+        (Value::Texts(yes), Value::Texts(no)) => Ok(Value::Texts(pick(cond, &yes, &no, rows)?)),
+        (yes @ Value::Numbers(_), no @ Value::Numbers(_)) if by_row(&cond) && two_shapes(&yes, &no) => {
+            let dtype = meet(&yes.kind(), &no.kind())?;
+            whole_rows(cond, yes.bend(dtype)?, no.bend(dtype)?, rows)
+        }
         (yes, no) => {
             let dtype = meet(&yes.kind(), &no.kind())?;
             numbers(cond, yes.bend(dtype)?, no.bend(dtype)?, rows)
@@ -42,18 +46,31 @@ pub(super) fn fill(value: Value, filling: Value, rows: usize) -> Result<Value> {
     let is_whole = match &value {
         Value::Int(_) | Value::Float(_) | Value::Word(_) => true,
         Value::Numbers(numbers) => numbers.nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0),
-        Value::Text(column) => column.null_count() == 0,
+        Value::Text(column) | Value::Texts(column) => column.null_count() == 0,
     };
     if is_whole { Ok(value) } else { choose(is_null(&value), filling, value, rows) }
 }
 
-fn varies(numbers: &Numbers) -> bool {
-    matches!(numbers.layout, Layout::Variable { .. })
+fn by_row(cond: &Numbers) -> bool {
+    matches!(cond.layout, Layout::Once | Layout::Rows)
+}
+
+/// Says whether rows may have another shape on one side than on the other.
+fn two_shapes(yes: &Value, no: &Value) -> bool {
+    match (yes, no) {
+        (Value::Numbers(yes), Value::Numbers(no)) => match (&yes.layout, &no.layout) {
+            (Layout::Fixed(a), Layout::Fixed(b)) => a != b,
+            (Layout::Variable { .. }, Layout::Fixed(_) | Layout::Variable { .. }) => true,
+            (Layout::Fixed(_), Layout::Variable { .. }) => true,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 fn numbers(cond: Numbers, yes: Numbers, no: Numbers, rows: usize) -> Result<Value> {
     let layout = common(&[&cond, &yes, &no])?;
-    let by_row = matches!(cond.layout, Layout::Once | Layout::Rows);
+    let by_row = by_row(&cond);
     let nulls = match (&yes.nulls, &no.nulls) {
         (None, None) => None,
         (a, b) if !by_row => NullBuffer::union(a.as_ref(), b.as_ref()),
@@ -99,9 +116,18 @@ fn only_known(cond: Numbers, rows: usize) -> Numbers {
 
 /// Chooses rows whose shapes differ: their offsets change, so Arrow builds a new column.
 fn whole_rows(cond: Numbers, yes: Numbers, no: Numbers, rows: usize) -> Result<Value> {
-    let Layout::Variable { shape, .. } = &yes.layout else { return Err(Error::internal("a variable tensor")) };
-    let kind = Kind::Tensor { dtype: yes.dtype, shape: shape.clone() };
-    let array = |n: Numbers| Value::Numbers(n).into_array(&kind, rows);
+    let dims = |numbers: &Numbers| match &numbers.layout {
+        Layout::Variable { shape, .. } => shape.clone(),
+        Layout::Fixed(shape) => shape.iter().copied().map(Some).collect(),
+        Layout::Once | Layout::Rows => Vec::new(),
+    };
+    let shape = dims(&yes).into_iter().zip(dims(&no)).map(|(a, b)| if a == b { a } else { None }).collect();
+    let kind = Kind::Tensor { dtype: yes.dtype, shape };
+    let array = |numbers: Numbers| match &numbers.layout {
+        // The rows of the result have either shape.
+        Layout::Fixed(shape) => Ragged::of_one_shape(numbers.dtype, numbers.values.clone(), rows, shape),
+        _ => Value::Numbers(numbers).into_array(&kind, rows),
+    };
     let picked = pick(cond, &array(yes)?, &array(no)?, rows)?;
     Value::load(&kind, &picked)
 }

@@ -1,9 +1,10 @@
 //! Rows of the steps of columns' first dimensions: `explode`.
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, LargeStringArray};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{
-    Chunk, Kind, Schema, VariableTensorBuilder, column_of, tensor_lengths, tensor_shape_of_row, tensor_values,
+    Chunk, Kind, Schema, TextLists, VariableTensorBuilder, column_of, tensor_lengths, tensor_shape_of_row,
+    tensor_values,
 };
 use std::sync::Arc;
 
@@ -37,7 +38,16 @@ pub(super) fn explode(columns: &[String], input: &Chunk, output: &Arc<Schema>) -
 
 /// Returns the number of steps of each row.
 fn counts(columns: &[String], input: &Chunk) -> Result<Vec<u32>> {
-    let of = |column: &String| tensor_lengths(&input.schema().field(column)?.kind, input.column(column)?);
+    let of = |name: &String| {
+        let (kind, column) = (&input.schema().field(name)?.kind, input.column(name)?);
+        match kind {
+            Kind::Texts => {
+                let lists = TextLists::of(column)?;
+                Ok((0..lists.rows()).map(|row| lists.len_of(row) as u32).collect())
+            }
+            kind => tensor_lengths(kind, column),
+        }
+    };
     let [first, rest @ ..] = columns else { return Err(Error::internal("no columns to explode")) };
     let counts = of(first)?;
     for column in rest {
@@ -82,6 +92,11 @@ fn repeated(input: &Chunk, counts: &[u32], total: usize) -> Result<Chunk> {
 
 /// Returns the steps of all rows of a column of `kind`, as a column of `of`.
 fn steps(kind: &Kind, of: &Kind, column: &ArrayRef, total: usize) -> Result<ArrayRef> {
+    if *kind == Kind::Texts {
+        let lists = TextLists::of(column)?;
+        let texts = (0..lists.rows()).flat_map(|row| lists.get(row));
+        return Ok(Arc::new(texts.collect::<LargeStringArray>()));
+    }
     if of.known_shape().is_some() {
         return column_of(of, tensor_values(kind, column)?, total);
     }

@@ -57,7 +57,7 @@ pub(super) fn not(a: Value) -> Result<Value> {
 pub(super) fn is_null(a: &Value) -> Value {
     let nulls = match a {
         Value::Numbers(numbers) => numbers.nulls.as_ref(),
-        Value::Text(column) => column.nulls(),
+        Value::Text(column) | Value::Texts(column) => column.nulls(),
         _ => None,
     };
     let Some(nulls) = nulls else { return Value::truth(false) };

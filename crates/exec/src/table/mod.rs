@@ -36,6 +36,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_lists;
 mod value;
 mod words;
 
@@ -85,6 +86,7 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
                 Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
                     compare::compare(*op, a, b, rows)
                 }
+                Binary::Add if a.is_text() => words::join(&a, &b, rows),
                 _ => arithmetic::join(*op, a, b, rows),
             }
         }
@@ -120,6 +122,8 @@ fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
         (Call::Slice { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
             words::slice_bytes(column, *start, *stop)
         }
+        (_, Value::Texts(column)) => text_lists::call(call, column),
+        (Call::SplitAll { separator }, _) => text_lists::split(&words::strings(&arg, rows)?, separator),
         (_, Value::Text(_) | Value::Word(_)) => words::call(call, &arg, rows),
         _ => lists::call(call, arg, rows),
     }

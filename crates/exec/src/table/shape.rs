@@ -3,7 +3,9 @@
 //! Element-wise operations work on the flat buffer and need no shapes: a scalar column is a tensor of one number per
 //! row. Invariant: `values` holds exactly the layout's numbers, `nulls` one bit for each row.
 
-use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::DType;
@@ -123,18 +125,38 @@ impl Numbers {
 /// Returns the common layout of the operands.
 ///
 /// # Errors
-/// Internal when two shapes differ; [`forebay_plan::Expr::kind`] refuses these earlier.
+/// Data when a row has two shapes; Internal when two known shapes differ, which [`forebay_plan::Expr::kind`] refuses.
 pub(super) fn common(operands: &[&Numbers]) -> Result<Layout> {
     let mut widest = &Layout::Once;
     for operand in operands {
         match (widest, &operand.layout) {
             (Layout::Fixed(a), Layout::Fixed(b)) if a == b => {}
+            (Layout::Variable { shapes: a, .. }, Layout::Variable { shapes: b, .. }) => check_equal(a, b)?,
             (a, b) if a.rank() == 2 && b.rank() == 2 => return Err(Error::internal("two shapes that differ")),
             (a, b) if b.rank() > a.rank() => widest = b,
             _ => {}
         }
     }
     Ok(widest.clone())
+}
+
+/// Refuses rows whose shapes differ.
+fn check_equal(a: &ArrayRef, b: &ArrayRef) -> Result<()> {
+    let wrong = || Error::internal("the shapes of tensors are lists of int32");
+    let (a, b) = (a.as_fixed_size_list_opt().ok_or_else(wrong)?, b.as_fixed_size_list_opt().ok_or_else(wrong)?);
+    let dims = |shapes: &FixedSizeListArray| {
+        let numbers = shapes.values().as_primitive_opt::<Int32Type>().ok_or_else(wrong)?;
+        let rank = shapes.value_length() as usize;
+        Ok::<_, Error>(numbers.values().slice(shapes.offset() * rank, shapes.len() * rank))
+    };
+    let (rank, x, y) = (a.value_length().max(1) as usize, dims(a)?, dims(b)?);
+    if x == y {
+        return Ok(());
+    }
+    let differ = x.chunks(rank).zip(y.chunks(rank)).find(|(x, y)| x != y);
+    let (x, y) = differ.ok_or_else(|| Error::internal("columns of one chunk that differ in their rows"))?;
+    Err(Error::data(format!("the shapes {x:?} and {y:?} in one row do not match"))
+        .hint("numbers are computed in pairs: give both lists one length, or leave such rows out with filter"))
 }
 
 /// Brings two operands to one layout; single numbers stay single.

@@ -9,6 +9,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 
 use super::shape::{Layout, Numbers};
+use super::text_lists;
 use super::value::Value;
 
 /// Returns the length of each text, or list, as int64.
@@ -19,6 +20,7 @@ pub(super) fn len(value: &Value, rows: usize) -> Result<Value> {
     let column = match value {
         Value::Word(word) => return Ok(Value::Numbers(Numbers::once(DType::Int64, word.chars().count() as i64))),
         Value::Text(column) => column,
+        Value::Texts(column) => return text_lists::len(column),
         Value::Numbers(numbers) => return lists(numbers, rows),
         _ => return Err(Error::invalid("a number has no length")),
     };

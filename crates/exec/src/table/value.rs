@@ -26,6 +26,8 @@ pub(super) enum Value {
     Word(String),
     /// A column of strings or bytes.
     Text(ArrayRef),
+    /// A column of lists of strings.
+    Texts(ArrayRef),
 }
 
 pub(super) fn arrow(e: ArrowError) -> Error {
@@ -47,6 +49,7 @@ impl Value {
     pub(super) fn load(kind: &Kind, column: &ArrayRef) -> Result<Self> {
         let (dtype, shape) = match kind {
             Kind::Bytes | Kind::Utf8 => return Ok(Value::Text(column.clone())),
+            Kind::Texts => return Ok(Value::Texts(column.clone())),
             Kind::Scalar { dtype } => (*dtype, None),
             Kind::Tensor { dtype, shape } => (*dtype, Some(shape)),
         };
@@ -76,6 +79,11 @@ impl Value {
         Ok(Value::Numbers(Numbers { dtype, values: tensor_values(kind, column)?, nulls, layout }))
     }
 
+    /// Says whether it is a string, or bytes.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Value::Word(_) | Value::Text(_))
+    }
+
     /// Returns its properties for the typing rules: literal, or dtype.
     pub(super) fn kind(&self) -> ExprKind {
         match self {
@@ -83,6 +91,7 @@ impl Value {
             Value::Float(_) => ExprKind::Float,
             Value::Numbers(numbers) => ExprKind::Column(Kind::scalar(numbers.dtype)),
             Value::Word(_) | Value::Text(_) => ExprKind::Column(Kind::Utf8),
+            Value::Texts(_) => ExprKind::Column(Kind::Texts),
         }
     }
 
@@ -95,7 +104,7 @@ impl Value {
             Value::Int(value) => Ok(Numbers::once(DType::Int64, value)),
             Value::Float(value) => Ok(Numbers::once(DType::Float64, value)),
             Value::Numbers(numbers) => Ok(numbers),
-            Value::Word(_) | Value::Text(_) => Err(Error::invalid("a text has no arithmetic")),
+            Value::Word(_) | Value::Text(_) | Value::Texts(_) => Err(Error::invalid("a text has no arithmetic")),
         }
     }
 
@@ -117,7 +126,7 @@ impl Value {
     pub(super) fn into_array(self, kind: &Kind, rows: usize) -> Result<ArrayRef> {
         let wrong = |what: &dyn std::fmt::Debug| Error::internal(format!("{what:?} where {kind} is expected"));
         match self {
-            Value::Text(array) => Ok(array),
+            Value::Text(array) | Value::Texts(array) => Ok(array),
             Value::Word(word) => Ok(Arc::new(LargeStringArray::from_iter_values(std::iter::repeat_n(word, rows)))),
             literal_or_numbers => {
                 let numbers = literal_or_numbers.numbers()?.expand(&Layout::Rows, rows);

@@ -6,14 +6,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, LargeBinaryArray, LargeStringArray};
-use arrow_buffer::Buffer;
+use arrow_array::types::{ByteArrayType, LargeBinaryType, LargeUtf8Type};
+use arrow_array::{Array, GenericByteArray, LargeBinaryArray, LargeStringArray};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use forebay_core::{Error, Result};
 use forebay_data::DType;
 use forebay_plan::{Call, text_pattern};
 
 use super::shape::{Layout, Numbers};
-use super::value::Value;
+use super::value::{Value, arrow};
 
 /// Returns the column of a text.
 ///
@@ -27,6 +28,45 @@ pub(super) fn strings(value: &Value, rows: usize) -> Result<LargeStringArray> {
         }
         _ => Err(Error::internal("a number where a string is expected")),
     }
+}
+
+/// Joins two texts, or bytes: a row is missing where one of its sides is.
+///
+/// # Errors
+/// Internal for anything else than two texts, or bytes on both sides.
+pub(super) fn join(a: &Value, b: &Value, rows: usize) -> Result<Value> {
+    let column = |value: &Value| match value {
+        Value::Text(column) => column.as_binary_opt::<i64>().cloned(),
+        _ => None,
+    };
+    match (a, b) {
+        (Value::Word(a), Value::Word(b)) => Ok(Value::Word(format!("{a}{b}"))),
+        _ => match (column(a), column(b)) {
+            (Some(a), Some(b)) => Ok(Value::Text(Arc::new(joined::<LargeBinaryType>(&a, &b)?))),
+            _ => Ok(Value::Text(Arc::new(joined::<LargeUtf8Type>(&strings(a, rows)?, &strings(b, rows)?)?))),
+        },
+    }
+}
+
+fn joined<T: ByteArrayType<Offset = i64>>(
+    a: &GenericByteArray<T>,
+    b: &GenericByteArray<T>,
+) -> Result<GenericByteArray<T>> {
+    let nulls = NullBuffer::union(a.nulls(), b.nulls());
+    let bytes =
+        |x: &GenericByteArray<T>| x.value_offsets().last().unwrap_or(&0) - x.value_offsets().first().unwrap_or(&0);
+    let mut values = Vec::with_capacity(usize::try_from(bytes(a) + bytes(b)).unwrap_or(0));
+    let mut ends: Vec<i64> = Vec::with_capacity(a.len() + 1);
+    ends.push(0);
+    for row in 0..a.len() {
+        if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
+            values.extend_from_slice(a.value(row).as_ref());
+            values.extend_from_slice(b.value(row).as_ref());
+        }
+        ends.push(values.len() as i64);
+    }
+    GenericByteArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(values), nulls)
+        .map_err(arrow)
 }
 
 /// Computes a function of texts.

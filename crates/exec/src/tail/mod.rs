@@ -4,6 +4,7 @@
 //! - `stream_ops`: ops on rows before they are grouped into batches
 //! - `pack/`: token lists of any length to rows of one length
 //! - `bucket`: batches of rows of about the same length
+//! - `chosen_batches`: `take` and `skip` of these batches
 //! - `delivery`: the batches and samples of a stream, and the positions at which each begins and ends
 //! - `position`: the places in a stream that a saved state can name
 //! - `delivered_ahead`: the chunks after a position that were already delivered
@@ -12,6 +13,7 @@
 //! - `saved_state`: the content of a saved state, and the position where a consumer resumes from it
 
 pub(crate) mod bucket;
+pub(crate) mod chosen_batches;
 pub(crate) mod delivered_ahead;
 pub(crate) mod delivery;
 pub(crate) mod empty_cycle;

@@ -57,6 +57,9 @@ pub struct Position {
     /// For each bucket, the number of its rows from there on that were delivered; empty means none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bucketed: Vec<u64>,
+    /// The number of batches of the epoch before it, where `take` or `skip` counts those of buckets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub batches: u64,
     /// The number of rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,

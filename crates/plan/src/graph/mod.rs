@@ -154,11 +154,11 @@ impl Graph {
             }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
-                // They count batches, which are rows of a known number.
-                Class::Order if matches!(node.op, Op::Take(_) | Op::Skip(_)) && !self.is_bucketed() => {}
+                // They count batches.
+                Class::Order if matches!(node.op, Op::Take(_) | Op::Skip(_)) => {}
                 _ => {
                     return Err(Error::invalid(format!("{} comes after batch", node.op.name()))
-                        .hint(self.instead_of_after_batch(&node.op)));
+                        .hint(instead_of_after_batch(&node.op)));
                 }
             }
         }
@@ -276,25 +276,6 @@ impl Graph {
             "shuffle comes after {name}, and the rows that {name} makes of one row stay together"
         ))
         .hint(format!("put shuffle before {name}; or save the rows once (save), and shuffle what was saved")))
-    }
-
-    fn is_bucketed(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.op, Op::BucketByLength(_)))
-    }
-
-    /// Says what to write instead of an op that takes no batches.
-    fn instead_of_after_batch(&self, op: &Op) -> &'static str {
-        match op {
-            Op::Take(_) | Op::Skip(_) => {
-                "put it before bucket_by_length, where it counts samples; itertools.islice(ds, n) stops after n batches"
-            }
-            Op::Repeat(_) => "put it before batch, or give iter() a number of epochs, across which no batch runs",
-            Op::Shard(_) => "give iter() consumers=(index, count): each consumer gets every count-th batch",
-            Op::Batch(_) | Op::PaddedBatch(_) | Op::BucketByLength(_) => {
-                "give the batch op before it the size that you want"
-            }
-            _ => "put it before batch, where it works on rows",
-        }
     }
 
     /// Checks an order op of the epoch plan: it needs a source that can be counted and no unknown count before it.
@@ -479,6 +460,18 @@ fn declared_of(source: &Source) -> Result<Declared> {
             Err(Error::invalid(format!("{name}: {first:?} and {other:?} have different annotations"))
                 .hint(format!("write the same annotate for each dataset, or one behind {name}")))
         }
+    }
+}
+
+/// Says what to write instead of an op that takes no batches.
+fn instead_of_after_batch(op: &Op) -> &'static str {
+    match op {
+        Op::Repeat(_) => "put it before batch, or give iter() a number of epochs, across which no batch runs",
+        Op::Shard(_) => "give iter() consumers=(index, count): each consumer gets every count-th batch",
+        Op::Batch(_) | Op::PaddedBatch(_) | Op::BucketByLength(_) => {
+            "give the batch op before it the size that you want"
+        }
+        _ => "put it before batch, where it works on rows",
     }
 }
 

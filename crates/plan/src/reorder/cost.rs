@@ -176,7 +176,7 @@ impl Walk {
     fn field_bytes(&self, field: &Field) -> f64 {
         match &field.kind {
             Kind::Bytes => ENCODED_BYTES,
-            Kind::Utf8 => TEXT_BYTES,
+            Kind::Utf8 | Kind::Texts => TEXT_BYTES,
             Kind::Scalar { dtype } => dtype.size() as f64,
             Kind::Tensor { dtype, shape } if shape.len() == 3 && shape[0].is_none() => {
                 let (height, width) = self.sides(&field.name);

@@ -40,7 +40,7 @@ impl Merge {
     }
 
     fn deliver_buckets(&mut self, last: bool) -> Result<()> {
-        loop {
+        while !self.chosen.is_full() {
             let start = self.first_pending();
             let span = self.scratch.tally.start();
             let next = self.bucketer.as_mut().map(|b| b.next(last)).transpose();
@@ -48,8 +48,11 @@ impl Merge {
                 return Ok(());
             };
             self.grouping.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, Some(&batch)));
-            self.finish_batch(batch, start)?;
+            if self.chosen.next() {
+                self.finish_batch(batch, start)?;
+            }
         }
+        Ok(())
     }
 
     /// Returns the number of consumers that get a batch of each round.
@@ -93,7 +96,8 @@ impl Merge {
         };
         if let Some(bucketer) = &self.bucketer {
             let (held, bucketed) = bucketer.start();
-            return Position { bucketed, ..held.unwrap_or_else(next) };
+            let batches = self.chosen.counted();
+            return Position { bucketed, batches, ..held.unwrap_or_else(next) };
         }
         self.pending.start().cloned().or_else(|| self.held_from()).unwrap_or_else(next)
     }

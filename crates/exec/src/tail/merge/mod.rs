@@ -11,7 +11,8 @@
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
 //! counters before that chunk; replaying from there yields exactly the rest. Where rows are packed, it instead names
 //! the first held token, and the number of packed rows from there on that were delivered. Where rows are put into
-//! buckets, it names the first held row, and the number of rows of each bucket from there on that were delivered.
+//! buckets, it names the first held row, the number of rows of each bucket from there on that were delivered, and the
+//! number of batches before it where `take` or `skip` counts them.
 
 mod batches;
 mod pending;
@@ -31,6 +32,7 @@ use crate::skip::isolation::Isolation;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkipLog, SkippedSample};
 use crate::tail::bucket::Bucketer;
+use crate::tail::chosen_batches::ChosenBatches;
 use crate::tail::delivery::Delivery;
 use crate::tail::empty_cycle::EmptyCycle;
 use crate::tail::merge::pending::PendingRows;
@@ -53,6 +55,8 @@ pub struct Merge {
     after: Vec<CompiledOp>,
     batching: Option<Batching>,
     bucketer: Option<Bucketer>,
+    /// Which batches of buckets are delivered.
+    chosen: ChosenBatches,
     /// The rows that wait for their batch to be full.
     pending: PendingRows,
     ready: VecDeque<Delivery>,
@@ -86,6 +90,7 @@ impl Merge {
         let mut packer: Option<Packer> = None;
         let mut batching = stages.aligned;
         let mut bucketer: Option<Bucketer> = None;
+        let mut chosen = ChosenBatches::new(from.batches);
         let (mut packing, mut grouping) = (None, None);
         let mut schema = executable.schema().clone();
         for step in &stages.tail {
@@ -101,6 +106,8 @@ impl Merge {
                     }
                 }
                 TailStep::Mix => {}
+                TailStep::Take(n) if bucketer.is_some() => chosen.take(*n),
+                TailStep::Skip(n) if bucketer.is_some() => chosen.skip(*n),
                 TailStep::Take(n) => chain.steps.push(StreamOp::Take(*n)),
                 TailStep::Skip(n) => chain.steps.push(StreamOp::Skip(*n)),
                 TailStep::Shard { count, index } => {
@@ -142,6 +149,7 @@ impl Merge {
             after,
             batching,
             bucketer,
+            chosen,
             pending: PendingRows::default(),
             ready: VecDeque::new(),
             skips: SkipLog::new(from.tally),
@@ -239,6 +247,7 @@ impl Merge {
             }
         }
         self.make_ready(false)?;
+        self.satisfied |= self.chosen.is_full();
         let is_behind = self.bucketer.as_ref().is_some_and(Bucketer::is_behind);
         self.replay.end_chunk(self.discard > 0 || self.given > 0 || is_behind || self.next.passed.has_parts());
         self.end_metering();
@@ -359,6 +368,7 @@ impl Merge {
         self.end_metering();
         self.pending.clear();
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
+        self.chosen.begin_epoch();
         self.before.counters.fill(0);
         self.between.counters.fill(0);
         self.skips.end_epoch();
@@ -372,6 +382,7 @@ impl Merge {
         let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
         self.packer.iter_mut().for_each(Packer::clear);
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
+        self.chosen.begin_epoch();
         self.next = next;
         self.share = self.executable.plan().share(self.consumer, 0);
         self.pending.clear();
@@ -397,7 +408,8 @@ impl Merge {
     fn is_full(&self) -> bool {
         let sizing = self.executable.plan().sizing();
         let passed = || sizing.first_unit(self.next.split, self.next.chunk);
-        self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
+        let is_taken = self.before.is_full() || self.between.is_full() || self.chosen.is_full();
+        is_taken || self.share.is_some_and(|share| passed() >= share)
     }
 
     /// Returns the counters of the ops; empty where no op counts.

@@ -86,6 +86,7 @@ pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column
         };
         let (values, inside) = match field.kind {
             Kind::Tensor { .. } => tensor(field, &plain(column)?)?,
+            Kind::Texts if *column.data_type() != DataType::Null => (texts(field, &plain(column)?)?, Vec::new()),
             Kind::Utf8 if is_json(column.data_type()) => {
                 (json_text::column(column).map_err(|e| e.with("column", &field.name))?, Vec::new())
             }
@@ -164,6 +165,12 @@ fn whole(item: &FieldRef) -> FieldRef {
         true => Arc::new(item.as_ref().clone().with_data_type(DataType::Int64)),
         false => item.clone(),
     }
+}
+
+/// Makes the storage of lists of texts.
+fn texts(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+    arrow_cast::cast(column, &field.kind.arrow())
+        .map_err(|_| Error::data(format!("column {:?} is {}, not {}", field.name, column.data_type(), field.kind)))
 }
 
 /// Makes the storage of tensors, and returns the rows that have a missing number.

@@ -12,7 +12,7 @@ use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
 use forebay_core::{Error, Result};
 use forebay_data::Field;
 
-use super::messages::{Batches, HEAD_BYTES_MAX, check_sizes, corrupt, guarded, message, read};
+use super::messages::{Batches, HEAD_BYTES_MAX, check_sizes, corrupt, guarded, message, read, rows_of};
 use super::schema::{Found, found};
 use super::stream::{self, Stream};
 use crate::formats::grouped::Grouped;
@@ -82,18 +82,30 @@ pub(crate) fn table(object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
     if !has_footer(&object)? {
         return stream::walk(&object, stop).map(Table::Messages);
     }
-    let (_, blocks, _) = footer(&object)?;
+    let (head, blocks, _) = footer(&object)?;
+    if blocks.is_empty() {
+        check_empty(&object)?;
+    }
+    let columns = head.schema.fields().len();
     let rows = |(group, block): (usize, &Block)| {
         let head = read(&object, block, false)?;
         let rows = guarded(object.uri(), || {
             let message = message(&head)?;
             let batch = message.header_as_record_batch();
-            batch.map(|b| b.length()).ok_or_else(|| ArrowError::ParseError("no record batch".to_owned()))
+            rows_of(batch.ok_or_else(|| ArrowError::ParseError("no record batch".to_owned()))?, columns)
         });
-        let rows = rows.map_err(|e| e.with("record batch", group))?;
-        u64::try_from(rows).map_err(|_| corrupt(object.uri(), "rows below zero"))
+        rows.map_err(|e| e.with("record batch", group))
     };
     blocks.iter().enumerate().map(rows).collect::<Result<_>>().map(Table::Groups)
+}
+
+/// Refuses a file whose footer names no record batch, although one is there: behind the schema is the mark of the end.
+fn check_empty(object: &Object) -> Result<()> {
+    let begin = MAGIC.len().next_multiple_of(8) as u64;
+    match stream::has_batches(object, begin)? {
+        true => Err(corrupt(object.uri(), "its footer names no record batch, and one is there")),
+        false => Ok(()),
+    }
 }
 
 /// Says whether a file begins like one with a footer. A stream does not.

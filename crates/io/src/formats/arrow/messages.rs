@@ -1,12 +1,10 @@
 //! Messages of a file or a stream, read without belief in the lengths that they state.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use arrow_array::RecordBatch;
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::{Block, CompressionType, Message, root_as_message};
 use arrow_schema::ArrowError;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, expect_panics};
 
 use crate::limits;
 use crate::store::Object;
@@ -60,6 +58,18 @@ pub(super) fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowErr
     root_as_message(head).map_err(|e| ArrowError::ParseError(e.to_string()))
 }
 
+/// Returns the rows of a record batch of `columns` columns. The length of its first column says so too: a batch whose
+/// head was damaged must not lose its rows without an error.
+pub(super) fn rows_of(batch: arrow_ipc::RecordBatch<'_>, columns: usize) -> std::result::Result<u64, ArrowError> {
+    let rows = batch.length();
+    let first = batch.nodes().and_then(|nodes| nodes.iter().next()).map(arrow_ipc::FieldNode::length);
+    let is_told_twice = if columns == 0 { first.is_none() } else { first == Some(rows) };
+    u64::try_from(rows).ok().filter(|_| is_told_twice).ok_or_else(|| {
+        let of = first.map_or_else(|| "none".to_owned(), |first| first.to_string());
+        ArrowError::ParseError(format!("a record batch of {rows} rows, whose first column has {of}"))
+    })
+}
+
 /// Refuses a block whose compressed buffers say that they are more than they can be, or than memory should be asked for.
 pub(super) fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
     let sizes = || {
@@ -99,7 +109,7 @@ pub(super) fn corrupt(uri: &str, what: &str) -> Error {
 
 /// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
 pub(super) fn guarded<T>(uri: &str, decode: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
+    match expect_panics(decode) {
         Ok(decoded) => decoded.map_err(|e| corrupt(uri, &e.to_string())),
         Err(_) => Err(corrupt(uri, "the decoder gave up")),
     }

@@ -219,6 +219,14 @@ pub(super) fn is_json(ty: &DataType) -> bool {
     }
 }
 
+/// Says whether values of a type are texts.
+fn is_text(ty: &DataType) -> bool {
+    match ty {
+        DataType::Dictionary(_, values) => is_text(values),
+        ty => matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+    }
+}
+
 /// Returns every column, nested ones under dotted names.
 pub(crate) fn fields(schema: &ArrowSchema) -> Vec<Field> {
     let field = |leaf: Leaf<'_>| {
@@ -281,7 +289,8 @@ fn kind(field: &ArrowField, ty: &DataType) -> Kind {
             _ => Kind::Utf8,
         },
         DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => {
-            numbers(field, item).map_or(Kind::Utf8, |dtype| Kind::Tensor { dtype, shape: vec![None] })
+            let texts = if is_text(item.data_type()) { Kind::Texts } else { Kind::Utf8 };
+            numbers(field, item).map_or(texts, |dtype| Kind::Tensor { dtype, shape: vec![None] })
         }
         DataType::Struct(_) => variable(field, ty).unwrap_or(Kind::Utf8),
         ty => number(ty).map_or(Kind::Utf8, Kind::scalar),

@@ -12,7 +12,7 @@ use arrow_schema::ArrowError;
 use forebay_core::{Error, Result};
 
 use super::file::Head;
-use super::messages::{HEAD_BYTES_MAX, corrupt, guarded, message};
+use super::messages::{HEAD_BYTES_MAX, corrupt, guarded, message, rows_of};
 use crate::index::table::Messages;
 use crate::parallel::check;
 use crate::store::Object;
@@ -101,12 +101,34 @@ pub(super) fn head(object: &Object) -> Result<(Head, u64)> {
     Ok((head, described.body.saturating_add(body)))
 }
 
+/// Says whether a record batch or a dictionary comes behind the schema, which begins at `at`. A footer is none.
+pub(super) fn has_batches(object: &Object, at: u64) -> Result<bool> {
+    let head = |at: u64| -> Result<Option<(Vec<u8>, u64)>> {
+        let mut begin = vec![0; PREFIX_BYTES.min(object.size().saturating_sub(at) as usize)];
+        object.read_at(at, &mut begin)?;
+        let Some((len, false)) = length(&begin) else { return Ok(None) };
+        let end = at.checked_add(len).filter(|&end| len <= HEAD_BYTES_MAX && end <= object.size());
+        let Some(end) = end else { return Ok(None) };
+        let mut bytes = vec![0; len as usize];
+        object.read_at(at, &mut bytes)?;
+        Ok(Some((bytes, end)))
+    };
+    let Some((_, next)) = head(at)? else { return Ok(false) };
+    let Some((bytes, _)) = head(next)? else { return Ok(false) };
+    let is_batch = guarded(object.uri(), || {
+        let header = message(&bytes).map(|message| message.header_type());
+        Ok(matches!(header, Ok(MessageHeader::RecordBatch | MessageHeader::DictionaryBatch)))
+    });
+    Ok(is_batch.unwrap_or(false))
+}
+
 /// Finds the messages of a stream.
 ///
 /// # Errors
 /// Data when it is not an Arrow stream, with the offset of the message that is wrong.
 pub(super) fn walk(object: &Object, stop: &AtomicBool) -> Result<Messages> {
-    let (_, mut at) = head(object)?;
+    let (head, mut at) = head(object)?;
+    let columns = head.schema.fields().len();
     let mut messages = Messages::default();
     loop {
         check(stop)?;
@@ -117,7 +139,9 @@ pub(super) fn walk(object: &Object, stop: &AtomicBool) -> Result<Messages> {
             let message = message(&described.bytes)?;
             let rows = match message.header_type() {
                 MessageHeader::DictionaryBatch => None,
-                MessageHeader::RecordBatch => message.header_as_record_batch().map(|batch| batch.length()),
+                MessageHeader::RecordBatch => {
+                    message.header_as_record_batch().map(|batch| rows_of(batch, columns)).transpose()?
+                }
                 other => {
                     let what =
                         format!("a message that is no record batch: {}", other.variant_name().unwrap_or("unknown"));
@@ -129,7 +153,7 @@ pub(super) fn walk(object: &Object, stop: &AtomicBool) -> Result<Messages> {
         .map_err(blame)?;
         let below = |_| blame(corrupt(object.uri(), "a length below zero"));
         match rows {
-            Some(rows) => messages.rows.push(u64::try_from(rows).map_err(below)?),
+            Some(rows) => messages.rows.push(rows),
             None => messages.dictionaries.push(messages.starts.len() as u64 - 1),
         }
         let end = described.body.checked_add(u64::try_from(body).map_err(below)?);

@@ -63,7 +63,9 @@ impl<'s> Parser<'s> {
                     number(*dtype, field.text, &mut self.scratch).ok_or_else(|| refused(&column.field, field.text))?;
                     column.push(&self.scratch)?;
                 }
-                Kind::Bytes | Kind::Tensor { .. } => return Err(Error::internal("a csv column is a text or a number")),
+                Kind::Bytes | Kind::Texts | Kind::Tensor { .. } => {
+                    return Err(Error::internal("a csv column is a text or a number"));
+                }
             }
         }
         let mut more = 0;
@@ -166,7 +168,7 @@ pub(crate) fn check(field: &Field) -> Result<()> {
     let ok = match &field.kind {
         Kind::Utf8 => true,
         Kind::Scalar { dtype } => *dtype != DType::Float16,
-        Kind::Bytes | Kind::Tensor { .. } => false,
+        Kind::Bytes | Kind::Texts | Kind::Tensor { .. } => false,
     };
     if ok {
         return Ok(());

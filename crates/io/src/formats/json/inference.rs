@@ -18,6 +18,8 @@ enum Shape {
     Text,
     /// A list of numbers: their type, if there is any number, and how many.
     List(Option<DType>, Option<usize>),
+    /// A list of texts.
+    Texts,
     /// A list that no column holds as it is.
     Json,
 }
@@ -25,12 +27,19 @@ enum Shape {
 fn shape(value: Value<'_>) -> Option<Shape> {
     let is_int = |value: Value<'_>| value.is_whole() && value.text().parse::<i64>().is_ok();
     if let Some(items) = value.items() {
-        let (mut count, mut real) = (0, false);
+        let (mut count, mut real, mut numbers, mut texts) = (0, false, 0, 0);
         for item in items {
-            if !item.is_number() {
+            if !item.is_number() && !item.is_string() && !item.is_null() {
                 return Some(Shape::Json);
             }
             (count, real) = (count + 1, real || !is_int(item));
+            (numbers, texts) = (numbers + usize::from(item.is_number()), texts + usize::from(item.is_string()));
+        }
+        // A text may be missing in a list, and a number may not.
+        match (numbers, texts) {
+            (numbers, 0) if numbers == count => {}
+            (0, 1..) => return Some(Shape::Texts),
+            _ => return Some(Shape::Json),
         }
         let dtype = if real { DType::Float64 } else { DType::Int64 };
         return Some(Shape::List((count > 0).then_some(dtype), Some(count)));
@@ -46,7 +55,7 @@ fn shape(value: Value<'_>) -> Option<Shape> {
 
 /// Returns the shape that holds both, if there is one.
 fn meet(a: Shape, b: Shape) -> Option<Shape> {
-    use Shape::{Int, Json, List, Real};
+    use Shape::{Int, Json, List, Real, Texts};
     Some(match (a, b) {
         _ if a == b => a,
         (Int | Real, Int | Real) => Real,
@@ -54,7 +63,9 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
             let dtype = if x.is_none() || y.is_none() || x == y { x.or(y) } else { Some(DType::Float64) };
             List(dtype, n.filter(|_| n == m))
         }
-        (List(..) | Json, List(..) | Json) => Json,
+        // An empty list is one of texts too.
+        (Texts, List(None, _)) | (List(None, _), Texts) => Texts,
+        (List(..) | Texts | Json, List(..) | Texts | Json) => Json,
         _ => return None,
     })
 }
@@ -126,6 +137,7 @@ impl FieldInference {
                 Some(Shape::List(dtype, len)) if count == self.lines => {
                     Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![len.filter(|&n| n > 0)] }
                 }
+                Some(Shape::Texts) => Kind::Texts,
                 Some(Shape::List(..) | Shape::Text | Shape::Json) | None => Kind::Utf8,
             };
             Field { nullable: count < self.lines, ..Field::new(name, kind) }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind};
+use forebay_data::{DType, Field, Kind, TextLists};
 
 use super::members::{brief, parse, twice};
 use super::value::Value;
@@ -105,6 +105,7 @@ fn encode(field: &Field, value: Value<'_>, to: &mut Vec<u8>) -> Result<()> {
         }
         Kind::Scalar { dtype } => number(*dtype, value, to),
         Kind::Tensor { dtype, shape } => tensor(*dtype, shape, value, to),
+        Kind::Texts => texts(value, to)?,
         Kind::Bytes => None,
     };
     written.ok_or_else(|| refused(field, value))
@@ -130,6 +131,19 @@ fn refused(field: &Field, value: Value<'_>) -> Error {
         ))
     };
     error.with("value", brief(culprit))
+}
+
+/// Writes the texts of a list; `None` for what is no list of texts.
+fn texts(value: Value<'_>, to: &mut Vec<u8>) -> Result<Option<()>> {
+    let Some(items) = value.items() else { return Ok(None) };
+    for item in items {
+        match item.is_null() {
+            true => TextLists::push(None, to)?,
+            false if item.is_string() => TextLists::push(Some(&item.string()?), to)?,
+            false => return Ok(None),
+        }
+    }
+    Ok(Some(()))
 }
 
 /// Writes lists of lists, as deep as the shape, down to their numbers.
@@ -177,7 +191,7 @@ pub(crate) fn check(field: &Field) -> Result<()> {
         field.check()?;
     }
     let ok = match &field.kind {
-        Kind::Utf8 => true,
+        Kind::Utf8 | Kind::Texts => true,
         Kind::Tensor { shape, .. } if shape.len() != 1 && field.kind.known_shape().is_none() => false,
         Kind::Scalar { dtype } | Kind::Tensor { dtype, .. } => *dtype != DType::Float16,
         Kind::Bytes => false,

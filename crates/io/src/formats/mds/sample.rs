@@ -131,7 +131,7 @@ fn check(kind: &Kind, dtype: DType, shape: &[usize]) -> Result<()> {
     let (wanted, dims) = match kind {
         Kind::Tensor { dtype, shape } => (dtype, shape.as_slice()),
         Kind::Scalar { dtype } => (dtype, &[][..]),
-        Kind::Bytes | Kind::Utf8 => return Err(Error::internal("no column of arrays")),
+        Kind::Bytes | Kind::Utf8 | Kind::Texts => return Err(Error::internal("no column of arrays")),
     };
     let fits = dims.len() == shape.len() && dims.iter().zip(shape).all(|(dim, n)| dim.is_none_or(|dim| dim == *n));
     if fits && *wanted == dtype {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema as ArrowSchema;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, expect_panics};
 use forebay_data::Field;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -40,7 +40,16 @@ impl File {
     /// Data when it is not a Parquet file.
     pub(crate) fn open(object: Arc<Object>) -> Result<Self> {
         let footer = guarded(object.uri(), || {
-            ArrowReaderMetadata::load(&Ranges::tail(object.clone())?, ArrowReaderOptions::new())
+            let footer = ArrowReaderMetadata::load(&Ranges::tail(object.clone())?, ArrowReaderOptions::new())?;
+            let groups = footer.metadata().row_groups().iter().map(|group| i128::from(group.num_rows())).sum::<i128>();
+            let rows = footer.metadata().file_metadata().num_rows();
+            match groups == i128::from(rows) {
+                true => Ok(footer),
+                // A footer that lost a row group must not lose its rows without an error.
+                false => Err(parquet::errors::ParquetError::General(format!(
+                    "it has {rows} rows, and its row groups have {groups}"
+                ))),
+            }
         })?;
         Ok(Self { object, footer })
     }
@@ -185,7 +194,7 @@ pub(crate) fn group_rows(object: Arc<Object>) -> Result<Vec<u64>> {
 
 /// Runs the decoder and names the file in its errors. The decoder reports some corrupt files by a panic.
 pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
+    let result = expect_panics(decode);
     let corrupt = |what: String| {
         Error::data(format!("not a parquet file that can be read: {what}"))
             .with("file", uri)

@@ -126,7 +126,7 @@ fn is_compared(stored: &DataType, kind: &Kind) -> bool {
     match kind {
         Kind::Scalar { dtype } => !is_bytes && *dtype != DType::Bool,
         Kind::Utf8 | Kind::Bytes => is_bytes,
-        Kind::Tensor { .. } => false,
+        Kind::Tensor { .. } | Kind::Texts => false,
     }
 }
 

@@ -3,9 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray};
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use forebay_core::{Error, Result};
-use forebay_data::{Chunk, DType, Field, Kind};
+use forebay_data::{Chunk, DType, Field, Kind, TextLists};
 
 /// A column, row by row.
 pub(super) struct Cells {
@@ -41,6 +41,11 @@ impl Cells {
         let values = match &field.kind {
             Kind::Bytes => Values::Bytes(column.as_binary_opt().ok_or_else(other)?.clone()),
             Kind::Utf8 => Values::Text(column.as_string_opt().ok_or_else(other)?.clone()),
+            Kind::Texts => {
+                let (bounds, bytes) = TextLists::of(column)?.to_bytes()?;
+                let bounds = OffsetBuffer::new(ScalarBuffer::from(bounds));
+                Values::Bytes(LargeBinaryArray::try_new(bounds, Buffer::from_vec(bytes), None).map_err(|_| other())?)
+            }
             Kind::Scalar { dtype } => Values::Fixed { bytes: numbers(column, 0, dtype.size())?, each: dtype.size() },
             Kind::Tensor { dtype, .. } => match field.kind.row_bytes() {
                 Some(each) => {

@@ -56,6 +56,9 @@ pub(super) fn check(schema: &Schema, file_bytes: u64) -> Result<()> {
             _ if field.nullable => {
                 return no("no value of it is ever missing there", "fill_null, or save as arrow or parquet");
             }
+            Kind::Texts => {
+                return no("it has no lists of texts", "join them to one text, as .list.join(), or save as parquet");
+            }
             Kind::Tensor { dtype: DType::Bool, .. } => {
                 return no("it has no arrays of truth values", "cast() it to \"uint8\"");
             }
@@ -77,7 +80,7 @@ fn columns(schema: &Schema) -> Vec<Column> {
 
 fn column(field: &Field) -> Column {
     let encoding = match &field.kind {
-        Kind::Bytes => "bytes".to_owned(),
+        Kind::Bytes | Kind::Texts => "bytes".to_owned(),
         Kind::Utf8 => "str".to_owned(),
         Kind::Scalar { dtype: DType::Bool } => "uint8".to_owned(),
         Kind::Scalar { dtype } => dtype.name().to_owned(),

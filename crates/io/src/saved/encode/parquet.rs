@@ -93,6 +93,7 @@ fn stored(field: &Field) -> ArrowField {
         Kind::Scalar { dtype: DType::Bool } => plain(DataType::Boolean),
         Kind::Bytes => plain(DataType::Binary),
         Kind::Utf8 => plain(DataType::Utf8),
+        Kind::Texts => plain(DataType::List(Arc::new(ArrowField::new("item", DataType::Utf8, true)))),
         Kind::Tensor { dtype, shape } if is_list(shape) => {
             let list = plain(DataType::List(Arc::new(ArrowField::new("item", dtype.arrow(), false))));
             match dtype {
@@ -131,7 +132,7 @@ fn store(field: &Field, column: &ArrayRef, to: &ArrowField) -> Result<ArrayRef> 
             let bytes = column.as_primitive_opt::<Int8Type>().ok_or_else(other)?;
             Ok(Arc::new(bytes.iter().map(|byte| byte.map(|byte| byte != 0)).collect::<BooleanArray>()))
         }
-        Kind::Bytes | Kind::Utf8 => arrow_cast::cast(column, to.data_type()).map_err(|e| {
+        Kind::Bytes | Kind::Utf8 | Kind::Texts => arrow_cast::cast(column, to.data_type()).map_err(|e| {
             Error::new(ErrorKind::Exhausted, format!("column {:?} has a value that is too large: {e}", field.name))
                 .hint("a value of a Parquet file has less than 2 GiB: save as arrow")
         }),

@@ -57,6 +57,9 @@ pub(super) fn check(schema: &Schema) -> Result<()> {
                 "rename() it to small letters, digits, '_', '-' and '.', as in \"jpg\" or \"seg.png\"",
             );
         }
+        if field.kind == Kind::Texts {
+            return no("no member is a list of texts", "join them to one text, as .list.join(), or save as parquet");
+        }
         if matches!(field.kind, Kind::Tensor { .. }) && !is_npy(field) {
             return no(
                 "an archive holds bytes, text and numbers",
@@ -140,7 +143,7 @@ impl Encoder for Tar {
             for (field, cells) in columns.filter(|(_, cells)| !cells.is_missing(row)) {
                 let name = format!("{key}.{}", field.name);
                 match &field.kind {
-                    Kind::Bytes | Kind::Utf8 => self.member(&name, cells.bytes(row))?,
+                    Kind::Bytes | Kind::Utf8 | Kind::Texts => self.member(&name, cells.bytes(row))?,
                     Kind::Scalar { dtype } => self.member(&name, text(*dtype, cells.bytes(row)).as_bytes())?,
                     Kind::Tensor { .. } => self.member(&name, &npy(field, cells, row))?,
                 }

@@ -37,7 +37,9 @@ impl OpSpec for Explode {
                 .hint("columns that are exploded together have equal first dimensions"));
             }
             first = first.or(length.map(|length| (column, length)));
-            output = output.with(Field::new(column.clone(), kind));
+            // A text may be missing in a list.
+            let nullable = field.kind == Kind::Texts;
+            output = output.with(Field { nullable, ..Field::new(column.clone(), kind) });
         }
         Ok(output)
     }
@@ -63,6 +65,7 @@ fn step_of(field: &Field) -> Result<(Kind, Option<usize>)> {
         Kind::Tensor { dtype, shape } if !shape.is_empty() => {
             Ok((Kind::Tensor { dtype: *dtype, shape: shape[1..].to_vec() }, shape[0]))
         }
+        Kind::Texts => Ok((Kind::Utf8, None)),
         other => Err(Error::invalid(format!("explode: column {name:?} is {other}, which has no first dimension"))
             .hint("name columns of lists or tensors: explode(\"column\") repeats the others")),
     }

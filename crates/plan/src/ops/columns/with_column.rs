@@ -28,7 +28,8 @@ impl OpSpec for WithColumn {
         let field = Field::new(&self.column, self.value.kind(input)?.column());
         // A missing number in a new tensor is an error of its row.
         let nullable = self.value.is_nullable(input) && field.kind.can_be_missing();
-        Ok(input.with(Field { nullable, ..field }))
+        let uniform = self.value.is_uniform(input);
+        Ok(input.with(Field { nullable, uniform, ..field }))
     }
 
     fn arguments(&self) -> String {

@@ -36,7 +36,7 @@ pub enum Call {
         /// The first that is left out; from the end if negative.
         stop: Option<i64>,
     },
-    /// Whether a text has another one in it.
+    /// Whether a text has another one in it; whether a list of texts has it among them.
     Contains {
         /// The other one.
         text: String,
@@ -71,6 +71,16 @@ pub enum Call {
         separator: String,
         /// The part; from the end if negative.
         index: i64,
+    },
+    /// The parts of a text, split at `separator`: a list of texts.
+    SplitAll {
+        /// What is between parts.
+        separator: String,
+    },
+    /// The texts of a list as one, with `separator` between them.
+    Join {
+        /// What is between them.
+        separator: String,
     },
     /// The whole number that a text writes in a base.
     ToInt {
@@ -135,7 +145,8 @@ impl Call {
             Call::Replace { .. } => "replace",
             Call::Match { from_start: true, .. } => "match",
             Call::Match { .. } => "search",
-            Call::Split { .. } => "split",
+            Call::Split { .. } | Call::SplitAll { .. } => "split",
+            Call::Join { .. } => "join",
             Call::ToInt { .. } => "to_int",
             Call::IsIn { .. } => "isin",
             Call::Bucketize { .. } => "bucketize",
@@ -157,6 +168,7 @@ impl Call {
     pub fn may_be_missing(&self, kind: &Kind) -> bool {
         match self {
             Call::Split { .. } => true,
+            Call::Get { .. } => *kind == Kind::Texts,
             Call::Mean {} | Call::Min {} | Call::Max {} => kind.known_shape().is_none_or(|shape| shape.contains(&0)),
             _ => false,
         }
@@ -171,19 +183,26 @@ impl Call {
         let truth = Kind::scalar(DType::Bool);
         match self {
             Call::Lower {} | Call::Upper {} | Call::Strip { .. } | Call::Replace { .. } => text(name, kind, Kind::Utf8),
+            Call::Contains { .. } if *kind == Kind::Texts => Ok(truth),
             Call::Contains { .. } | Call::StartsWith { .. } | Call::EndsWith { .. } => text(name, kind, truth),
             Call::Match { pattern, .. } => text_pattern(pattern).and_then(|_| text(name, kind, truth)),
-            Call::Split { separator, .. } if separator.is_empty() => {
+            Call::Split { separator, .. } | Call::SplitAll { separator } if separator.is_empty() => {
                 Err(Error::invalid("split: the separator is empty")
                     .hint("name what is between the parts, as a space; slice takes single characters"))
             }
             Call::Split { .. } => text(name, kind, Kind::Utf8),
+            Call::SplitAll { .. } => text(name, kind, Kind::Texts),
+            Call::Join { .. } => match kind {
+                Kind::Texts => Ok(Kind::Utf8),
+                kind => Err(Error::invalid(format!("join: {kind} is no list of texts"))
+                    .hint("texts of several columns are joined by fb.concat_str(...), or with +")),
+            },
             Call::ToInt { base } if !(2..=36).contains(base) => {
                 Err(Error::invalid(format!("to_int: base={base} is out of range")).hint("use 2 to 36"))
             }
             Call::ToInt { .. } => text(name, kind, Kind::scalar(DType::Int64)),
             Call::Slice { start, stop } => match kind {
-                Kind::Utf8 | Kind::Bytes => Ok(kind.clone()),
+                Kind::Utf8 | Kind::Bytes | Kind::Texts => Ok(kind.clone()),
                 Kind::Tensor { dtype, shape } => {
                     let length = shape[0].map(|len| Call::bounds(*start, *stop, len).len());
                     let shape = std::iter::once(length).chain(item(name, kind)?.into_iter().map(Some)).collect();
@@ -209,6 +228,7 @@ impl Call {
                 kind => Err(Error::invalid(format!("one_hot: {kind} is no class"))
                     .hint("it takes whole numbers: cast them, as .cast(\"int64\")")),
             },
+            Call::Get { .. } if *kind == Kind::Texts => Ok(Kind::Utf8),
             Call::Get { .. } => {
                 let shape = item(name, kind)?;
                 let dtype = kind.dtype().ok_or_else(|| no_list(name, kind))?;
@@ -253,6 +273,7 @@ impl std::fmt::Display for Call {
             Call::Replace { old, new } => write!(f, "{old:?}, {new:?}")?,
             Call::Match { pattern, .. } => write!(f, "{pattern:?}")?,
             Call::Split { separator, index } => write!(f, "{separator:?}, {index}")?,
+            Call::SplitAll { separator } | Call::Join { separator } => write!(f, "{separator:?}")?,
             Call::ToInt { base } => write!(f, "{base}")?,
             Call::IsIn { values } => write!(f, "{} values", values.len())?,
             Call::Bucketize { bounds, .. } => write!(f, "{} bounds", bounds.len())?,

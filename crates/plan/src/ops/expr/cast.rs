@@ -35,6 +35,8 @@ impl CastType {
     pub(super) fn kind(self, from: &Kind) -> Result<Kind> {
         match (self, from) {
             (CastType::Number(dtype), Kind::Tensor { shape, .. }) => Ok(Kind::Tensor { dtype, shape: shape.clone() }),
+            (_, Kind::Texts) => Err(Error::invalid(format!("cannot cast {from} to {self}"))
+                .hint("join the texts first, as .list.join(\", \"); or take one, .list.get(0)")),
             (CastType::Number(dtype), _) => Ok(Kind::scalar(dtype)),
             (_, Kind::Tensor { .. }) => {
                 Err(Error::invalid(format!("cannot cast {from} to {self}: a row has one {self}"))

@@ -138,6 +138,10 @@ impl Expr {
                     ExprKind::Column(kind @ Kind::Tensor { .. }) => {
                         with_shape(DType::Int64, &ExprKind::Column(kind), &ExprKind::Int)
                     }
+                    ExprKind::Column(Kind::Texts) => {
+                        Err(Error::invalid("hash_mod: this is a list of texts, not one value")
+                            .hint("join them first, as .list.join(\",\")"))
+                    }
                     _ => scalar(DType::Int64),
                 }
             }
@@ -224,7 +228,8 @@ fn truth(kind: &ExprKind) -> Result<()> {
     Err(Error::invalid(format!("{kind} is not a truth value")).hint("compare it with something, for example > 0"))
 }
 
-/// Returns a column of `dtype` with the common shape of the two sides: equal shapes, or one side a scalar.
+/// Returns a column of `dtype` with the common shape of the two sides: equal shapes, or one side a scalar. Dimensions
+/// that differ from row to row are compared when the pipeline runs.
 fn with_shape(dtype: DType, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
     let shape = |k: &ExprKind| match k {
         ExprKind::Column(Kind::Tensor { shape, .. }) => Some(shape.clone()),
@@ -233,7 +238,7 @@ fn with_shape(dtype: DType, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
     Ok(ExprKind::Column(match (shape(a), shape(b)) {
         (None, None) => Kind::scalar(dtype),
         (Some(shape), None) | (None, Some(shape)) => Kind::Tensor { dtype, shape },
-        (Some(x), Some(y)) if x == y && x.iter().all(Option::is_some) => Kind::Tensor { dtype, shape: x },
+        (Some(x), Some(y)) if x == y => Kind::Tensor { dtype, shape: x },
         _ => {
             let (a, b) = (a.clone().column(), b.clone().column());
             return Err(Error::invalid(format!("shapes do not match: {a} and {b}")).hint("crop or resize first"));
@@ -274,7 +279,8 @@ fn clip_kind(kind: ExprKind, bounds: [Option<f64>; 2]) -> Result<ExprKind> {
     Ok(kind)
 }
 
-/// Returns the kind of `where`: a row-wise condition chooses whole rows of any kind; one with a shape chooses numbers.
+/// Returns the kind of `where`: a row-wise condition chooses whole rows of any kind, lists of any length among them; a
+/// condition with a shape chooses numbers.
 fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind> {
     truth(cond)?;
     let by_row = matches!(cond, ExprKind::Column(Kind::Scalar { .. }));
@@ -282,7 +288,24 @@ fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind
         return Ok(yes.clone());
     }
     let dtype = meet(yes, no)?;
+    if let (true, ExprKind::Column(Kind::Tensor { shape: a, .. }), ExprKind::Column(Kind::Tensor { shape: b, .. })) =
+        (by_row, yes, no)
+        && let Some(shape) = either_shape(a, b)
+    {
+        return Ok(ExprKind::Column(Kind::Tensor { dtype, shape }));
+    }
     with_shape(dtype, &with_shape(dtype, yes, no)?, cond)
+}
+
+/// Returns the shape of rows that have one of two shapes: the first dimension may differ, and each that differs from row
+/// to row on either side. `None`: no column holds both.
+fn either_shape(a: &[Option<usize>], b: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
+    let dim = |(place, (a, b)): (usize, (&Option<usize>, &Option<usize>))| match (a, b) {
+        (a, b) if a == b => Some(*a),
+        (Some(_), Some(_)) if place > 0 => None,
+        _ => Some(None),
+    };
+    (a.len() == b.len()).then(|| a.iter().zip(b).enumerate().map(dim).collect()).flatten()
 }
 
 /// Returns the kind of a filled column, which keeps its dtype: the value must fit it.
@@ -294,11 +317,13 @@ fn fill_kind((arg, kind): (&Expr, ExprKind), (value, filling): (&Expr, ExprKind)
     };
     match (&of, &with) {
         _ if kind.is_literal() => return Ok(kind),
-        (Kind::Utf8, Kind::Utf8) | (Kind::Bytes, Kind::Bytes) => return Ok(kind),
+        (Kind::Utf8, Kind::Utf8) | (Kind::Bytes, Kind::Bytes) | (Kind::Texts, Kind::Texts) => return Ok(kind),
         (Kind::Tensor { shape, .. }, _) if shape.iter().any(Option::is_none) => {
             return refused("how many numbers a missing row has is not known");
         }
-        (Kind::Utf8 | Kind::Bytes, _) | (_, Kind::Utf8 | Kind::Bytes) => return refused(&format!("that is {with}")),
+        (Kind::Utf8 | Kind::Bytes | Kind::Texts, _) | (_, Kind::Utf8 | Kind::Bytes | Kind::Texts) => {
+            return refused(&format!("that is {with}"));
+        }
         _ => {}
     }
     let dtype = meet(&kind, &filling)?;
@@ -335,6 +360,12 @@ fn binary_kind(op: Binary, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
             }
             with_shape(DType::Bool, a, b)
         }
+        Binary::Add if text(a) && a == b => Ok(a.clone()),
+        Binary::Add if text(a) || text(b) => {
+            let (a, b) = (a.clone().column(), b.clone().column());
+            Err(Error::invalid(format!("{a} and {b} cannot be added"))
+                .hint("+ joins texts: write what is no text as one, .cast(str); fb.format and fb.concat_str do so"))
+        }
         _ => {
             let dtype = match (op, meet(a, b)?) {
                 (Binary::TrueDiv, d) if !d.is_float() => DType::Float64,
@@ -360,7 +391,9 @@ fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
         Unary::IsNull => return Ok(ExprKind::Column(Kind::scalar(DType::Bool))),
         Unary::Len => {
             return match kind {
-                Kind::Bytes | Kind::Utf8 | Kind::Tensor { .. } => Ok(ExprKind::Column(Kind::scalar(DType::Int64))),
+                Kind::Bytes | Kind::Utf8 | Kind::Texts | Kind::Tensor { .. } => {
+                    Ok(ExprKind::Column(Kind::scalar(DType::Int64)))
+                }
                 other => Err(Error::invalid(format!("{other} has no length"))),
             };
         }

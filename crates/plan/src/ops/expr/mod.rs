@@ -8,6 +8,7 @@
 mod call;
 mod cast;
 mod kind;
+mod lengths;
 mod missing;
 mod ranges;
 mod tree;
