@@ -29,6 +29,7 @@ pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 
 const EXIT_CODES: &str = "\
+`forebay info SOURCE` shows what files hold: rows, bytes, columns and their statistics.
 `forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
 
 Exit codes:

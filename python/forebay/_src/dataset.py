@@ -12,6 +12,7 @@ from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
+from forebay._src.inspect_ops import InspectOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
 from forebay._src.many_ops import ManyOps
@@ -58,7 +59,17 @@ class _Named(type):
 
 
 class Dataset(
-    RowOps, ManyOps, ImageOps, AugmentOps, TextOps, CombineOps, MixOps, SpeedOps, FrameworkOps, metaclass=_Named
+    RowOps,
+    ManyOps,
+    ImageOps,
+    AugmentOps,
+    TextOps,
+    CombineOps,
+    MixOps,
+    SpeedOps,
+    FrameworkOps,
+    InspectOps,
+    metaclass=_Named,
 ):
     """A source and its ops. Immutable: every op returns a new dataset.
 
