@@ -73,6 +73,24 @@ def info(arguments: list[str]) -> int:
     return run(command)
 
 
+def lint(arguments: list[str]) -> int:
+    """Runs `forebay lint`."""
+    from forebay._src.lint.lint import command
+
+    of = parser(
+        "lint",
+        "Look for mistakes and for slow parts in the datasets at the top level of a Python script.\n"
+        "Runs the script (not as __main__), calls its functions on the first samples, and measures for a second.",
+        "forebay lint train.py\nforebay lint train.py --strict --json",
+    )
+    of.add_argument("file", help="the script")
+    of.add_argument("--strict", action="store_true", help="exit with 1 also if there are warnings")
+    of.add_argument("--no-run", action="store_true", help="compute no samples: only look at the ops")
+    of.add_argument("--json", action="store_true", help="print JSON")
+    given = of.parse_args(arguments)
+    return run(lambda: command(given.file, given.strict, given.json, not given.no_run))
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -81,4 +99,4 @@ def _positive(text: str) -> int:
 
 
 #: By name.
-COMMANDS: dict[str, Callable[[list[str]], Any]] = {"info": info}
+COMMANDS: dict[str, Callable[[list[str]], Any]] = {"info": info, "lint": lint}
