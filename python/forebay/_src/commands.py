@@ -91,6 +91,46 @@ def lint(arguments: list[str]) -> int:
     return run(lambda: command(given.file, given.strict, given.json, not given.no_run))
 
 
+def preview(arguments: list[str]) -> int:
+    """Runs `forebay preview`."""
+    from forebay._src.preview.preview import preview
+
+    of = parser(
+        "preview",
+        "Write an HTML page with the first samples before and behind each op of the datasets of a Python script.\n"
+        "Runs the script, not as __main__. The page has no scripts and loads nothing.",
+        "forebay preview train.py\nforebay preview train.py --dataset train --epoch 3 --out train.html --png train.png",
+    )
+    of.add_argument("file", help="the script")
+    of.add_argument("--out", default="preview.html", help="the page (default: %(default)s)")
+    of.add_argument("--png", help="a contact sheet, too; needs Pillow")
+    of.add_argument("--dataset", help="the name of the one dataset to show; all by default")
+    of.add_argument("--samples", type=_few, default=8, help="how many samples, 64 at most (default: %(default)s)")
+    of.add_argument("--seed", type=int, default=0, help="the seed of random choices (default: %(default)s)")
+    of.add_argument("--epoch", type=int, default=0, help="the epoch (default: %(default)s)")
+    given = vars(of.parse_args(arguments))
+
+    def command() -> int:
+        try:
+            preview(given.pop("file"), given["out"], **{name: of for name, of in given.items() if name != "out"})
+        except OSError as error:
+            if isinstance(error, ForebayError):
+                raise
+            print(f"error: {error.strerror}: {error.filename}", file=sys.stderr)
+            return 4
+        print(given["out"])
+        return 0
+
+    return run(command)
+
+
+def _few(text: str) -> int:
+    number = _positive(text)
+    if number > 64:
+        raise argparse.ArgumentTypeError("use 64 or fewer")
+    return number
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -99,4 +139,4 @@ def _positive(text: str) -> int:
 
 
 #: By name.
-COMMANDS: dict[str, Callable[[list[str]], Any]] = {"info": info, "lint": lint}
+COMMANDS: dict[str, Callable[[list[str]], Any]] = {"info": info, "lint": lint, "preview": preview}

@@ -18,6 +18,12 @@ class InspectOps(Base):
 
     __slots__ = ()
 
+    def _repr_html_(self) -> str:
+        """The columns and the first samples with pictures, for notebooks; computed when it is shown, within 2 s."""
+        from forebay._src.preview.preview import notebook
+
+        return notebook(cast("Dataset", self))
+
     def describe(
         self,
         columns: str | Iterable[str] | None = None,

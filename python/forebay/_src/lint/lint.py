@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from forebay._src.first_samples import first
 from forebay._src.lint import columns, functions, measured
 from forebay._src.lint.finding import Finding, Level
-from forebay._src.lint.samples import first
 from forebay._src.tolerance import SkippedSample
 from forebay._src.written import Step, Written
 from forebay.errors import ClosedError, DataError, ForebayError, FunctionError

@@ -24,22 +24,36 @@ SAMPLES_MAX, ROWS_MAX = 64, 1 << 16
 BYTES_MAX, SECONDS_MAX = 64 << 20, 5.0
 
 
-def first(dataset: Dataset, most: int = SAMPLES_MAX, failed: list[SkippedSample] | None = None) -> list[dict[str, Any]]:
+def first(
+    dataset: Dataset,
+    most: int = SAMPLES_MAX,
+    *,
+    rows: int | None = ROWS_MAX,
+    seed: int = 0,
+    epoch: int = 0,
+    seconds: float = SECONDS_MAX,
+    failed: list[SkippedSample] | None = None,
+) -> list[dict[str, Any]]:
     """Returns the first samples; fewer if they are large or slow.
 
     Args:
         dataset: The dataset.
         most: The most samples.
+        rows: The rows of the source that they are looked for in; `None` is all.
+        seed: As for `iter`.
+        epoch: As for `iter`.
+        seconds: When to stop.
         failed: Gets the samples that failed, which are left out.
     """
     found: list[dict[str, Any]] = []
     size = 0
-    options: dict[str, Any] = {"order": "off", "threads": 1, "consumers": (0, 1)}
+    options: dict[str, Any] = {"seed": seed, "epoch": epoch, "order": "off", "threads": 1, "consumers": (0, 1)}
+    cut = dataset if rows is None else beginning(dataset, rows)
     with warnings.catch_warnings():
         # The rule on functions that are not deterministic says it.
         warnings.simplefilter("ignore", NonDeterministicWarning)
-        samples = beginning(dataset, ROWS_MAX).iter(**options, on_error="skip", error_budget=1.0)
-        with ended(samples, SECONDS_MAX), contextlib.suppress(ClosedError):
+        samples = cut.iter(**options, on_error="skip", error_budget=1.0)
+        with ended(samples, seconds), contextlib.suppress(ClosedError):
             for sample in itertools.islice(samples, most):
                 found.append(sample)
                 size += bytes_of(sample)
