@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forebay._src.describe import counts, quantiles
+from forebay._src.describe import counts, quantiles, read
 from forebay.errors import InvalidPipelineError, NotFoundError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,10 +43,14 @@ def dataset(data: dict[str, list]) -> fb.Dataset:
 
 
 @settings(max_examples=60, deadline=None)
-@given(ROWS)
-def test_figures_are_those_of_numpy(rows):
+@given(ROWS, st.sampled_from([3, 7, 8192]))
+def test_figures_are_those_of_numpy(rows, batch):
     data = columns(rows)
-    for name, of in dataset(data).describe(quantiles=SHARES).items():
+    # Figures of several batches are merged.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "_BATCH_ROWS", batch)
+        found = dataset(data).describe(quantiles=SHARES)
+    for name, of in found.items():
         known = [value for value in data[name] if value is not None]
         assert (of.rows, of.nulls, of.count) == (len(rows), len(rows) - len(known), len(known))
         if name != "real":
@@ -169,6 +173,16 @@ def test_a_long_stream_has_quantiles_within_the_bound_that_they_name(kind, monke
     for share, found in zip(ranks, of.at(list(ranks)), strict=True):
         if kind != "equal":
             assert abs(found - share * (count - 1)) <= of.error * count + 1
+
+
+def test_the_error_of_quantiles_is_counted_by_the_weight_of_what_is_merged(monkeypatch):
+    monkeypatch.setattr(quantiles, "EXACT_MAX", 0)
+    monkeypatch.setattr(quantiles, "BUFFER", 4)
+    of = quantiles.Quantiles()
+    of.add(np.arange(32.0))
+    # Four pairs of weight 1, two of weight 2, one of weight 4.
+    assert of._rank_error == 4 * 1 + 2 * 2 + 1 * 4
+    assert [None if one is None else one.tolist() for one in of._levels] == [None, None, None, [0.0, 9.0, 18.0, 27.0]]
 
 
 def test_counts_of_many_values_are_bounded_and_name_their_error(monkeypatch):
