@@ -1,13 +1,14 @@
-"""Looks at a dataset before and during training: its statistics."""
+"""Looks at a dataset before and during training: its statistics, its samples in notebooks, what it costs training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 from forebay._src.base import Base
 from forebay._src.describe.read import describe
 from forebay._src.describe.result import Statistics
+from forebay._src.headspace import Headspace, headspace
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -78,4 +79,37 @@ class InspectOps(Base):
             seed=seed,
             epoch=epoch,
             threads=threads,
+        )
+
+    def headspace(
+        self,
+        step: Callable[[dict[str, Any]], Any],
+        *,
+        seconds: float = 10.0,
+        keep: int = 32,
+        seed: int = 0,
+        epoch: int = 0,
+        threads: int = 0,
+    ) -> Headspace:
+        """Says how fast training could be if data cost nothing; `print` shows a sentence.
+
+        Runs `step` on batches as the pipeline computes them, and then on the first of these batches again and again.
+        The first two steps are not measured, because frameworks compile in them. A step of PyTorch on a GPU is waited
+        for; with JAX, let the step call `block_until_ready`.
+
+        Args:
+            step: Trains on one batch. It changes your model.
+            seconds: How long to measure, a half for each.
+            keep: The most batches to keep; they take at most 1 GiB.
+            seed: As for `iter`.
+            epoch: The first epoch; when it is over, the next one follows.
+            threads: As for `iter`.
+
+        >>> import forebay as fb
+        >>> found = fb.range(1000).batch(100).headspace(lambda batch: batch["id"].sum(), seconds=0.1)
+        >>> found.batches > 0, found.factor > 0
+        (True, True)
+        """
+        return headspace(
+            cast("Dataset", self), step, seconds=seconds, keep=keep, seed=seed, epoch=epoch, threads=threads
         )

@@ -15,6 +15,7 @@ from forebay import _native
 from forebay._src import habits
 from forebay._src.quarantine import DeadLetters
 from forebay._src.tolerance import Skipped, SkippedSample
+from forebay._src.waits import Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
@@ -80,6 +81,7 @@ class DatasetIterator(Iterator[Sample]):
         self._lost: ClosedError | None = None
         #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
+        self._waits = Waits()
 
     if not TYPE_CHECKING:
 
@@ -108,6 +110,7 @@ class DatasetIterator(Iterator[Sample]):
             if self._ended:
                 raise StopIteration
             native = self._started()
+            self._waits.asked()
             try:
                 delivery = native.next()
             except BaseException as error:
@@ -124,7 +127,9 @@ class DatasetIterator(Iterator[Sample]):
             self._samples, self._used = [], 0
             if delivery is None:
                 self._ended = True
+                self._waits.ended()
                 raise StopIteration
+            self._waits.got()
             self._epoch = native.epoch
             if isinstance(delivery, dict):
                 return delivery
