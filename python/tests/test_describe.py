@@ -220,7 +220,7 @@ def test_wrong_arguments_are_refused():
     ds = fb.range(10)
     with pytest.raises(NotFoundError, match="no column 'x'"):
         ds.describe("x")
-    for wrong in ({"quantiles": [2]}, {"rows": 0}, {"top": -1}, {"quantiles": ["x"]}):
+    for wrong in ({"columns": []}, {"quantiles": [2]}, {"rows": 0}, {"top": -1}, {"quantiles": ["x"]}):
         with pytest.raises(InvalidPipelineError, match="describe"):
             ds.describe(**wrong)
     with pytest.raises(InvalidPipelineError, match="never ends"):

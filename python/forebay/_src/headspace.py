@@ -75,10 +75,14 @@ def headspace(
     if time_each <= 0:
         raise InvalidPipelineError(f"{what}: seconds={seconds} is out of range", {"hint": "use a number above 0"})
     most = arguments.whole(keep, what, "keep", 1, 10_000)
-    options = {"seed": arguments.seed(seed, what), "epoch": arguments.whole(epoch, what, "epoch", 0)}
+    options = {
+        "seed": arguments.seed(seed, what),
+        "epoch": arguments.whole(epoch, what, "epoch", 0),
+        "threads": arguments.whole(threads, what, "threads", 0, 4096),
+    }
     kept: list[dict[str, Any]] = []
     size = taken = 0
-    with dataset.iter(**options, epochs=None, threads=threads, consumers=(0, 1)) as batches:  # type: ignore[arg-type]
+    with dataset.iter(**options, epochs=None, consumers=(0, 1)) as batches:  # type: ignore[arg-type]
         for batch in itertools.islice(batches, WARM_UP):
             kept.append(batch)
             step(batch)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forebay._src import arguments, terminal
-from forebay._src.fact_ops import _uncounted
 from forebay._src.describe.read import describe
 from forebay._src.describe.result import Statistics
+from forebay._src.fact_ops import _uncounted
 from forebay._src.source_kind import kind_of, readers
 from forebay.errors import InvalidPipelineError
 

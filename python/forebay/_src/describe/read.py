@@ -42,11 +42,13 @@ def describe(
     what = "describe"
     schema = dataset.schema
     names = arguments.columns(columns, what, "columns")
-    names = list(schema) if names is None else names
+    names = list(schema) if names is None else list(dict.fromkeys(names))
+    if not names:
+        raise InvalidPipelineError(f"{what}: there is no column to describe", {"hint": "name at least one"})
     for name in names:
         if name not in schema:
             raise NotFoundError(f"{what}: there is no column {name!r}", {"hint": f"it has {', '.join(schema)}"})
-    shares = [arguments.number(share, what, "quantiles") for share in quantiles]
+    shares = arguments.numbers(quantiles, what, "quantiles")
     if wrong := [share for share in shares if not 0 <= share <= 1]:
         raise InvalidPipelineError(f"{what}: a quantile at {wrong[0]}", {"hint": "give shares from 0.0 to 1.0"})
     top = arguments.whole(top, what, "top", 0, 10_000)
