@@ -42,7 +42,7 @@ def dataset(data: dict[str, list]) -> fb.Dataset:
     return fb.from_dict({name: values for name, values in data.items() if any(v is not None for v in values)})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ROWS, st.sampled_from([3, 7, 8192]))
 def test_figures_are_those_of_numpy(rows, batch):
     data = columns(rows)
