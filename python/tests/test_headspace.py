@@ -1,4 +1,4 @@
-"""How long training waited for data, and `headspace`."""
+"""How long training waited for data: `stats()["why"]`, and `headspace`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,34 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+def why(clock: Clock, monkeypatch: pytest.MonkeyPatch, data_s: float, step_s: float) -> str:
+    """What the iterator says if a batch takes so long, and so does a step."""
+    clock.moves_for_data(monkeypatch, data_s)
+    ds = fb.range(64).map(lambda row: {"x": row["id"] * 2}, name="double").batch(4)
+    with ds.iter(threads=1) as batches:
+        assert batches.stats() == {}
+        for _ in range(10):
+            next(batches)
+            clock.now += step_s
+        said = batches.stats()["why"]
+    assert isinstance(said, str)
+    return said
+
+
+def test_an_iterator_says_that_data_is_the_bottleneck(clock, monkeypatch):
+    said = why(clock, monkeypatch, 3.0, 1.0)
+    assert said.startswith("Data is the bottleneck: training waited 75 % of the last 40 s. ")
+    assert " % of the CPU; all of it runs in this process, and workers of a service would share the work." in said
+
+
+def test_an_iterator_says_that_training_is_the_bottleneck(clock, monkeypatch):
+    assert why(clock, monkeypatch, 0.02, 0.98) == "Training is the bottleneck: it waited 2 % of the last 10 s."
+
+
+def test_too_little_is_known_at_first(clock, monkeypatch):
+    assert why(clock, monkeypatch, 0.01, 0.01).startswith("Nothing is known yet")
+
+
 def test_only_the_last_minute_counts(clock):
     of = waits.Waits()
     for waited, trained in [(5.0, 1.0)] * 20 + [(0.0, 1.0)] * 80:
@@ -51,6 +79,16 @@ def test_only_the_last_minute_counts(clock):
     of.ended()
     clock.now += 100
     assert of.last_minute() == (0, 0, 0)
+
+
+def test_a_service_says_the_sentence_of_its_dispatcher(service):
+    ds = fb.range(64).batch(4)
+    with ds.distribute(service, job="sentence").iter() as batches:
+        next(batches)
+        said = batches.stats()["why"]
+        assert said.startswith(("Nothing is known yet", "Training is", "Data is"))
+        assert said.endswith(".")
+        assert said.partition(":")[0] == service.why("sentence").partition(":")[0]
 
 
 def test_headspace_compares_batches_as_they_come_with_kept_ones(clock, monkeypatch):

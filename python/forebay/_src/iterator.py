@@ -42,6 +42,9 @@ class Iteration(Protocol):
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
 
+    def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
+        """Says in one sentence what holds training back, by its waits and the figures of this process."""
+
     def warn(self) -> None:
         """Warns if ranks get the same batches, or unequal numbers of them."""
 
@@ -186,6 +189,10 @@ class DatasetIterator(Iterator[Sample]):
     def stats(self) -> dict[str, Any]:
         """Returns figures of this process: the costs of ops, the rows and file pages that it keeps, and the reasons.
 
+        Under `"why"`, one sentence that says what held training back in the last minute, data or training: the time
+        between two calls of `next` is training. For a job on a service it is the sentence of `Service.why`, for which
+        the dispatcher is asked.
+
         Under `"ops"`, in the order in which they run, the ops that ran: `op` (fused ops are one; `read` reads the
         source), the `line` of code that added it, `seconds` of threads in it, rows and bytes that went in and came out,
         and for `cache`, `rows_found`, the rows that were not computed. Rows are counted; the other figures are measured
@@ -217,6 +224,8 @@ class DatasetIterator(Iterator[Sample]):
         native = self._native
         said = None if native is None or self._is_elsewhere() else native.stats()
         stats: dict[str, Any] = {} if said is None else json.loads(said)
+        if said is not None:
+            stats["why"] = self._iteration.why(self._waits, stats)
         return stats
 
     def state_dict(self) -> dict[str, Any]:
