@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes fmt docs bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes fmt docs site wheel bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -88,12 +88,33 @@ kubernetes: build ## builds, checks and tests forebay-operator, which is no part
 	cargo build $(KUBERNETES) $(KUBERNETES_FLAGS)
 	FOREBAY_OPERATOR=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/forebay-operator \
 		FOREBAY_KUBE_APISERVER="$$(.ci/kube-apiserver || true)" \
-		$(BIN)/python -m pytest -q -rs python/tests/test_kubernetes.py python/tests/test_operator*.py
+		$(BIN)/python -m pytest -q -rs python/tests/test_kubernetes.py python/tests/test_operator*.py \
+		python/tests/test_cluster_kubernetes.py
 
 fmt: setup
 	cargo fmt --all
 	cargo fmt $(KUBERNETES)
 	$(BIN)/ruff format .
+
+# An environment of its own: no other target needs Sphinx. A warning is an error: each link, and each anchor, is checked.
+SITE := $(CURDIR)/.venv-site
+$(SITE)/.ready: requirements-site.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check -r requirements-site.txt
+	@touch $@
+
+site: build ## the documentation site in .site/html, from every page and from docstrings; installs Sphinx
+	@if $(MAKE) --no-print-directory $(SITE)/.ready; then \
+		$(SITE)/bin/python .ci/site/stage.py .site/pages && \
+		PYTHONPATH=$(CURDIR)/python $(SITE)/bin/sphinx-build -q -W --keep-going -c .ci/site .site/pages .site/html; \
+	else \
+		echo "site: skipped, for the packages of requirements-site.txt cannot be installed here"; \
+	fi
+
+# Zig links against an old glibc, so the wheel runs on any Linux with glibc 2.28 or later. WHEEL_FLAGS: --target, for example.
+wheel: setup ## a wheel for distribution, in dist/
+	$(BIN)/pip install --quiet --disable-pip-version-check ziglang
+	$(BIN)/maturin build --quiet --release --locked --zig --compatibility manylinux_2_28 --out dist $(WHEEL_FLAGS)
 
 bench: build ## figures of this machine, beside tensorflow and torch where they are installed
 	$(BIN)/forebay bench
@@ -109,4 +130,4 @@ fuzz: setup ## each target of fuzz/ for FUZZ_SECONDS, with AddressSanitizer in R
 	done
 
 clean:
-	rm -rf $(VENV) $(CURDIR)/.venv-frameworks target
+	rm -rf $(VENV) $(CURDIR)/.venv-frameworks $(SITE) .site dist target

@@ -11,6 +11,7 @@ fleet (`fb.connect()`), and yields the same batches, bit for bit, in the same or
 
 from typing import TYPE_CHECKING, NoReturn
 
+from forebay import cluster as cluster
 from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__

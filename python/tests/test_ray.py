@@ -18,7 +18,7 @@ from typing import Any
 import forebay as fb
 import pytest
 from forebay._src import ray_fleet
-from forebay.errors import InvalidPipelineError, PermissionDeniedError, UnavailableError
+from forebay.errors import ConflictError, InvalidPipelineError, PermissionDeniedError, UnavailableError
 from pipelines import fingerprint
 from secured import Authority, Fleet, new_token
 
@@ -278,3 +278,78 @@ def test_workers_of_one_kind_are_as_many_as_are_wanted_of_it(
             assert (worker.kind, worker.price, worker.spot) == ("node", 1.0, True)
     finally:
         dispatchers.close()
+
+
+class NoService:
+    """An actor of somebody else."""
+
+
+# On a busy machine the dispatcher takes long to start again, and the consumer rightly says that it waits.
+@pytest.mark.filterwarnings("ignore:the dispatcher at .* does not answer")
+def test_a_service_of_forebay_cluster_outlives_its_starter_and_its_dispatcher(
+    cluster: str, until: Callable[..., None]
+) -> None:
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        whole = [sys.executable, "-m", "forebay", "cluster", *arguments, "--on", "ray", "--address", cluster]
+        return subprocess.run(whole, capture_output=True, text=True, timeout=400)
+
+    started = command("start", "pipes", "--workers", "2")
+    assert started.returncode == 0, started.stderr
+    assert "made the detached actor" in started.stderr
+    service = fb.cluster.find("pipes", on="ray")
+    assert started.stdout == f"{service.address}\n"
+    assert (service.status().ready, service.status().workers) == (True, "2/2")
+    assert fb.cluster.start("pipes", on="ray", workers=2).address == service.address
+    with pytest.raises(ConflictError, match=r"now → asked\): workers 2 → 3"):
+        fb.cluster.start("pipes", on="ray", workers=3)
+
+    # The dispatcher dies in the middle of a job, and is back at its address with its state.
+    ds = fb.range(2_000).shuffle().batch(8)
+    batches = iter(ds.distribute(service, job="train", seed=3))
+    got = [fingerprint(next(batches)) for _ in range(3)]
+    (dispatcher,) = children("dispatcher", service.address)
+    os.kill(dispatcher, signal.SIGKILL)
+    until(lambda: children("dispatcher", service.address) not in ([], [dispatcher]))
+    got += [fingerprint(batch) for batch in batches]
+    assert got == [fingerprint(batch) for batch in ds.iter(seed=3)]
+
+    processes = children("dispatcher", service.address) + children("worker", service.address)
+    assert len(processes) == 3
+    stopped = command("stop", "pipes")
+    assert stopped.returncode == 0, stopped.stderr
+    until(lambda: not any(map(is_alive, processes)))
+    assert command("stop", "pipes").returncode == 4
+    assert fb.cluster.status(on="ray") == []
+
+
+def children(role: str, address: str) -> list[int]:
+    """The processes of a role that have the port of the address among their arguments."""
+    port, found = address.rpartition(":")[2], []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        listens = role == "dispatcher" and "forebay" in arguments and role in arguments and owned_by(process, port)
+        if listens or (role in arguments and any(it.endswith(f":{port}") for it in arguments)):
+            found.append(int(process.name))
+    return sorted(found)
+
+
+def owned_by(process: Path, port: str) -> bool:
+    """Whether a process listens at the port."""
+    sockets = {os.readlink(it) for it in (process / "fd").iterdir() if it.is_symlink()}
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    entries = [line.split() for line in lines]
+    inodes = {it[9] for it in entries if int(it[1].rpartition(":")[2], 16) == int(port) and it[3] == "0A"}
+    return any(f"socket:[{inode}]" in sockets for inode in inodes)
+
+
+def test_an_actor_of_the_name_that_is_no_service_is_left_alone(cluster: str) -> None:
+    other = ray.remote(NoService).options(name="forebay-service-other", namespace="forebay", num_cpus=0).remote()
+    for call in (fb.cluster.start, fb.cluster.stop):
+        with pytest.raises(ConflictError, match="was not made by `forebay cluster`"):
+            call("other", on="ray")
+    ray.kill(other)
+    with pytest.raises(InvalidPipelineError, match="image, plain is for on='kubernetes'"):
+        fb.cluster.start("other", on="ray", image="i", plain=True)

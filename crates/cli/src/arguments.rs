@@ -33,6 +33,7 @@ const EXIT_CODES: &str = "\
 `forebay lint FILE.py` finds mistakes and slow parts in the datasets of a Python script.
 `forebay preview FILE.py` writes a page with samples before and behind each op of its datasets.
 `forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
+`forebay cluster start|status|stop` manages services on a Kubernetes or Ray cluster.
 
 Exit codes:
   0  success                        4  no such job or file, or no permission

@@ -25,6 +25,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["quality"]:
         sys.exit(quality(sys.argv[2:]))
+    if sys.argv[1:2] == ["cluster"]:
+        sys.exit(cluster(sys.argv[2:]))
     if command := COMMANDS.get("".join(sys.argv[1:2])):
         sys.exit(command(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))
@@ -90,6 +92,17 @@ def quality(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return EXITS.get(error.kind, 1)
     return 0
+
+
+def cluster(arguments: list[str]) -> int:
+    """Runs `forebay cluster`, and returns its exit code."""
+    from forebay._src.cluster import command
+
+    try:
+        return command.run(arguments)
+    except ForebayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXITS.get(error.kind, 1)
 
 
 def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:

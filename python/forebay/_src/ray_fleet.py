@@ -113,6 +113,7 @@ class Fleet:
         actor: Requests an actor from Ray.
         needs: The resources that Ray reserves for each, by name.
         kind: The dispatcher's kind of worker for these actors, and whether they may be preempted.
+        count: The number of workers. Default: what the dispatcher wants.
     """
 
     def __init__(
@@ -123,8 +124,10 @@ class Fleet:
         actor: Callable[[], Any],
         needs: Mapping[str, float],
         kind: tuple[str, bool] | None = None,
+        count: int | None = None,
     ) -> None:
         self._ray, self._asks, self._actor, self._needs, self._kind = ray, asks, actor, needs, kind or (None, False)
+        self._count = count
         self._reconciler = _native.Reconciler(0 if kind else 1, max_workers, AT_ONCE)
         self._places: list[_Place] = []
         self._events: deque[tuple[float, RayEvent]] = deque(maxlen=EVENTS_MAX)
@@ -187,6 +190,8 @@ class Fleet:
 
     def _wanted(self) -> int | None:
         """Returns the dispatcher's number, or `None` if it has none yet or does not answer."""
+        if self._count is not None:
+            return self._count
         try:
             wanted = self._asks.wanted(*self._kind)
         except ForebayError as error:

@@ -72,6 +72,7 @@ def workers(
     service: Service | str,
     *,
     num_cpus: int = 1,
+    count: int | None = None,
     max_workers: int | None = None,
     kind: str | None = None,
     spot: bool = False,
@@ -90,7 +91,8 @@ def workers(
         service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, it
             needs an administrator's: the service tells only them how many workers it needs.
         num_cpus: The cores that Ray reserves for each worker, and its number of threads.
-        max_workers: The most workers. Default: the limit of the dispatcher.
+        count: The number of workers, whatever the jobs need. Default: as many as they need.
+        max_workers: The most workers. Default: the limit of the dispatcher. It does not go with `count`.
         kind: The dispatcher's kind of worker for these workers (`forebay dispatcher --offer`), which has their price.
             Default: it has no kinds.
         spot: With `kind`, whether it is the kind that may be preempted.
@@ -116,6 +118,12 @@ def workers(
     scale = found.scale()
     found._open.wanted(*(of or ()))
     most = scale.max_workers
+    if count is not None and max_workers is not None:
+        raise InvalidPipelineError(
+            "ray.workers: count= and max_workers= are both given", {"hint": "leave one of them out"}
+        )
+    if count is not None:
+        most = arguments.whole(count, "ray.workers", "count", 1, 100_000)
     if max_workers is not None:
         most = arguments.whole(max_workers, "ray.workers", "max_workers", 1, 100_000)
     loopback = _is_loopback(found.address)
@@ -133,7 +141,8 @@ def workers(
     started = _actor_class(ray, cpus, dict(options or {}))
     needs = _needs(cpus, options or {})
     asks = _native.ServiceClient.connect(found.address, ANSWER_SECONDS, **found._shown)
-    return RayWorkers(Fleet(ray, asks, most, lambda: started.remote(command, shown, loopback), needs, of))
+    fixed = None if count is None else most
+    return RayWorkers(Fleet(ray, asks, most, lambda: started.remote(command, shown, loopback), needs, of, fixed))
 
 
 def _kind(kind: str | None, spot: bool) -> tuple[str, bool] | None:

@@ -1,0 +1,463 @@
+"""Services on Kubernetes: made, seen and ended through the API, with the rights of a kubeconfig.
+
+One object is the root of a service: a ForebayService where its definition is installed, else a ConfigMap. The root is
+made with `POST`, so of two starts of one name only one makes it; it owns everything else, so a stop deletes the root
+alone, by its uid, and the cluster's garbage collector deletes the rest. Only roots with the label of this module are
+changed or deleted. Bounds: `POLL_SECONDS` between two looks; a wait ends at the caller's deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass
+
+from forebay import _native
+from forebay._src.cluster import parts, reasons
+from forebay._src.cluster.api import Api, Kind
+from forebay._src.cluster.kubeconfig import Json
+from forebay._src.cluster.parts import CONFIG_MAPS, DEPLOYMENTS, FOREBAY_SERVICES, STATEFUL_SETS, Asked
+from forebay._src.cluster.place import Request, Tell
+from forebay._src.cluster.status import ClusterStatus
+from forebay.errors import (
+    ConflictError,
+    ForebayError,
+    InvalidPipelineError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnavailableError,
+)
+
+#: Seconds between two looks at a service.
+POLL_SECONDS = 0.5
+#: Tries of a replacement whose object changed between reading and writing.
+REPLACE_TRIES = 5
+#: Reasons of a ForebayService that only a change of its spec ends.
+_FINAL = ("InvalidSpec", "ChildNotOwned")
+#: What a service consists of.
+_KINDS = (
+    parts.PODS,
+    parts.REPLICA_SETS,
+    STATEFUL_SETS,
+    DEPLOYMENTS,
+    parts.SERVICES,
+    CONFIG_MAPS,
+    parts.CLAIMS,
+    parts.POLICIES,
+)
+
+
+@dataclass(frozen=True)
+class KubernetesPlace:
+    """A namespace of a cluster.
+
+    Attributes:
+        api: The API of the cluster.
+        namespace: Its name.
+    """
+
+    api: Api
+    namespace: str
+
+    def start(self, request: Request, tell: Tell) -> ClusterStatus:
+        """Makes the objects of a service, and waits for its pods."""
+        if not request.image:
+            hint = f"an image with Forebay {_native.VERSION}, and what your functions import: see deploy/images"
+            raise InvalidPipelineError("cluster.start: on Kubernetes, an image is needed", {"hint": hint})
+        asked = Asked(request.name, self.namespace, request.image, request.workers, request.threads, dict(request.spec))
+        root = start(self.api, asked, request.plain, request.update, tell)
+        return wait(self.api, root, request.timeout, tell) if request.timeout else self.status(request.name)
+
+    def status(self, name: str) -> ClusterStatus:
+        """Looks at a service, whoever made it."""
+        return status(self.api, self.namespace, name)
+
+    def statuses(self) -> list[ClusterStatus]:
+        """Looks at all services of the namespace."""
+        return statuses(self.api, self.namespace)
+
+    def stop(self, name: str, timeout: float, tell: Tell) -> None:
+        """Deletes a service, and waits until nothing of it is left."""
+        stop(self.api, self.namespace, name, timeout, tell)
+
+
+@dataclass(frozen=True)
+class Root:
+    """The object that a service hangs on, as it is in the cluster."""
+
+    kind: Kind
+    body: Json
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this module made it."""
+        return bool(self.body["metadata"].get("labels", {}).get(parts.MANAGED_BY) == parts.OURS)
+
+    def asked(self) -> Json:
+        """Returns what was asked for."""
+        try:
+            found = json.loads(self.body["metadata"].get("annotations", {})[parts.ASKED])
+        except (KeyError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def __str__(self) -> str:
+        meta = self.body["metadata"]
+        return f"{self.kind.kind} {meta['name']} of namespace {meta['namespace']}"
+
+
+def find(api: Api, namespace: str, name: str) -> Root | None:
+    """Returns the root of a service of this name, whoever made it."""
+    if found := _service(api, namespace, name):
+        return Root(FOREBAY_SERVICES, found)
+    found = api.get(CONFIG_MAPS, namespace, name)
+    # The operator's own ConfigMap goes with its ForebayService.
+    if found is None or found["metadata"].get("ownerReferences"):
+        return None
+    return Root(CONFIG_MAPS, found)
+
+
+def _service(api: Api, namespace: str, name: str) -> Json | None:
+    """Returns a ForebayService. One that the caller may not read is none: its ConfigMap has the name, too."""
+    try:
+        return api.get(FOREBAY_SERVICES, namespace, name)
+    except PermissionDeniedError:
+        return None
+
+
+def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> Root:
+    """Makes the objects of a service, and does not wait for its pods."""
+    found = find(api, asked.namespace, asked.name)
+    if found is None:
+        kind = CONFIG_MAPS if plain or not api.serves(f"/apis/{FOREBAY_SERVICES.version}") else FOREBAY_SERVICES
+        try:
+            found = _make(api, asked, kind, progress)
+        except ConflictError:
+            # Somebody else has just made it: it is judged as one that was there.
+            found = find(api, asked.namespace, asked.name)
+            if found is None:
+                raise
+        else:
+            if kind == CONFIG_MAPS:
+                _make_parts(api, asked, found, is_new=True)
+            return found
+    _refuse_others(found, asked.namespace)
+    if found.body["metadata"].get("deletionTimestamp"):
+        raise ConflictError(f"cluster: {found} is being deleted", {"hint": "try again when it is gone"})
+    if differs := _differences(found.asked(), asked.shown()):
+        if not update:
+            raise ConflictError(
+                f"cluster: {asked.name!r} runs already, and not as asked for (now → asked): {differs}",
+                {"namespace": asked.namespace, "hint": "change it with --update (update=True), or stop it before"},
+            )
+        found = _replace(api, asked, found)
+        progress(f"{found} is changed: {differs}")
+    else:
+        progress(f"{found} is there already")
+    if found.kind == CONFIG_MAPS:
+        _make_parts(api, asked, found, is_new=False)
+    return found
+
+
+def _make(api: Api, asked: Asked, kind: Kind, progress: Tell) -> Root:
+    body = _described(asked, kind)
+    if kind == CONFIG_MAPS:
+        # Says what it cannot do before there is anything.
+        parts.plain(asked, "")
+        if asked.workers[0] != asked.workers[1]:
+            raise InvalidPipelineError(
+                "cluster.start: workers='auto' needs forebay-operator, which this cluster does not have",
+                {"hint": "give a number of workers, or install it: kubectl apply -k deploy/kubernetes"},
+            )
+    try:
+        made = Root(kind, api.create(kind, asked.namespace, body))
+    except PermissionDeniedError as error:
+        if kind != FOREBAY_SERVICES:
+            raise
+        context: dict[str, str] = {**error.context}
+        context["hint"] = "ask for the right to create forebayservices.forebay.dev, or use --plain (plain=True)"
+        raise PermissionDeniedError(error.message, context) from None
+    how = "which forebay-operator makes pods of" if kind == FOREBAY_SERVICES else "and plain objects that it owns"
+    progress(f"made {made}, {how}")
+    return made
+
+
+def _described(asked: Asked, kind: Kind) -> Json:
+    body = parts.service(asked) if kind == FOREBAY_SERVICES else parts.root(asked)
+    body["metadata"]["annotations"][parts.ASKED] = json.dumps(asked.shown(), sort_keys=True)
+    return body
+
+
+def _refuse_others(found: Root, namespace: str) -> None:
+    if found.is_ours:
+        return
+    plural = found.kind.plural
+    raise ConflictError(
+        f"cluster: {found} was not made by `forebay cluster`",
+        {"hint": f"choose another name, or manage it as it was made: kubectl -n {namespace} get {plural}"},
+    )
+
+
+def _differences(before: Json, after: Json) -> str:
+    names = [name for name in after if before.get(name) != after[name]]
+    return ", ".join(f"{name} {json.dumps(before.get(name))} → {json.dumps(after[name])}" for name in names)
+
+
+def _replace(api: Api, asked: Asked, found: Root) -> Root:
+    """Replaces spec and data of a root of ours; what others wrote into its metadata and status stays."""
+    described = _described(asked, found.kind)
+    for _ in range(REPLACE_TRIES):
+        field = "spec" if found.kind == FOREBAY_SERVICES else "data"
+        body, meta = {**found.body, field: described[field]}, found.body["metadata"]
+        meta["annotations"] = {**meta.get("annotations", {}), **described["metadata"]["annotations"]}
+        try:
+            return Root(found.kind, api.replace(found.kind, asked.namespace, body))
+        except ConflictError:
+            again = find(api, asked.namespace, asked.name)
+            if again is None or again.uid != found.uid:
+                break
+            found = again
+    raise ConflictError(f"cluster: {found} changes all the time, or was replaced", {"hint": "try again"})
+
+
+def _make_parts(api: Api, asked: Asked, root: Root, is_new: bool) -> None:
+    """Makes the plain objects. After a failure of the first start, what was made is deleted."""
+    try:
+        for kind, body in parts.plain(asked, root.uid):
+            there = api.get(kind, asked.namespace, body["metadata"]["name"])
+            if there is not None and root.uid not in _owners(there):
+                what = f"{kind.kind} {body['metadata']['name']} of namespace {asked.namespace}"
+                raise ConflictError(
+                    f"cluster: {what} is there, and was not made for this service",
+                    {"hint": "choose another name, or delete it"},
+                )
+            api.apply(kind, asked.namespace, body)
+    except ForebayError as error:
+        if is_new:
+            try:
+                api.delete(root.kind, asked.namespace, asked.name, root.uid)
+            except ForebayError as left:
+                context = {**error.context, "still there": f"{root}: {left.message}"}
+                raise type(error)(error.message, context) from None
+        raise
+
+
+def _owners(found: Json, name: str | None = None) -> set[str]:
+    """Returns the uids of the owners of an object, or of its owners of this name."""
+    owners = found["metadata"].get("ownerReferences") or []
+    return {str(it.get("uid")) for it in owners if name in (None, it.get("name"))}
+
+
+def wait(api: Api, root: Root, timeout: float, progress: Tell) -> ClusterStatus:
+    """Waits until a service is ready, and tells what keeps it from being so."""
+    meta, deadline = root.body["metadata"], time.monotonic() + timeout
+    name, namespace = meta["name"], meta["namespace"]
+    told: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            progress(line)
+
+    while True:
+        silent, found = None, None
+        try:
+            found = status(api, namespace, name)
+        except UnavailableError as error:
+            # The API server is restarted, say; the pods go on meanwhile.
+            silent = error
+            tell(error.message.removeprefix("cluster: "))
+        if found is not None:
+            tell(f"{found.dispatchers} dispatchers and {found.workers} workers are ready")
+            for reason in found.reasons:
+                tell(reason)
+            if found.ready:
+                return found
+            if found.final:
+                raise InvalidPipelineError(f"cluster: {name!r} cannot start: {found.final}", _hints(name, namespace))
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    context = _hints(name, namespace)
+    if found is not None:
+        context = {"ready": f"dispatchers {found.dispatchers}, workers {found.workers}", **context}
+        why = "\n".join(found.reasons) or "Kubernetes does not say"
+        context = {"why": f"{why}\n" if "\n" in why else why, **context}
+    elif silent is not None:
+        context = {"why": silent.message, **context}
+    raise UnavailableError(f"cluster: {name!r} is not ready after {timeout:g} s; it goes on starting", context)
+
+
+def _hints(name: str, namespace: str) -> dict[str, str]:
+    place = f"--on kubernetes --namespace {namespace}"
+    return {"hint": f"see `forebay cluster status {name} {place}`; `forebay cluster stop {name} {place}` ends it"}
+
+
+def status(api: Api, namespace: str, name: str) -> ClusterStatus:
+    """Looks at a service, whoever made it."""
+    root = find(api, namespace, name)
+    if root is None or (root.kind == CONFIG_MAPS and not _is_service(root)):
+        raise NotFoundError(
+            f"cluster: there is no service {name!r} in namespace {namespace!r}",
+            {"context": api.access.context, "hint": "`forebay cluster status` without a name lists all"},
+        )
+    return _look(api, root)
+
+
+def statuses(api: Api, namespace: str) -> list[ClusterStatus]:
+    """Looks at all services of a namespace."""
+    roots = [Root(CONFIG_MAPS, it) for it in api.list(CONFIG_MAPS, namespace, labelSelector=parts.SERVICE)]
+    roots = [it for it in roots if it.is_ours and not it.body["metadata"].get("ownerReferences")]
+    # Where there is no operator, or nothing of it may be read, there are only plain objects to show.
+    with contextlib.suppress(NotFoundError, PermissionDeniedError):
+        roots += [Root(FOREBAY_SERVICES, it) for it in api.list(FOREBAY_SERVICES, namespace)]
+    return sorted((_look(api, it) for it in roots), key=lambda it: it.name)
+
+
+def _is_service(root: Root) -> bool:
+    return parts.SERVICE in root.body["metadata"].get("labels", {})
+
+
+def _look(api: Api, root: Root) -> ClusterStatus:
+    meta, body = root.body["metadata"], root.body
+    name, namespace, chosen = meta["name"], meta["namespace"], f"{parts.SERVICE}={meta['name']}"
+    sets = api.list(STATEFUL_SETS, namespace, labelSelector=chosen)
+    deployments = api.list(DEPLOYMENTS, namespace, labelSelector=chosen)
+    dispatchers, workers = _ready(sets), _ready(deployments)
+    enough = bool(dispatchers[0]) and (workers[0] >= workers[1] > 0 or _is_scaled(root, workers[0]))
+    told = body.get("status", {}) if root.kind == FOREBAY_SERVICES else {}
+    is_current = told.get("observedGeneration", 0) >= meta.get("generation", 0) or root.kind == CONFIG_MAPS
+    rolled = all(_is_new(it) for it in (*sets, *deployments))
+    ready = bool(enough and is_current and rolled) and not meta.get("deletionTimestamp")
+    degraded = [it for it in told.get("conditions") or [] if it["type"] == "Degraded" and it["status"] == "True"]
+    why = [] if ready else _why(api, namespace, chosen, [*sets, *deployments])
+    why = [f"{it['reason']}: {it['message']}" for it in degraded if it["reason"] != "PodsMissing"] + why
+    if root.kind == FOREBAY_SERVICES and not is_current:
+        why.append("no operator has looked at the ForebayService yet: does forebay-operator run?")
+    final = [f"{it['reason']}: {it['message']}" for it in degraded if it["reason"] in _FINAL] if is_current else []
+    return ClusterStatus(
+        name=name,
+        on="kubernetes",
+        place=namespace,
+        kind="ForebayService" if root.kind == FOREBAY_SERVICES else "objects",
+        address=_address(api, namespace, name),
+        ready=ready,
+        dispatchers=f"{dispatchers[0]}/{dispatchers[1]}",
+        workers=f"{workers[0]}/{workers[1]}",
+        image=str(body.get("spec", {}).get("image") or root.asked().get("image") or ""),
+        ours=root.is_ours,
+        reasons=tuple(dict.fromkeys(why)),
+        final=final[0] if final else None,
+    )
+
+
+def _is_scaled(root: Root, ready: int) -> bool:
+    """Whether the number of workers follows the jobs, and there is one: then the service serves."""
+    workers = root.body.get("spec", {}).get("workers") or [] if root.kind == FOREBAY_SERVICES else []
+    scaled = [it for it in workers if (it.get("replicas") or {}).get("min") != (it.get("replicas") or {}).get("max")]
+    fewest = sum((it.get("replicas") or {}).get("min") or 0 for it in workers)
+    return bool(scaled) and ready >= fewest
+
+
+def _ready(workloads: list[Json]) -> tuple[int, int]:
+    return (
+        sum(it.get("status", {}).get("readyReplicas") or 0 for it in workloads),
+        sum(it["spec"].get("replicas", 1) for it in workloads),
+    )
+
+
+def _is_new(workload: Json) -> bool:
+    """Whether all pods of a workload are of its newest spec."""
+    told, wanted = workload.get("status", {}), workload["spec"].get("replicas", 1)
+    seen = told.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
+    return bool(seen and (told.get("updatedReplicas") or 0) >= wanted)
+
+
+def _why(api: Api, namespace: str, chosen: str, workloads: list[Json]) -> list[str]:
+    """Returns why pods are not ready, as far as the caller may see it."""
+    try:
+        pods = api.list(parts.PODS, namespace, labelSelector=chosen)
+    except ForebayError as error:
+        return [f"why cannot be read: {error.message.removeprefix('cluster: ')}"]
+    try:
+        warnings = api.list(parts.EVENTS, namespace, fieldSelector="type=Warning")
+    except ForebayError:
+        # Pods say most of it; many users may not read events.
+        warnings = []
+    service = chosen.partition("=")[2]
+    names = {it["metadata"]["name"] for it in (*pods, *workloads)} | {f"{service}-dispatcher"}
+    return reasons.reasons(pods, workloads, warnings, names)
+
+
+def _address(api: Api, namespace: str, name: str) -> str:
+    """Returns the address of the dispatcher: that of a load balancer, or the name that pods of the cluster resolve."""
+    found = api.get(parts.SERVICES, namespace, name) or {}
+    for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress") or []:
+        if host := entry.get("hostname") or entry.get("ip"):
+            return f"forebay://{host}:{parts.address(name, namespace).rpartition(':')[2]}"
+    return f"forebay://{parts.address(name, namespace)}"
+
+
+def stop(api: Api, namespace: str, name: str, timeout: float, progress: Tell) -> None:
+    """Deletes a service that this module made, and waits until everything that it owned is gone."""
+    root = find(api, namespace, name)
+    if root is not None:
+        _refuse_others(root, namespace)
+    found = _labelled(api, namespace, name)
+    # After a stop that was interrupted, the root is gone, and others still name it.
+    owners = {root.uid} if root else {uid for it in found for uid in _owners(it, name)}
+    if not owners:
+        raise NotFoundError(
+            f"cluster: there is no service {name!r} in namespace {namespace!r}", {"context": api.access.context}
+        )
+    if root is not None:
+        api.delete(root.kind, namespace, name, root.uid)
+        progress(f"{root} is deleted, and with it the state of its jobs")
+    deadline, last = time.monotonic() + timeout, ""
+    while left := _owned(found, owners):
+        if (line := f"{len(left)} objects are still there") != last:
+            progress(line)
+            last = line
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_SECONDS)
+        found = _labelled(api, namespace, name)
+    else:
+        return
+    remaining = "\n".join(_described_left(it) for it in left[: reasons.REASONS_MAX])
+    raise UnavailableError(
+        f"cluster: {len(left)} objects of {name!r} are still there after {timeout:g} s",
+        {"still there": f"{remaining}\n", "hint": "they are being deleted; `stop` again waits for them"},
+    )
+
+
+def _labelled(api: Api, namespace: str, name: str) -> list[Json]:
+    """Returns the objects with the label of the service, and a ForebayService of its name."""
+    found = [it for kind in _KINDS for it in api.list(kind, namespace, labelSelector=f"{parts.SERVICE}={name}")]
+    service = _service(api, namespace, name)
+    return [*found, service] if service else found
+
+
+def _owned(found: list[Json], owners: set[str]) -> list[Json]:
+    """Returns the owners and the objects that they own, and adds those to the owners."""
+    before = -1
+    while before != len(owners):
+        before = len(owners)
+        owners |= {it["metadata"]["uid"] for it in found if owners & _owners(it)}
+    return [it for it in found if it["metadata"]["uid"] in owners]
+
+
+def _described_left(found: Json) -> str:
+    meta = found["metadata"]
+    said = f"{found['kind']} {meta['name']}"
+    if since := meta.get("deletionTimestamp"):
+        said += f", being deleted since {since}"
+    if holders := meta.get("finalizers"):
+        said += f", held by {', '.join(holders)}"
+    return said

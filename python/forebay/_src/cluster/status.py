@@ -1,0 +1,38 @@
+"""The status of a service on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """The status of a service on a cluster.
+
+    Attributes:
+        name: Its name.
+        on: `kubernetes` or `ray`.
+        place: Its namespace, or the address of the Ray cluster.
+        kind: What it is there: a `ForebayService` (with forebay-operator), `objects`, or `actors` of Ray.
+        address: Where programs that reach the cluster's network connect.
+        ready: Whether the dispatcher and all workers serve; where the jobs decide on the number, the fewest workers.
+        dispatchers: The dispatchers that serve, of all: `1/1`.
+        workers: The workers that serve, of all: `3/4`.
+        image: The image of its pods; empty on Ray.
+        ours: Whether `forebay cluster` made it, and may stop it.
+        reasons: What keeps it from being ready, in the words of the platform.
+        final: What only a change of the service can mend.
+    """
+
+    name: str
+    on: str
+    place: str
+    kind: str
+    address: str
+    ready: bool
+    dispatchers: str
+    workers: str
+    image: str = ""
+    ours: bool = True
+    reasons: tuple[str, ...] = ()
+    final: str | None = None
