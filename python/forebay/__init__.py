@@ -19,9 +19,11 @@ from forebay._src import habits as _habits
 from forebay._src.combining import concatenate, mix, zip
 from forebay._src.csv_source import from_csv
 from forebay._src.dataset import Dataset
+from forebay._src.describe.result import ColumnStatistics, Statistics
 from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, coalesce, col, lit, stack, where
 from forebay._src.expr_texts import concat_str, format
+from forebay._src.headspace import Headspace
 from forebay._src.hf_source import from_hf
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
@@ -57,10 +59,12 @@ __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
     "Column",
+    "ColumnStatistics",
     "Dataset",
     "DatasetIterator",
     "Distributed",
     "Expr",
+    "Headspace",
     "RanksWarning",
     "Saved",
     "Schema",
@@ -69,6 +73,7 @@ __all__ = [
     "ShuffleQuality",
     "SkipSample",
     "SkippedSample",
+    "Statistics",
     "Tls",
     "__version__",
     "coalesce",

@@ -76,7 +76,7 @@ mod _native {
     #[pymodule_export]
     use crate::saving::{SavedFolder, SavedWriter, saved};
     #[pymodule_export]
-    use crate::service::{ServiceClient, cores};
+    use crate::service::{ServiceClient, cores, why_in_process};
     #[pymodule_export]
     use crate::taken::take_row;
     #[pymodule_export]

@@ -343,3 +343,12 @@ fn read_absence(seconds: f64) -> Result<Duration> {
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
+
+/// Says in one sentence what holds a trainer back that computes its batches itself.
+///
+/// The seconds are those for which it waited and trained in the last minute, and `ops` the seconds of threads in each op.
+#[pyfunction]
+pub(crate) fn why_in_process(waited_s: f64, step_s: f64, batches: u64, ops: Vec<(String, f64)>) -> String {
+    use forebay_dashboard::why::{Figures, judge};
+    judge(&Figures::in_process(waited_s, step_s, batches, &ops)).sentence
+}

@@ -77,7 +77,10 @@ PLAUSIBLE: dict[str, Any] = {
 
 #: They start processes, use a network or are no functions of users' values.
 ELSEWHERE = {
+    "ColumnStatistics",
+    "Headspace",
     "ShuffleQuality",
+    "Statistics",
     "SkippedSample",
     "up",
     "connect",
@@ -90,7 +93,7 @@ ELSEWHERE = {
     "Tls",
 }
 #: They measure or run a pipeline.
-SLOW = {"optimize", "save"}
+SLOW = {"headspace", "optimize", "save"}
 
 
 def datasets() -> dict[str, fb.Dataset]:

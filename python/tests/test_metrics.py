@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import shutil
 import socket
+import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +23,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from secured import Authority, Fleet, forebay
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RULES, DASHBOARD = DEPLOY / "prometheus" / "forebay.rules.yaml", DEPLOY / "grafana" / "forebay.json"
+METRIC = re.compile(r"\b(?:forebay|process)_\w+")
 ROW = re.compile(r"^\| `((?:forebay|process)_\w+)(?:\{([\w,]+)\})?` \| (gauge|counter) \|", re.MULTILINE)
 
 
@@ -42,6 +49,14 @@ def read(at: str) -> dict[str, float]:
     found = {"/".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
     assert len(found) == len(samples), "a sample is there once"
     return found
+
+
+def expressions(file: Path) -> list[str]:
+    """Returns the queries of a file of rules, or of a dashboard."""
+    if file == RULES:
+        return re.findall(r"^    expr: (.+)$", file.read_text(), re.MULTILINE)
+    panels = json.loads(file.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel.get("targets", ())]
 
 
 def kinds(of: str) -> dict[str, tuple[frozenset[str], str]]:
@@ -118,6 +133,10 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
     alerts = set(re.findall(r"\bforebay_\w+", OPERATIONS.read_text().split("```yaml")[1].split("```")[0]))
     assert len(alerts) > 5
     assert alerts <= set(written)
+    for file, least in ((RULES, 14), (DASHBOARD, 30)):
+        named = set(METRIC.findall("\n".join(expressions(file))))
+        assert len(named) >= least
+        assert named <= set(written), "each is exported by the processes above"
 
 
 def test_what_is_delivered_is_counted_on_both_sides(fleet, until: Callable[..., None]) -> None:
@@ -185,3 +204,90 @@ def test_connections_that_do_nothing_do_not_hold_up_who_reads(fleet) -> None:
             idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
         # They are closed after 30 s.
         assert "forebay_workers" in text(f"127.0.0.1:{port}", timeout=10)
+
+
+def test_the_rules_of_the_docs_are_those_of_the_file() -> None:
+    written = OPERATIONS.read_text().split("```yaml")[1].split("```")[0]
+    assert set(re.findall(r"^    expr: (.+)$", written, re.MULTILINE)) <= set(expressions(RULES))
+    alerts = re.findall(r"^  - alert: (\w+)$", RULES.read_text(), re.MULTILINE)
+    assert set(re.findall(r"- alert: (\w+)", written)) <= set(alerts)
+    assert len(set(alerts)) == len(alerts) == len(expressions(RULES))
+
+
+def test_panels_of_the_dashboard_are_complete_and_do_not_overlap() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    places = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        squares = {(at["x"] + dx, at["y"] + dy) for dx in range(at["w"]) for dy in range(at["h"])}
+        assert not squares & places
+        assert at["x"] + at["w"] <= 24
+        places |= squares
+        assert panel["type"] == "row" or all(target["expr"] and target["legendFormat"] for target in panel["targets"])
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Starts a Prometheus that reads an address, with our rules, and returns its address."""
+    if shutil.which("prometheus") is None or shutil.which("promtool") is None:
+        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
+    started = []
+
+    def start(target: str) -> str:
+        at = f"127.0.0.1:{free_port()}"
+        config = tmp_path / "prometheus.yaml"
+        config.write_text(
+            "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+            f"rule_files: ['{RULES}']\n"
+            f"scrape_configs: [{{job_name: forebay, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        )
+        subprocess.run(["promtool", "check", "config", config], check=True, capture_output=True, timeout=30)
+        options = [f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'tsdb'}", f"--web.listen-address={at}"]
+        with open(tmp_path / "prometheus.log", "w") as log:
+            started.append(subprocess.Popen(["prometheus", *options], stdout=log, stderr=log, cwd=tmp_path))
+        return at
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(30)
+
+
+def asked(at: str, path: str, **parameters: str) -> dict[str, object]:
+    with urllib.request.urlopen(
+        f"http://{at}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10
+    ) as answer:
+        said = json.load(answer)
+    assert said["status"] == "success", said
+    data: dict[str, object] = said["data"]
+    return data
+
+
+def test_a_real_prometheus_loads_the_rules_and_answers_the_dashboard(
+    fleet: Fleet, prometheus: Callable[[str], str], until: Callable[..., None]
+) -> None:
+    metrics = f"127.0.0.1:{free_port()}"
+    fleet.dispatcher("--metrics", metrics)
+    at = prometheus(metrics)
+
+    def found(query: str) -> list[object]:
+        try:
+            result = asked(at, "query", query=query)["result"]
+        except OSError:
+            return []
+        assert isinstance(result, list)
+        return result
+
+    until(lambda: found("forebay_workers_max"))
+    groups = asked(at, "rules")["groups"]
+    assert isinstance(groups, list)
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) == len(expressions(RULES))
+    until(lambda: all(r["health"] == "ok" for g in asked(at, "rules")["groups"] for r in g["rules"]))  # type: ignore[attr-defined]
+    for expression in expressions(DASHBOARD):
+        query = expression.replace("$job", ".+").replace("$__rate_interval", "1m")
+        asked(at, "query", query=query)
+    # Nothing is wrong with a dispatcher that leads and has no jobs.
+    assert found('ALERTS{alertstate="firing"}') == []
+    assert found("sum(forebay_workers)") != []

@@ -29,6 +29,9 @@ pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 
 const EXIT_CODES: &str = "\
+`forebay info SOURCE` shows what files hold: rows, bytes, columns and their statistics.
+`forebay lint FILE.py` finds mistakes and slow parts in the datasets of a Python script.
+`forebay preview FILE.py` writes a page with samples before and behind each op of its datasets.
 `forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
 `forebay cluster start|status|stop` manages services on a Kubernetes or Ray cluster.
 

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from forebay import _native
+from forebay._src.commands import COMMANDS, EXITS
 from forebay._src.quality import quality_file
 from forebay.errors import ForebayError, NotFoundError
 
@@ -26,6 +27,8 @@ def main() -> None:
         sys.exit(quality(sys.argv[2:]))
     if sys.argv[1:2] == ["cluster"]:
         sys.exit(cluster(sys.argv[2:]))
+    if command := COMMANDS.get("".join(sys.argv[1:2])):
+        sys.exit(command(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))
 
 
@@ -87,7 +90,7 @@ def quality(arguments: list[str]) -> int:
         print(quality_file(given.pop("file"), given.pop("json"), **given))
     except ForebayError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _EXITS.get(error.kind, 1)
+        return EXITS.get(error.kind, 1)
     return 0
 
 
@@ -99,11 +102,7 @@ def cluster(arguments: list[str]) -> int:
         return command.run(arguments)
     except ForebayError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _EXITS.get(error.kind, 1)
-
-
-#: Exit codes by the kind of an error, as of the other commands.
-_EXITS = {"unavailable": 3, "not_found": 4, "permission_denied": 4, "data": 5, "function": 6, "version": 7}
+        return EXITS.get(error.kind, 1)
 
 
 def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:

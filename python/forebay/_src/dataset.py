@@ -10,6 +10,7 @@ from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
+from forebay._src.inspect_ops import InspectOps
 from forebay._src.iteration_ops import IterationOps
 from forebay._src.many_ops import ManyOps
 from forebay._src.mix_ops import MixOps
@@ -45,6 +46,7 @@ class Dataset(
     MixOps,
     SpeedOps,
     FrameworkOps,
+    InspectOps,
     metaclass=_Named,
 ):
     """A source and its ops. Immutable: every op returns a new dataset.

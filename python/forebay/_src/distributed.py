@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from forebay import _native
@@ -12,7 +13,8 @@ from forebay._src.quarantine import DeadLetters
 from forebay._src.ranks import warn_of_equal_batches
 from forebay._src.service import Service, resolve
 from forebay._src.tolerance import Tolerance
-from forebay.errors import InvalidPipelineError
+from forebay._src.waits import Waits
+from forebay.errors import ForebayError, InvalidPipelineError
 
 
 class Distributed:
@@ -111,6 +113,14 @@ class ServiceIteration:
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
         return self.job.consumers
+
+    def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
+        """Asks the dispatcher, which knows the waits of all consumers and the ops of all workers."""
+        del waits, stats
+        try:
+            return self._service.why(self.job.job)
+        except ForebayError as error:
+            return f"Nothing is known: {error.message}."
 
     def warn(self) -> None:
         """Warns of ranks that get the same batches; their numbers differ only where the user wanted it."""

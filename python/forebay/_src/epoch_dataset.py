@@ -124,6 +124,12 @@ class EpochDataset:
             self._length = found
         return self._length
 
+    def stats(self) -> dict[str, Any]:
+        """Returns the figures of the last iteration in this process, as `DatasetIterator.stats`; empty before it."""
+        batches = None if self._current is None else self._current._batches
+        stats: dict[str, Any] = {} if batches is None else batches.stats()
+        return stats
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the iteration: numbers and strings, a few hundred bytes.
 

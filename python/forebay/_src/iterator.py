@@ -15,6 +15,7 @@ from forebay import _native
 from forebay._src import habits
 from forebay._src.quarantine import DeadLetters
 from forebay._src.tolerance import Skipped, SkippedSample
+from forebay._src.waits import Waits
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
@@ -40,6 +41,9 @@ class Iteration(Protocol):
     @property
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
+
+    def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
+        """Says in one sentence what holds training back, by its waits and the figures of this process."""
 
     def warn(self) -> None:
         """Warns if ranks get the same batches, or unequal numbers of them."""
@@ -80,6 +84,7 @@ class DatasetIterator(Iterator[Sample]):
         self._lost: ClosedError | None = None
         #: Whether the user has been warned, or wants no warnings.
         self._quiet = False
+        self._waits = Waits()
 
     if not TYPE_CHECKING:
 
@@ -108,6 +113,7 @@ class DatasetIterator(Iterator[Sample]):
             if self._ended:
                 raise StopIteration
             native = self._started()
+            self._waits.asked()
             try:
                 delivery = native.next()
             except BaseException as error:
@@ -124,7 +130,9 @@ class DatasetIterator(Iterator[Sample]):
             self._samples, self._used = [], 0
             if delivery is None:
                 self._ended = True
+                self._waits.ended()
                 raise StopIteration
+            self._waits.got()
             self._epoch = native.epoch
             if isinstance(delivery, dict):
                 return delivery
@@ -181,6 +189,10 @@ class DatasetIterator(Iterator[Sample]):
     def stats(self) -> dict[str, Any]:
         """Returns figures of this process: the costs of ops, the rows and file pages that it keeps, and the reasons.
 
+        Under `"why"`, one sentence that says what held training back in the last minute, data or training: the time
+        between two calls of `next` is training. For a job on a service it is the sentence of `Service.why`, for which
+        the dispatcher is asked.
+
         Under `"ops"`, in the order in which they run, the ops that ran: `op` (fused ops are one; `read` reads the
         source), the `line` of code that added it, `seconds` of threads in it, rows and bytes that went in and came out,
         and for `cache`, `rows_found`, the rows that were not computed. Rows are counted; the other figures are measured
@@ -212,6 +224,8 @@ class DatasetIterator(Iterator[Sample]):
         native = self._native
         said = None if native is None or self._is_elsewhere() else native.stats()
         stats: dict[str, Any] = {} if said is None else json.loads(said)
+        if said is not None:
+            stats["why"] = self._iteration.why(self._waits, stats)
         return stats
 
     def state_dict(self) -> dict[str, Any]:

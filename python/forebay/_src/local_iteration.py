@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from forebay import _native
 from forebay._src.quarantine import DeadLetters
 from forebay._src.ranks import warn_of_ranks
 from forebay._src.tolerance import Tolerance
+from forebay._src.waits import Waits
 
 
 class LocalIteration:
@@ -70,6 +72,11 @@ class LocalIteration:
     def consumers(self) -> tuple[int, int]:
         """This consumer's index, and the number of consumers."""
         return self._given or (0, 1)
+
+    def why(self, waits: Waits, stats: Mapping[str, Any]) -> str:
+        """Says in one sentence what holds training back."""
+        ops = [(op["op"], op["seconds"]) for op in stats.get("ops", ())]
+        return _native.why_in_process(*waits.last_minute(), ops)
 
     def warn(self) -> None:
         """Warns of ranks that get the same batches, or unequal numbers of them."""

@@ -23,15 +23,16 @@ def jpeg(pixels: Array, quality: int = 90) -> bytes:
 
 
 def png(pixels: Array) -> bytes:
-    """Returns a PNG file of grey pixels: uint8 of shape (height, width).
+    """Returns a PNG file of grey or RGB pixels: uint8 of shape (height, width) or (height, width, 3).
 
     >>> png(np.zeros((2, 2), np.uint8))[1:4]
     b'PNG'
     """
-    height, width = pixels.shape
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    height, width = pixels.shape[:2]
+    colour = 2 if pixels.ndim == 3 else 0
+    head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
     # Each row begins with its filter; 0 is none.
-    rows = np.pad(pixels.astype(np.uint8), ((0, 0), (1, 0))).tobytes()
+    rows = np.pad(pixels.astype(np.uint8).reshape(height, -1), ((0, 0), (1, 0))).tobytes()
     chunks = _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 6)) + _chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + chunks
 

@@ -51,6 +51,8 @@ pub enum Hold {
     AtMost(u32, u32),
     /// The policy has tried more of them as often as it may.
     Unmet,
+    /// There are none: everything runs in the trainer's process.
+    InProcess,
 }
 
 /// The costliest op of a job.
@@ -97,6 +99,35 @@ impl Figures {
             need,
             hold,
             op: top,
+        }
+    }
+}
+
+impl Figures {
+    /// Takes the figures of a trainer that computes its batches itself.
+    ///
+    /// `waited_s` and `step_s` are the seconds of the last minute for which it waited and trained, `batches` the batches that
+    /// it took, and `ops` the seconds of threads in each op.
+    pub fn in_process(waited_s: f64, step_s: f64, batches: u64, ops: &[(String, f64)]) -> Self {
+        let seconds = waited_s + step_s;
+        let all: f64 = ops.iter().map(|(_, seconds)| seconds).sum();
+        let most = ops.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, seconds)| *seconds > 0.0);
+        Self {
+            state: "running".to_owned(),
+            attached: 1,
+            recent: Recent {
+                seconds,
+                waited: (seconds > 0.0).then(|| waited_s / seconds),
+                batches_per_s: if seconds > 0.0 { batches as f64 / seconds } else { 0.0 },
+                ..Recent::default()
+            },
+            hold: Some(Hold::InProcess),
+            op: most.map(|(op, seconds)| TopOp {
+                name: op.chars().take(TITLE_CHARS_MAX).collect(),
+                share: seconds / all,
+                is_at_trainer: false,
+            }),
+            ..Self::default()
         }
     }
 }

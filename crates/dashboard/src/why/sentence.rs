@@ -26,7 +26,7 @@ pub fn judge(of: &Figures) -> Verdict {
     };
     let is_known = matches!(bound, Bound::Data | Bound::Training);
     let workers_more = match (is_known, of.hold, more(of)) {
-        (false, ..) => None,
+        (false, ..) | (_, Some(Hold::InProcess), _) => None,
         (true, Some(_), _) if bound == Bound::Data => Some(0),
         (true, _, more) => more,
     };
@@ -81,6 +81,9 @@ fn remedy(of: &Figures) -> String {
             return format!("{} are needed, and {limit} are allowed", workers(i64::from(needed)));
         }
         Some(Hold::Unmet) => return "more workers were tried and did not help".to_owned(),
+        Some(Hold::InProcess) => {
+            return "all of it runs in this process, and workers of a service would share the work".to_owned();
+        }
         None => {}
     }
     match (of.need, more(of)) {

@@ -149,6 +149,30 @@ fn each_table_of_figures_has_its_sentence() {
 }
 
 #[test]
+fn a_trainer_that_computes_its_batches_itself_has_the_same_sentence() {
+    let ops = [("read".to_owned(), 2.9), ("decode_image".to_owned(), 7.1)];
+    for (waited_s, step_s, batches, bound, sentence) in [
+        (
+            37.2,
+            22.8,
+            100,
+            Bound::Data,
+            "Data is the bottleneck: training waited 62 % of the last minute. decode_image takes 71 % of the CPU; all of it runs \
+             in this process, and workers of a service would share the work.",
+        ),
+        (0.1, 9.9, 100, Bound::Training, "Training is the bottleneck: it waited 1 % of the last 10 s."),
+        (0.5, 0.5, 100, Bound::Unknown, "Nothing is known yet: the trainers have reported too little."),
+    ] {
+        let verdict = judge(&Figures::in_process(waited_s, step_s, batches, &ops));
+        assert_eq!((verdict.bound, verdict.workers_more, &*verdict.sentence), (bound, None, sentence));
+    }
+    let verdict = judge(&Figures::in_process(3.0, 1.0, 2, &[]));
+    assert!(
+        verdict.sentence.ends_with("All of it runs in this process, and workers of a service would share the work.")
+    );
+}
+
+#[test]
 fn nonsense_is_judged_and_long_names_are_cut() {
     let recent =
         ConsumerSums { waited_ms: u64::MAX / 4, step_ms: u64::MAX / 4, batches: u64::MAX, ..ConsumerSums::default() };
