@@ -200,7 +200,7 @@ fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
 /// Says whether a value is a list, a tuple or an array of texts. An empty list is one of anything.
 fn is_texts(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
-    if !is_list && !(np.is_array(value)? && shape_of(value)?.len() == 1) {
+    if !(is_list || np.is_array(value)? && shape_of(value)?.len() == 1) {
         return Ok(false);
     }
     if value.len()? == 0 {

@@ -207,7 +207,7 @@ fn string(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Strin
 /// Returns the texts of a list, a tuple or an array; `None` is missing.
 fn texts(np: &NumPy, field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<Option<String>>> {
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
-    if !is_list && !(np.is_array(value)? && shape_of(value)?.len() == 1) {
+    if !(is_list || np.is_array(value)? && shape_of(value)?.len() == 1) {
         return Err(wrong(field, value, Some(row)));
     }
     let mut texts = Vec::with_capacity(value.len()?);

@@ -100,8 +100,8 @@ impl Column {
         Self { field: field.clone(), cells, nulls: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends the bytes of a byte string, of a list of texts ([`TextLists::push`]), or of the numbers of a scalar or a tensor. There must be as many numbers as
-    /// the field says; of a tensor only the first dimension may be open.
+    /// Appends the bytes of a byte string, of a list of texts ([`TextLists::push`]), or of the numbers of a scalar or a
+    /// tensor. There must be as many numbers as the field says; of a tensor only the first dimension may be open.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.nulls.append_non_null();
         match &mut self.cells {
