@@ -4,9 +4,9 @@
 #![expect(clippy::disallowed_methods, reason = "cargo tells build scripts by the environment")]
 
 fn main() {
-    println!("cargo:rerun-if-changed=src/image/jpeg/shim.c");
+    println!("cargo:rerun-if-changed=src/image/decode/jpeg/shim.c");
     let include = std::env::var("DEP_TURBOJPEG_INCLUDE").unwrap_or_default();
     let mut build = cc::Build::new();
-    build.file("src/image/jpeg/shim.c").includes(include.split(',').filter(|path| !path.is_empty()));
+    build.file("src/image/decode/jpeg/shim.c").includes(include.split(',').filter(|path| !path.is_empty()));
     build.compile("forebay_jpeg");
 }

@@ -164,7 +164,7 @@ impl TryFrom<Files> for Draft {
 
 /// Looks up the properties that a source of files leaves open. Bytes of remote files that it reads are cached.
 pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Source> {
-    let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
+    let files: Files = serde_json::from_str(json).map_err(crate::errors::not_arguments)?;
     let filter = files.filter();
     let draft = Draft::try_from(files)?;
     let files = Source::Files { paths: draft.paths().to_vec() };

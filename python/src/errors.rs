@@ -46,6 +46,19 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
+/// Returns the error for arguments whose types were not checked before.
+pub(crate) fn not_arguments(error: serde_json::Error) -> Error {
+    // The position in our own JSON is of no use to a user.
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    match what.split_once("\n  hint: ") {
+        // An error of our own, which serde has turned into text.
+        Some((message, hint)) => Error::invalid(message).hint(hint),
+        None => Error::invalid(format!("an argument is of another type than it takes: {what}"))
+            .hint("see help() of the function for what it takes"),
+    }
+}
+
 /// Makes an error from an exception of our own Python code: a Forebay error stays as it is, others are bugs of ours.
 pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
     let value = exception.value(py);

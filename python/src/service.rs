@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
 use crate::iter::{Iteration, NativeIterator};
-use crate::pipeline::{ErrorBudget, Pipeline, saved};
+use crate::pipeline::Pipeline;
+use crate::pipeline::iterate::{ErrorBudget, saved};
 use crate::runner::Runner;
 
 /// A dispatcher that has answered.

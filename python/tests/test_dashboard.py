@@ -41,7 +41,7 @@ class Served:
         self.tokens = folder / "tokens.json"
         self.token = {tenant: new_token(self.tokens, "client", tenant) for tenant in ("vision", "speech")}
         self.token["admin"] = new_token(self.tokens, "admin")
-        worker = new_token(self.tokens, "worker")
+        self.token["worker"] = worker = new_token(self.tokens, "worker")
         self.fleet = Fleet(folder)
         self.address = self.fleet.dispatcher("--tokens", self.tokens, "--http", "127.0.0.1:0")
         self.http = f"http://{self.fleet.announced[0]['http']}"
@@ -56,11 +56,11 @@ class Served:
     def has(self, job: str) -> bool:
         return any(listed["name"] == job for listed in self.get("jobs")["jobs"])
 
-    def read(self, tenant: str, job: str, ds: fb.Dataset, pause: float = 0.0) -> None:
+    def read(self, tenant: str, job: str, ds: fb.Dataset, pause: float = 0.0, **options: Any) -> None:
         service = fb.connect(f"forebay://{self.address}", token=self.token[tenant])
 
         def train() -> None:
-            for _ in ds.distribute(service, job=job, epochs=None):
+            for _ in ds.distribute(service, job=job, epochs=None, **options):
                 if self.done.wait(pause):
                     return
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import forebay as fb
@@ -41,6 +42,16 @@ for (const el of document.querySelectorAll("body *")) {
 }
 return faint;
 """
+
+
+def failing(flag: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function that fails for every sixteenth row from when a file is there."""
+
+    def fail(row: dict[str, Any]) -> dict[str, Any]:
+        assert row["id"] % 16 or not flag.exists()
+        return row
+
+    return fail
 
 
 @pytest.fixture(scope="module")
@@ -155,17 +166,25 @@ def test_the_keyboard_reaches_everything(browser: Browser, served: Served) -> No
         assert any(wanted in one for one in reached), (wanted, reached)
 
 
-def test_a_thousand_lines_do_not_move_what_is_read(browser: Browser, served: Served, tmp_path: Path) -> None:
-    """The first look aside, nothing shifts while figures change."""
+def test_nothing_moves_while_figures_and_alarms_change(browser: Browser, served: Served, tmp_path: Path) -> None:
+    """A job begins to skip samples meanwhile, so an alarm comes."""
+    flag = tmp_path / "flag"
+    ds = fb.range(100_000).map(failing(flag)).batch(64)
+    served.read("vision", "failing", ds, pause=0.01, on_error="skip", error_budget=10_000_000)
     sign_in(browser, served, "admin")
-    browser.until("document.querySelectorAll('.jobs tbody tr').length === 3")
+    browser.until("document.querySelectorAll('.jobs tbody tr').length === 4")
+    browser.until("document.querySelector('.attention').textContent.startsWith('Nothing')", seconds=60)
+    browser.js("const s = document.getElementById('sort'); s.value = 'name'; s.dispatchEvent(new Event('change'))")
+    browser.until("document.querySelector('.jobs tbody tr').textContent.startsWith('speech')")
     browser.js(
-        "window.moved = 0; window.looks = 0;"
-        "new PerformanceObserver((list) => list.getEntries().forEach((e) => { window.moved += e.value; }))"
-        ".observe({ type: 'layout-shift' });"
-        "new MutationObserver(() => { window.looks += 1; })"
+        "window.places = new Set(); window.looks = 0;"
+        "const tops = () => [...document.querySelectorAll('.jobs tr')].map((row) => row.getBoundingClientRect().top);"
+        "new MutationObserver(() => { window.looks += 1; window.places.add(tops().join()); })"
         ".observe(document.querySelector('main'), { subtree: true, characterData: true, childList: true })"
     )
     browser.until("window.looks >= 3")
-    assert browser.js("return window.moved") < 0.02
+    flag.touch()
+    browser.until("document.querySelector('.attention').textContent.includes('skipped')")
+    places = browser.js("return [...window.places]")
+    assert len(places) == 1, places
     browser.picture(tmp_path / "jobs.png")

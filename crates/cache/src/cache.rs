@@ -12,9 +12,10 @@ use crate::key::PrefixKey;
 use crate::lock::{deadline, left};
 use crate::options::Options;
 use crate::pages::{self, PageCache};
+use crate::rows::index::Index;
 use crate::rows::prefix::Prefix;
 use crate::state::CacheState;
-use crate::stats::{Stats, StoreStats};
+use crate::stats::{PrefixStats, Stats, StoreStats};
 use crate::tiers::TierId;
 use crate::tiers::disk::tier::DiskTier;
 use crate::tiers::list::Tiers;
@@ -34,6 +35,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Cache {
     state: Arc<CacheState>,
+    tiers: Arc<Tiers>,
     keeps_pages: bool,
 }
 
@@ -43,14 +45,14 @@ impl Cache {
     /// # Errors
     /// The system's error where the folder can neither be created nor read, or a thread cannot be started.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
-        let state = Arc::new(CacheState::new(tiers(options)?));
+        let (state, tiers) = open_tiers(options)?;
         let keeps_pages = options.disk.as_ref().is_some_and(|disk| disk.sources);
-        state.tiers().below().cloned().try_for_each(|tier| start_all(&state, tier))?;
+        tiers.below().cloned().try_for_each(|tier| start_all(&state, tier))?;
         if keeps_pages {
             let work = |state: &CacheState| state.disk().into_iter().for_each(|disk| pages::writer::run(state, disk));
             start(&state, ("forebay-pages", Box::new(work)))?;
         }
-        Ok(Arc::new(Self { state, keeps_pages }))
+        Ok(Arc::new(Self { state, tiers, keeps_pages }))
     }
 
     /// Adds peers. From now on, missing rows are looked for at peers before the store. `peers` lists and reads their
@@ -61,7 +63,7 @@ impl Cache {
     /// The system's error where a thread cannot be started.
     pub fn meet(&self, peers: Arc<dyn Peers>, watch: Arc<dyn Stopwatch>) -> Result<()> {
         let tier = Arc::new(PeersTier::new(peers, watch.clone()));
-        if !self.state.tiers().add(tier.clone()) {
+        if !self.tiers.add(tier.clone()) {
             return Ok(());
         }
         self.state.export_rows(watch);
@@ -83,9 +85,11 @@ impl Cache {
     /// Returns a prefix. `rows` is the number of rows of its source; `what` describes it for messages: "decode_image of
     /// /data/train". With peers or a store, waits a few seconds at most until their blocks are known.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
-        let (prefix, in_use) = self.state.prefix(key, schema, rows, what);
-        self.state.tiers().below().for_each(|tier| tier.open_prefix(&self.state, &prefix));
-        Arc::new(Prefix::new(self.state.clone(), prefix, in_use))
+        let (prefix, in_use) = self.state.prefix(key, schema, rows, what, |unused| {
+            self.tiers.below().for_each(|tier| tier.leave_prefix(unused));
+        });
+        self.tiers.below().for_each(|tier| tier.open_prefix(&self.state, &prefix));
+        Arc::new(Prefix::new(self.state.clone(), self.tiers.clone(), prefix, in_use))
     }
 
     /// Writes the queued rows and pages, and waits at most `limit`. Returns whether everything was written.
@@ -93,7 +97,7 @@ impl Cache {
         let until = deadline(limit);
         let left = || left(until);
         // Each queue is flushed, whether or not an earlier one was done.
-        let late = self.state.tiers().sinks().filter(|sink| !sink.queue().flush(left())).count();
+        let late = self.tiers.sinks().filter(|sink| !sink.queue().flush(left())).count();
         let pages = !self.keeps_pages || self.state.pages().queue.flush(left());
         late == 0 && pages
     }
@@ -103,13 +107,13 @@ impl Cache {
     pub fn ease(&self, limit: Duration) {
         let until = deadline(limit);
         let left = || left(until);
-        self.state.tiers().sinks().for_each(|sink| _ = sink.queue().ease(left()));
+        self.tiers.sinks().for_each(|sink| _ = sink.queue().ease(left()));
     }
 
     /// Returns the figures of peers and of the store. Each peer is assumed to have room for `own` bytes, like this
     /// process.
     pub fn elsewhere(&self, own: u64) -> [Elsewhere; 2] {
-        let tier = |id| self.state.tiers().get(id);
+        let tier = |id| self.tiers.get(id);
         [TierId::Peers, TierId::Store].map(|id| tier(id).map(|tier| tier.elsewhere(own)).unwrap_or_default())
     }
 
@@ -126,14 +130,19 @@ impl Cache {
     /// Returns the URL of the store and why it refused the last write, if it did.
     pub fn store_stopped(&self) -> Option<(String, String)> {
         let mut stats = Stats::default();
-        self.state.tiers().get(TierId::Store)?.add_stats(&mut stats);
+        self.tiers.get(TierId::Store)?.add_stats(&mut stats);
         let StoreStats { uri, refused, .. } = stats.store?;
         Some((uri, refused?))
     }
 
     /// Returns the figures of the cached rows, and of their use since the cache was opened.
     pub fn stats(&self) -> Stats {
-        self.state.stats()
+        let add = |index: &Index, stats: &mut PrefixStats| {
+            self.tiers.all().for_each(|tier| tier.add_prefix_stats(index, stats));
+        };
+        let mut stats = self.state.stats(add);
+        self.tiers.all().for_each(|tier| tier.add_stats(&mut stats));
+        stats
     }
 }
 
@@ -154,7 +163,7 @@ impl Drop for Cache {
         if self.keeps_pages {
             self.state.pages().queue.close(left());
         }
-        self.state.tiers().below().for_each(|tier| tier.close(until));
+        self.tiers.below().for_each(|tier| tier.close(until));
     }
 }
 
@@ -162,10 +171,12 @@ impl Drop for Cache {
 ///
 /// # Errors
 /// The system's error where the folder can neither be created nor read.
-fn tiers(options: &Options) -> Result<Tiers> {
+fn open_tiers(options: &Options) -> Result<(Arc<CacheState>, Arc<Tiers>)> {
     let watch = || Arc::new(SystemClock::default());
+    let memory = Arc::new(MemoryTier::new(options));
     let disk = options.disk.as_ref().map(|disk| DiskTier::open(disk, watch())).transpose()?.map(Arc::new);
-    let tiers = Tiers::new(MemoryTier::new(options), disk);
+    let tiers = Tiers::new(memory.clone());
+    disk.iter().for_each(|disk| _ = tiers.add(disk.clone()));
     options.store.iter().for_each(|store| _ = tiers.add(Arc::new(StoreTier::new(store))));
-    Ok(tiers)
+    Ok((Arc::new(CacheState::new(memory, disk)), Arc::new(tiers)))
 }

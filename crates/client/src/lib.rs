@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! service         Service: the calls to the dispatcher (open_job, jobs, workers, scale, cancel, forget)
-//! job             JobSpec, OpenedJob: a job to open, and an opened one
+//! job, opening    JobSpec, OpenedJob: a job to open, and an opened one; how a job is opened
 //! blobs           uploads the blobs of a graph
 //! leader          the connection to the dispatcher; of several, to the leader
 //! retry           retries of calls that are not idempotent
@@ -31,6 +31,7 @@ mod job;
 mod leader;
 mod local_worker;
 mod lock;
+mod opening;
 mod options;
 mod retry;
 mod runtime;

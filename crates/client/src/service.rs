@@ -6,16 +6,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_plan::BlobId;
 use forebay_proto::{
     CancelJobRequest, DispatcherClient, ForgetJobRequest, GetScaleRequest, GetScaleResponse, JobStatus, Link,
     ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus, client, may_pass, to_error, unanswered,
 };
 use tonic::{Response, Status};
 
-use crate::job::{JobSpec, OpenedJob, open};
 use crate::leader::Leader;
 use crate::retry::NonIdempotentCall;
 use crate::runtime::wait;
@@ -56,23 +53,6 @@ impl Service {
 
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
-    }
-
-    /// Creates a job, or attaches to the existing job of that name. `blobs` returns the blobs that the graph refers to;
-    /// `progress` gets the number of indexed files (done, total); `poll` is called about every 50 ms. All three are
-    /// called on this thread.
-    ///
-    /// # Errors
-    /// Conflict if a different job has the name; the error names the difference. The errors of indexing the source;
-    /// Unavailable.
-    pub fn open_job(
-        &self,
-        spec: &JobSpec,
-        blobs: &dyn Fn(&BlobId) -> Option<Bytes>,
-        progress: &mut dyn FnMut(u64, u64),
-        poll: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<OpenedJob> {
-        open(self, spec, blobs, progress, poll)
     }
 
     /// Lists the jobs, each with its last few scaling decisions. With a name, lists the jobs of that name with all

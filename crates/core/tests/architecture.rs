@@ -218,34 +218,13 @@ fn folders_can_be_looked_over() {
 /// The most files that may import each other in a circle. Two files may be two halves of one thing.
 const CIRCLE_FILES_MAX: usize = 2;
 
-/// Returns the present circles, by crate: see the head of the list.
-fn known_circles() -> Vec<(String, BTreeSet<String>)> {
-    let list = include_str!("architecture/circles.txt");
-    let mut known: Vec<(String, BTreeSet<String>)> = Vec::new();
-    for line in list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
-        match (line.strip_prefix("    "), known.last_mut()) {
-            (Some(file), Some((_, files))) => drop(files.insert(file.to_owned())),
-            _ => known.push((line.to_owned(), BTreeSet::new())),
-        }
-    }
-    known
-}
-
 #[test]
 fn files_do_not_import_each_other_in_circles() {
-    let mut known: Vec<_> = known_circles().into_iter().map(|circle| (circle, false)).collect();
     for (name, manifest) in manifests() {
-        let circles = imports::circles(&manifest.with_file_name("src"));
-        for circle in circles.into_iter().filter(|circle| circle.len() > CIRCLE_FILES_MAX) {
-            let entry = known.iter_mut().find(|((of, files), _)| *of == name && circle.is_subset(files));
-            let Some((_, is_found)) = entry else {
-                panic!("{name}: these files import each other, so that none can be read alone: {circle:?}");
-            };
-            *is_found = true;
-        }
+        let mut circles = imports::circles(&manifest.with_file_name("src"));
+        circles.retain(|circle| circle.len() > CIRCLE_FILES_MAX);
+        assert!(circles.is_empty(), "{name}: these files import each other, so that none can be read alone: {circles:?}");
     }
-    let gone: Vec<_> = known.iter().filter(|(_, is_found)| !is_found).map(|(circle, _)| circle).collect();
-    assert!(gone.is_empty(), "take these circles off the list: {gone:?}");
 }
 
 #[test]

@@ -38,10 +38,7 @@ function page(seen, want, ask) {
       tile("Workers", num(workers.live), wanted),
       tile("Threads", num(workers.threads), kinds),
       workers.price > 0 ? tile("Price per hour", num(workers.price), "of all workers") : null),
-    seen.alarms.length ? h("section", { key: "alarms", class: "card", "aria-label": "Alarms" }, h("h2", null, "Needs attention"),
-      h("ul", { class: "alarms" }, seen.alarms.slice(0, 6).map((alarm) => h("li", { class: alarm.level },
-        h("b", null, alarm.level), alarm.text, alarm.job === null ? null : [": ", jobLabel(alarm)])),
-      seen.alarms.length > 6 ? h("li", null, `and ${seen.alarms.length - 6} more`) : null)) : null,
+    attention(seen.alarms),
     h("section", { key: "jobs", class: "card", "aria-label": "Jobs" },
       h("div", { class: "bar" },
         h("input", { type: "search", placeholder: "Search jobs", "aria-label": "Search jobs", id: "search", oninput: later((e) => ask({ search: e.target.value, offset: 0 })) }),
@@ -51,6 +48,18 @@ function page(seen, want, ask) {
       seen.jobs.length ? table(COLUMNS, seen.jobs.map(row), "jobs") : empty(seen.jobs_found || want.search ? "No job matches." : "No job has been opened yet. In a program: ds.distribute(service, job=\"name\").")),
     h("p", { class: "soft small" }, `Forebay ${seen.version}`),
   ];
+}
+
+// One line, also without an alarm, so that the jobs below stay where they are. It opens to the list.
+function attention(alarms) {
+  const [first] = alarms;
+  const line = first ? [h("b", null, first.level), " ", text(first), alarms.length > 1 ? ` and ${num(alarms.length - 1)} more` : null] : "Nothing needs attention.";
+  return h("details", { key: "alarms", class: first ? `attention ${first.level}` : "attention" }, h("summary", null, line),
+    h("ul", { class: "alarms", "aria-label": "Alarms" }, alarms.map((alarm) => h("li", { class: alarm.level }, h("b", null, alarm.level), text(alarm)))));
+}
+
+function text(alarm) {
+  return [alarm.text, alarm.job === null ? null : [": ", jobLabel(alarm)]];
 }
 
 function jobLabel(alarm) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result, Seed, WorkerId};
 use forebay_plan::{Ending, EpochPlan, Extent, Graph, OpCounters, Sharding, Sizing, Stages};
-use forebay_policy::scaling::forebay::SteadyState;
+use forebay_policy::scaling::SteadyState;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 

@@ -10,17 +10,25 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 //!
+//! The folders, in the order in which a split passes through them:
+//!
 //! | folder | contents |
 //! |---|---|
-//! | `executable/` | a pipeline over its source, ready to run |
+//! | `executable/` | a pipeline over its source, ready to run: reads the rows of a morsel and runs its ops |
+//! | `cached/` | rows that the cache has: `cache()`, `autocache()`; the page cache of remote files |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
-//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call |
-//! | `cached/` | `cache()`, `autocache()`, and the page cache of remote files |
-//! | `skip/` | samples that fail: isolated, skipped, counted, recorded |
+//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, columns, texts to token ids |
+//! | `skip/` | samples that fail on the way: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
+//! | `local/` | the iterator in this process, which takes the morsels of a stream through all of the above |
+//!
+//! Beside them:
+//!
+//! | folder or file | contents |
+//! |---|---|
 //! | `threads/` | threads that share rows, and how much processor time they use |
-//! | `local/` | the iterator in this process |
 //! | `profile/` | the costs of ops, and the check that another order of them yields the same samples |
+//! | `panic`, `lock` | caught panics as errors; mutexes after a panic |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -63,6 +71,7 @@ pub mod image;
 mod local;
 mod lock;
 mod ops;
+mod panic;
 mod profile;
 mod skip;
 pub mod table;
@@ -80,6 +89,7 @@ pub use local::stream::{LocalOptions, LocalStream};
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
 pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;
+pub use panic::panicked;
 pub use profile::measure::{Now, compare, measure};
 pub use profile::op_meter::OpMeter;
 pub use skip::known_skips::KnownSkips;
@@ -87,18 +97,10 @@ pub use skip::saved_skip::SavedSkip;
 pub use skip::skip_log::{Budget, SkippedSample};
 pub use tail::delivery::{Delivery, Span};
 pub use tail::merge::Merge;
-pub use tail::pack::Unpacked;
-pub use tail::position::Position;
+pub use tail::position::{Position, Unpacked};
 pub use tail::saved_state::SavedState;
 pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
 pub use threads::row_pool::RowPool;
 pub use tokenize::check;
 
 pub use forebay_policy::caching::{Rent, StorePrices};
-
-/// Turns a panic, which is a bug of Forebay, into an error without a backtrace.
-pub fn panicked(panic: &(dyn std::any::Any + Send)) -> forebay_core::Error {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
-    forebay_core::Error::internal(format!("a part of forebay failed: {text}")).hint("please report this as a bug")
-}

@@ -6,7 +6,8 @@ use forebay_core::ConsumerIndex;
 
 use crate::epoch::epoch_plan::EpochPlan;
 use crate::ops::Op;
-use crate::physical::stages::{FusedOp, Stages, Step, TailStep};
+use crate::physical::stages::Stages;
+use crate::physical::steps::{FusedOp, Step, TailStep};
 use crate::source::{Combined, Combining, Source};
 
 /// The most names of unread columns that are listed.

@@ -13,13 +13,10 @@
 //! same settings ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or
 //! over TLS. Not here: the handling of messages.
 
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, clippy::unwrap_used, rustdoc::all)]
+mod generated;
 mod messages;
 mod net;
-
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, clippy::unwrap_used, rustdoc::all)]
-mod generated {
-    include!("generated/forebay.v1.rs");
-}
 
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
@@ -37,10 +34,8 @@ pub use messages::transfer::{
 };
 pub use messages::version::check_version;
 pub use net::address::{Address, PORT};
-pub use net::connect::{
-    BLOB_PART_BYTES_MAX, REQUEST_BYTES_MAX, TOO_FAST, attempt, client, innermost, may_pass, reach, server, service,
-    unanswered,
-};
+pub use net::connect::{TOO_FAST, attempt, client, innermost, may_pass, reach, unanswered};
+pub use net::http2::{BLOB_PART_BYTES_MAX, REQUEST_BYTES_MAX, server, service};
 pub use net::leader::{leader, not_leader};
 pub use net::listen::{Accepted, GREETING_MAX, GreetingSlot, Incoming, TransferConnection, reachable};
 pub use net::metered::{ThreadTime, metered};

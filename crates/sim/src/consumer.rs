@@ -2,135 +2,32 @@
 //! again from there when it, or its stream, has ended. This file has its sessions.
 
 mod fetches;
+pub(crate) mod node;
 mod trainer;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, SessionEnd, StreamEnd};
 use forebay_core::Error;
-use forebay_exec::{Delivery, Position, SkippedSample};
 use forebay_proto::{JobDefinition, consumer_event};
 
-use crate::fault::Node;
-use crate::losses::{Began, SkippedName};
-use crate::net::Kind;
+use crate::net::streams::Kind;
+use crate::node::Node;
 use crate::payload::Payload;
 use crate::pipeline::Pipeline;
 use crate::planted::Planted;
 use crate::world::{Event, World};
-use fetches::Stream;
+use node::{ConsumerTimer, Saved, job_name, job_number};
 
 /// The time for which `next` waits for a dispatcher, as a stream's default.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The pause before a job is opened again.
 const ASK_AGAIN: u64 = 100;
-/// The assumed bytes of each chunk: a few of them fill the buffer.
-pub(crate) const CHUNK_BYTES: usize = 40 << 20;
 /// The interval at which a waiting call of `next` checks whether to go on.
 const POLL: u64 = 1_000;
 /// The time that a job manager takes to restart a training script.
 const START_AGAIN: std::ops::Range<u64> = 200..2_000;
-
-pub(crate) enum ConsumerTimer {
-    Ask,
-    Connect,
-    Attached(u64),
-    Beat(u64),
-    /// A chunk of a stream was finished.
-    Finished(u64),
-    /// The training step is done.
-    Stepped,
-    Poll,
-    Finish,
-}
-
-/// The saved state of a training script.
-#[derive(Clone, Default)]
-struct Saved {
-    position: Position,
-    /// The number of items before that position.
-    cursor: usize,
-    left_out: Vec<SkippedSample>,
-    got: BTreeSet<usize>,
-}
-
-#[derive(Default)]
-pub(crate) struct ConsumerNode {
-    machine: Option<Consumer>,
-    /// The number of its job.
-    job: Option<u64>,
-    asked: Option<u64>,
-    session: Option<u64>,
-    open: bool,
-    half_closed: bool,
-    fetches: BTreeMap<u64, Stream>,
-    /// Whether `next` was called and has not returned, and whether a check of it is scheduled.
-    in_next: bool,
-    polling: bool,
-    finishing: bool,
-    /// The delivery of the current training step, and the number of items before it.
-    delivered: Option<(Delivery, usize)>,
-    /// The number of items received.
-    cursor: usize,
-    /// The indexes of these, if they may come in any order, and those of the last delivery.
-    any_order: bool,
-    got: BTreeSet<usize>,
-    latest: Vec<usize>,
-    /// The position where this process began, and the skipped samples that were reported to it.
-    began: Position,
-    told: Vec<SkippedName>,
-    /// All skipped samples so far, also from before this process began.
-    left_out: Vec<SkippedSample>,
-    saved: Option<Saved>,
-    /// Places and the number of their accepted chunks, for planted bugs.
-    taken: BTreeMap<(u64, u64), u64>,
-    /// The boundary of the first chunk of each place, in row ops.
-    cut: BTreeMap<(u64, u64), u32>,
-    /// Whether it once had everything, and whether the dispatcher received its last message.
-    complete: bool,
-    pub(crate) heard_out: bool,
-    pub(crate) done: bool,
-}
-
-impl ConsumerNode {
-    pub(crate) fn ended(&mut self) {
-        *self = Self {
-            saved: self.saved.take(),
-            job: self.job,
-            cursor: self.cursor,
-            began: std::mem::take(&mut self.began),
-            complete: self.complete,
-            heard_out: self.heard_out,
-            done: self.done,
-            ..Self::default()
-        };
-    }
-
-    /// Returns the number of its items, or that at the end of its process.
-    pub(crate) fn cursor(&self) -> usize {
-        self.cursor
-    }
-
-    pub(crate) fn job_id(&self) -> Option<u64> {
-        self.job
-    }
-
-    pub(crate) fn told(&self) -> Began<'_> {
-        (&self.began, &self.told)
-    }
-}
-
-/// Returns the name of a job, by its number.
-pub(crate) fn job_name(job: usize) -> String {
-    format!("job {job}")
-}
-
-/// Returns the number of a job, by its name.
-pub(crate) fn job_number(name: &str) -> usize {
-    name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0)
-}
 
 impl World<'_> {
     /// Returns the pipeline of a job.

@@ -1,45 +1,24 @@
 //! The dispatcher's process: its machine, its disk, its sessions. A session has the number of its stream.
 
 mod cuts;
-
-use std::collections::{BTreeMap, VecDeque};
+pub(crate) mod node;
 
 use forebay_core::ErrorKind;
-use forebay_dispatcher::simulate::{Disk, Dispatcher, Output, Write, worker_event};
-use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
+use forebay_dispatcher::simulate::{Dispatcher, Output, worker_event};
+use forebay_proto::{consumer_event, consumer_message, worker_message};
 
-use crate::consumer::job_number;
-use crate::fault::Node;
-use crate::net::Kind;
+use crate::consumer::node::job_number;
+use crate::net::streams::Kind;
+use crate::node::Node;
 use crate::payload::Payload;
 use crate::planted::Planted;
 use crate::world::{Event, World};
-use cuts::Cuts;
+use node::DispatcherTimer;
 
 /// The interval of the actor's ticks.
 const TICK: u64 = 50;
 /// The pause before a failed write is retried, as in the committer.
 const WRITE_AGAIN: u64 = 500;
-
-pub(crate) enum DispatcherTimer {
-    Tick,
-    Written,
-}
-
-#[derive(Default)]
-pub(crate) struct DispatcherNode {
-    machine: Option<Dispatcher>,
-    pub(crate) disk: Disk,
-    /// Jobs that are being opened.
-    opening: BTreeMap<u64, JobDefinition>,
-    /// The writes under way.
-    writing: VecDeque<Write>,
-    /// The time until which the disk refuses writes.
-    pub(crate) full: u64,
-    /// The time until which writes are slow, and the time of one.
-    pub(crate) slow: (u64, u64),
-    cuts: Cuts,
-}
 
 impl World<'_> {
     pub(crate) fn dispatcher_starts(&mut self) {
@@ -311,7 +290,7 @@ impl World<'_> {
             wrong.push(format!("{known} workers are known, and {} live", self.workers.len()));
         }
         for (i, setup) in self.scenario.consumers.iter().enumerate() {
-            let name = crate::consumer::job_name(setup.job);
+            let name = crate::consumer::node::job_name(setup.job);
             let end = (self.jobs[setup.job].definition.epochs, 0);
             let frontier = self.dispatcher.disk.frontier(&name, setup.index);
             if self.consumers[i].heard_out && frontier != end && !self.is_cancelled(setup.job) {

@@ -7,80 +7,24 @@
 //! writing. L-2: a lent block is at its consumer, on its way there, or on its way back; and no block comes back while
 //! its consumer uses it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+pub(crate) mod loans;
+
 use std::sync::{Arc, Weak};
 
 use arrow_array::{Array, ArrayRef, make_array};
 use bytes::Bytes;
-use forebay_client::simulate::{Borrowed, Borrower, Borrowing};
+use forebay_client::simulate::{Borrower, Borrowing};
 use forebay_data::Chunk;
 use forebay_proto::{ConsumerStream, Return};
 
-use crate::consumer::CHUNK_BYTES;
-use crate::fault::Node;
+use crate::consumer::node::CHUNK_BYTES;
+use crate::node::Node;
 use crate::planted::Planted;
 use crate::world::{Event, World};
+use loans::{Guard, Lent, LentTo, Loan, Socket};
 
 /// The time of a message on the socket, in ms.
 const WORD: std::ops::Range<u64> = 0..4;
-
-/// A worker's process (the worker and its life), and the number that it assigned to a consumer.
-pub(crate) type LentTo = (usize, u32, u64);
-
-/// The lent memory of a chunk: the loan, and whether others read it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lent {
-    pub(crate) loan: u64,
-    pub(crate) shared: bool,
-}
-
-/// A consumer's hold on a loan, for as long as anything refers to it.
-pub(crate) struct Guard {
-    _borrowed: Borrowed,
-}
-
-/// One loan.
-struct Loan {
-    to: LentTo,
-    stream: u64,
-    loan: u64,
-    block: usize,
-    /// Its consumer's hold on it.
-    guard: Weak<Guard>,
-}
-
-/// A socket from a consumer to a worker's process.
-#[derive(Default)]
-struct Socket {
-    /// The messages on their way; `None` means that the consumer's process is gone.
-    words: VecDeque<Option<Return>>,
-    last: u64,
-    /// The open streams of the consumer.
-    open: BTreeSet<u64>,
-}
-
-/// By a worker's process: the consumer's number there, and its account.
-type Borrowers = BTreeMap<(usize, u32), (u64, Borrower)>;
-
-/// The uses of a block.
-#[derive(Default)]
-struct Block {
-    written: bool,
-    loans: usize,
-}
-
-/// The simulation's own account.
-#[derive(Default)]
-pub(crate) struct Lending {
-    /// By consumer: its accounts with workers.
-    borrowers: BTreeMap<usize, Borrowers>,
-    sockets: BTreeMap<LentTo, Socket>,
-    loans: BTreeMap<u64, Loan>,
-    lent: u64,
-    blocks: HashMap<usize, Block>,
-    /// Keeps all memory, so that no two blocks have one address.
-    kept: Vec<Chunk>,
-}
 
 /// The bytes of a column, and the loan that returns once nothing refers to them.
 struct Column<B>(B, #[expect(dead_code, reason = "it is there to be dropped")] Arc<Guard>);

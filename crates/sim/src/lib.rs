@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! Scenario    the processes, and each Fault with its time: drawn from the seed
-//! World       virtual time, processes, one queue of events
+//! World       virtual time, processes, one queue of events; strike: what a fault does
 //!   net       streams that break, directions that are blocked, peers that are silent; payload: the messages
 //!   dispatcher, worker, consumer   the processes: the roles' own state machines, and checks of their messages
 //!   losses, lending   skipped samples, poison splits, cancelled jobs; memory that workers lend
-//! Catalogue   the pipelines of jobs; Pipeline: the expected output of their consumers
+//! Catalogue   the pipelines of jobs, drawn by drawing; Pipeline: the expected output of their consumers
 //! Planted     bugs that the simulation must find
 //! ```
 //!
@@ -26,18 +26,22 @@ mod consumer;
 mod dice;
 mod digest;
 mod dispatcher;
+mod drawing;
 mod fault;
 mod lending;
 mod losses;
 mod net;
+mod node;
 mod payload;
 mod pipeline;
 mod planted;
 mod scenario;
+mod strike;
 mod worker;
 mod world;
 
-pub use fault::{Fault, Node};
+pub use fault::Fault;
+pub use node::Node;
 pub use planted::Planted;
 pub use scenario::{Scenario, Worlds};
 pub use world::Outcome;

@@ -4,6 +4,8 @@
 //! L-4: each skipped sample is reported to the user once, in order, and is in the ledger. L-5: a poison split is leased
 //! to no worker, and its consumer has everything before it.
 
+pub(crate) mod account;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -13,36 +15,15 @@ use forebay_exec::{KnownSkips, Position};
 use forebay_proto::{LostSample, worker_event};
 use forebay_worker::simulate::Task;
 
-use crate::catalogue::mixed::is_same;
-use crate::consumer::{job_name, job_number};
-use crate::fault::Node;
-use crate::pipeline::{Due, KnownLost, missing, process_died};
+use crate::consumer::node::{job_name, job_number};
+use crate::drawing::mixed::is_same;
+use crate::node::Node;
+use crate::pipeline::{Due, KnownLost, process_died};
 use crate::world::World;
+use account::Cancel;
 
 /// The most processes that die at a sample in one world.
 const DEATHS_MAX: u64 = 12;
-
-/// The state of a job's cancellation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Cancel {
-    #[default]
-    No,
-    /// The job is cancelled, or will be: no consumer starts to read it any more.
-    Asked,
-    Done,
-}
-
-/// The simulation's own account.
-#[derive(Default)]
-pub(crate) struct Losses {
-    /// By consumer: the number of accidentally lost samples for which the expected output was computed.
-    due: BTreeMap<usize, (usize, Rc<Due>)>,
-    cancelled: BTreeMap<usize, Cancel>,
-    /// Processes that died at a sample.
-    died: u64,
-    /// The skipped samples in the ledger when the dispatcher began.
-    written: u64,
-}
 
 impl World<'_> {
     /// Returns the expected output of a consumer, as far as it is decided now.
@@ -238,17 +219,3 @@ impl World<'_> {
 fn fault(lost: &LostSample) -> Fault {
     Error::from_json(&lost.error).fault()
 }
-
-/// The report of a sample that a process does not get: epoch, split, sample, repetition.
-pub(crate) type SkippedName = (u64, u64, u64, u64);
-
-/// Returns the names of reported samples.
-pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item = SkippedName> {
-    lost.iter().map(|lost| {
-        let ((epoch, split, _), sample, repetition) = missing(lost, 0);
-        (epoch, split, sample, repetition)
-    })
-}
-
-/// The position where a process began, and the samples reported to it since.
-pub(crate) type Began<'a> = (&'a Position, &'a [SkippedName]);

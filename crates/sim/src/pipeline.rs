@@ -17,8 +17,8 @@ use forebay_exec::{Budget, Environment, Executable, KnownSkips, MorselRequest, N
 use forebay_plan::{Ending, EpochPlan, Sharding, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
-use crate::catalogue::{Drawn, draw, mixed};
 use crate::dice::Dice;
+use crate::drawing::{Drawn, draw, mixed};
 use due::Rounds;
 pub(crate) use due::{Due, KnownLost, missing};
 
@@ -235,7 +235,8 @@ mod tests {
     use arrow_array::{Array, Int64Array};
 
     use super::*;
-    use crate::catalogue::{CUT, Catalogue, PIPELINES};
+    use crate::catalogue::Catalogue;
+    use crate::drawing::{CUT, PIPELINES};
 
     /// Returns all splits of the first epoch.
     fn splits(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u64, u64)> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use forebay_dispatcher::Timing;
 
 use crate::dice::Dice;
-use crate::fault::{Fault, Node};
+use crate::fault::Fault;
+use crate::node::Node;
 
 /// The kinds of worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

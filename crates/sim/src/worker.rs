@@ -1,106 +1,24 @@
 //! A worker's process: its machine, threads that compute in virtual time, and the streams that it serves.
 
+pub(crate) mod node;
 mod readers;
 mod threads;
 
-use std::collections::{BTreeMap, VecDeque};
-
 use forebay_core::Error;
-use forebay_proto::{OneReader, Ticket, worker_event};
-use forebay_worker::simulate::{LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Worker};
+use forebay_proto::{OneReader, worker_event};
+use forebay_worker::simulate::{LEASE_WAIT_MAX, LEAVE_MAX, Worker};
 
-use crate::fault::Node;
-use crate::net::Kind;
+use crate::net::streams::Kind;
+use crate::node::Node;
 use crate::payload::Payload;
 use crate::planted::Planted;
 use crate::world::{Event, World};
-use readers::Serving;
-use threads::{Computed, Entry, Parked};
+use node::{Serving, WorkerTimer};
 
 /// The time for which a worker waits for its welcome, as its session does.
 const WELCOME_MAX: u64 = 30_000;
 /// The interval at which a leaving worker checks whether it holds anything.
 const LEAVE_LOOK: u64 = 20;
-
-pub(crate) enum WorkerTimer {
-    Connect,
-    Welcome(u64),
-    Beat(u64),
-    Prepared(Preparing, bool),
-    /// A thread has computed a chunk; one at a time if they come in order.
-    Computed(Computed),
-    /// A ticket has waited long enough.
-    Knock,
-    /// A thread has waited long enough.
-    Waited,
-    Leave,
-}
-
-#[derive(Default)]
-pub(crate) struct WorkerNode {
-    machine: Option<Worker>,
-    port: u32,
-    session: Option<u64>,
-    /// The interval of its heartbeats, once it was welcomed.
-    every: Option<u64>,
-    entries: VecDeque<Entry>,
-    /// Chunks that wait for the result of another thread.
-    parked: Vec<Parked>,
-    /// Free threads; negative while threads that had waited go on.
-    free: isize,
-    serving: BTreeMap<u64, Serving>,
-    /// The time since when it leaves, and the time until another process starts in its place.
-    leaving: Option<(u64, u64)>,
-    /// The time until which it is slower, and the factor. It belongs to the machine: a process that starts in its place
-    /// is as slow.
-    pub(crate) slow: (u64, u64),
-    /// By token: the leases that it was sent. The simulation's own account.
-    book: BTreeMap<u64, Place>,
-}
-
-/// (job, consumer, epoch, ordinal).
-type Place = (u64, u32, u64, u64);
-
-fn place(ticket: &Ticket) -> Place {
-    (ticket.job, ticket.consumer, ticket.epoch, ticket.ordinal)
-}
-
-impl WorkerNode {
-    pub(crate) fn ended(&mut self) {
-        *self = Self { port: self.port, slow: self.slow, ..Self::default() };
-    }
-
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
-    }
-
-    pub(crate) fn port(&self) -> Option<u32> {
-        self.machine.as_ref().map(|_| self.port)
-    }
-
-    /// Records an event in the account of its leases.
-    fn account(&mut self, event: &worker_event::Event) {
-        match event {
-            worker_event::Event::Lease(l) => {
-                let place = (l.job, l.consumer, l.epoch, l.ordinal);
-                self.book.retain(|_, held| *held != place);
-                self.book.insert(l.token, place);
-            }
-            worker_event::Event::Revoke(revoke) => drop(self.book.remove(&revoke.token)),
-            worker_event::Event::Consumed(c) => self
-                .book
-                .retain(|_, held| (held.0, held.1) != (c.job, c.consumer) || (held.2, held.3) >= (c.epoch, c.ordinal)),
-            worker_event::Event::Forget(forget) => self.book.retain(|_, held| held.0 != forget.job),
-            _ => {}
-        }
-    }
-}
-
-/// Splits `w3:17` into the worker and its port.
-pub(crate) fn address(text: &str) -> Option<(usize, u32)> {
-    let (worker, port) = text.strip_prefix('w')?.split_once(':')?;
-    Some((worker.parse().ok()?, port.parse().ok()?))
-}
 
 impl World<'_> {
     pub(crate) fn port(&self, node: Node) -> Option<u32> {

@@ -18,23 +18,22 @@ from __future__ import annotations
 import builtins
 import math
 import numbers
-from collections.abc import Iterable, Sequence
-from itertools import chain, pairwise
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, Union
 
 from forebay._src import habits
-from forebay._src.expr_arguments import distinct_values, edge, integer, limit, unicode_text
+from forebay._src.expr_arguments import INT64_MAX, INT64_MIN, unicode_text
 from forebay._src.expr_calls import ListFunctions, TextFunctions
-from forebay._src.schema import CAST_TYPES, cast_type
-from forebay._src.usage import explained
+from forebay._src.expr_functions import ExprFunctions
+from forebay._src.expr_operators import ExprOperators, in_parentheses
+from forebay._src.usage import explained, name_methods
 
 __all__ = ["Expr", "coalesce", "col", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
 """The other operand of an operator: an expression, or a single value of Python or NumPy."""
 
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
 
 _SYMBOLS: Final = {
     "add": "+",
@@ -55,7 +54,7 @@ _SYMBOLS: Final = {
 }
 
 
-class Expr:
+class Expr(ExprOperators, ExprFunctions):
     """An expression over the columns of a row. Made by :func:`col`, :func:`lit`, :func:`where`, and by operators.
 
     >>> import forebay as fb
@@ -132,149 +131,6 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
             """Called for names that the class has not; says what to write here."""
             raise habits.missing("an expression", name, habits.EXPRESSIONS, habits.public_names(self, name))
 
-    def __add__(self, other: ExprLike) -> Expr:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return _binary("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return _binary("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return _binary("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return _binary("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return _binary("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return _binary("true_div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return _binary("true_div", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return _binary("floor_div", self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return _binary("floor_div", other, self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return _binary("mod", self, other)
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return _binary("mod", other, self)
-
-    def __pow__(self, other: ExprLike) -> Expr:
-        return _binary("pow", self, other)
-
-    def __rpow__(self, other: ExprLike) -> Expr:
-        return _binary("pow", other, self)
-
-    def __eq__(self, other: ExprLike) -> Expr:  # type: ignore[override]
-        return _binary("eq", self, other)
-
-    def __ne__(self, other: ExprLike) -> Expr:  # type: ignore[override]
-        return _binary("ne", self, other)
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return _binary("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return _binary("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return _binary("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return _binary("ge", self, other)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return _binary("and", self, other)
-
-    def __rand__(self, other: ExprLike) -> Expr:
-        return _binary("and", other, self)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return _binary("or", self, other)
-
-    def __ror__(self, other: ExprLike) -> Expr:
-        return _binary("or", other, self)
-
-    def __neg__(self) -> Expr:
-        return self._then({"expr": "unary", "op": "neg"}, f"(-{self})")
-
-    def __pos__(self) -> Expr:
-        return self
-
-    def __invert__(self) -> Expr:
-        return self._then({"expr": "unary", "op": "not"}, f"(~{self})")
-
-    def __abs__(self) -> Expr:
-        return self._then({"expr": "unary", "op": "abs"}, f"abs({self})")
-
-    def __round__(self, ndigits: None = None) -> Expr:
-        if ndigits is not None:
-            raise TypeError("round: only to whole numbers; use (x * 100).round() / 100 for two digits")
-        return self.round()
-
-    def log(self) -> Expr:
-        """The natural logarithm; -inf of 0, nan of negative numbers."""
-        return self._call("log")
-
-    def log1p(self) -> Expr:
-        """``log(1 + x)``, exact for small x.
-
-        >>> import forebay as fb
-        >>> fb.col("clicks").log1p()
-        col('clicks').log1p()
-        """
-        return self._call("log1p")
-
-    def exp(self) -> Expr:
-        """Euler's number to the power of x."""
-        return self._call("exp")
-
-    def sqrt(self) -> Expr:
-        """The square root; nan of negative numbers."""
-        return self._call("sqrt")
-
-    def floor(self) -> Expr:
-        """The greatest whole number that is not greater; the dtype stays."""
-        return self._call("floor")
-
-    def ceil(self) -> Expr:
-        """The least whole number that is not less; the dtype stays."""
-        return self._call("ceil")
-
-    def round(self) -> Expr:
-        """The nearest whole number, half to even (2.5 gives 2); the dtype stays."""
-        return self._call("round")
-
-    def abs(self) -> Expr:
-        """The absolute value, as ``abs(column)``."""
-        return self.__abs__()
-
-    def sign(self) -> Expr:
-        """1, 0 or -1; the dtype stays, and so does nan."""
-        return self._call("sign")
-
-    def is_nan(self) -> Expr:
-        """Whether it is not-a-number; missing values stay missing."""
-        return self._call("is_nan")
-
-    def is_null(self) -> Expr:
-        """Whether the row is missing.
-
-        >>> import forebay as fb
-        >>> ~fb.col("label").is_null()
-        (~col('label').is_null())
-        """
-        return self._call("is_null")
-
     def fill_null(self, value: ExprLike) -> Expr:
         """Returns ``value`` where the row is missing; the dtype stays. A nan that is not missing stays nan.
 
@@ -287,11 +143,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         (Schema(x: int64), [1, 0])
         """
         filling = lit(value)
-        return _join([self, filling], {"expr": "fill_null"}, f"{_object(self)}.fill_null({filling})")
-
-    def len(self) -> Expr:
-        """The length of a string in characters, or of a byte string in bytes, as int64."""
-        return self._call("len")
+        return _join([self, filling], {"expr": "fill_null"}, f"{in_parentheses(self)}.fill_null({filling})")
 
     @property
     def str(self) -> TextFunctions:
@@ -316,108 +168,17 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """
         return ListFunctions(self)
 
-    def isin(self, values: Iterable[Any]) -> Expr:
-        """Whether it is one of some values, numbers or strings, as pandas' ``isin``; a missing value stays missing.
+    def _binary(self, op: builtins.str, other: ExprLike) -> Expr:
+        return _operation(op, self, other)
 
-        >>> import forebay as fb
-        >>> ds = fb.from_dict({"lang": ["en", "de", "fr"]})
-        >>> [row["lang"] for row in ds.filter(fb.col("lang").isin({"en", "fr"}))]
-        ['en', 'fr']
-        """
-        if isinstance(values, Expr):
-            raise TypeError(f"isin: values is a list or a set, not {type(values).__name__}")
-        kind, rising = distinct_values(values)
-        shown = f"{{{len(rising)} values}}" if len(rising) > 4 else repr(rising)
-        return self._called(f".isin({shown})", {"fn": "is_in", "values": {kind: rising}})
-
-    def bucketize(self, bounds: Iterable[float], *, right: bool = False) -> Expr:
-        """The number of the bucket between rising bounds, from 0, as int64: NumPy's ``digitize``.
-
-        Bucket ``i`` holds ``bounds[i - 1] <= x < bounds[i]``; with ``right``, ``bounds[i - 1] < x <= bounds[i]``. Nan
-        is in the last one.
-
-        >>> import forebay as fb
-        >>> ds = fb.from_dict({"age": [5, 18, 70]})
-        >>> [int(row["age"]) for row in ds.with_column("age", fb.col("age").bucketize([18, 65]))]
-        [0, 1, 2]
-        """
-        edges = [edge(bound) for bound in bounds]
-        if any(low > high for low, high in pairwise(edges)):
-            raise ValueError("bucketize: the bounds do not rise; give them in order")
-        if not isinstance(right, bool):
-            raise TypeError(f"bucketize: right is True or False, not {type(right).__name__}")
-        return self._called(f".bucketize({edges})", {"fn": "bucketize", "bounds": edges, "right": right})
-
-    def one_hot(self, n: int) -> Expr:
-        """``float32[n]``: 1 at the place of a whole number, 0 elsewhere. A number outside ``range(n)`` is an error.
-
-        >>> import forebay as fb
-        >>> ds = fb.from_dict({"label": [2, 0]}).with_column("label", fb.col("label").one_hot(3))
-        >>> [row["label"].tolist() for row in ds]
-        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
-        """
-        classes = integer("one_hot: n", n)
-        if not 1 <= classes <= 2**20:
-            raise ValueError(f"one_hot: n is {classes}; use 1 to 2**20")
-        return self._called(f".one_hot({classes})", {"fn": "one_hot", "classes": classes})
-
-    def clip(self, low: float | None = None, high: float | None = None) -> Expr:
-        """``low`` where it is smaller, ``high`` where it is larger; the dtype stays, and so does nan.
-
-        >>> import forebay as fb
-        >>> fb.col("x").clip(low=0)
-        col('x').clip(0.0, None)
-        """
-        for what, value in (("low", low), ("high", high)):
-            if isinstance(value, Expr):
-                raise TypeError(f"clip: {what} is a number; use fb.where to limit a column by another one")
-        bounds = {"low": limit("low", low, -math.inf), "high": limit("high", high, math.inf)}
-        text = f"{_object(self)}.clip({bounds['low']}, {bounds['high']})"
-        return self._then({"expr": "clip", **bounds}, text)
-
-    def hash_mod(self, n: int) -> Expr:
-        """A well-mixed hash of the value in ``range(n)``, as int64: always the same, on every machine.
-
-        It depends on the value alone, so that a row stays in its part when the data grows:
-
-        >>> import forebay as fb
-        >>> is_test = fb.col("user").hash_mod(100) < 5
-        """
-        buckets = integer("hash_mod: n", n)
-        if not 1 <= buckets <= _INT64_MAX:
-            raise ValueError(f"hash_mod: n is {buckets}; use a number of buckets from 1 to 2**63 - 1")
-        return self._then({"expr": "hash_mod", "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})")
-
-    def cast(self, dtype: Any) -> Expr:
-        """Another type, as NumPy's ``astype``; strings and bytes are parsed as numbers, and numbers written as text.
-
-        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int``, ``float``, ``str`` or
-        ``bytes``.
-
-        >>> import forebay as fb
-        >>> fb.col("x").cast("float32")
-        col('x').cast('float32')
-        >>> fb.col("x").cast(str)
-        col('x').cast('string')
-        >>> fb.col("x").cast("float8")
-        Traceback (most recent call last):
-            ...
-        ValueError: cast: unknown dtype 'float8'; use one of bool, int8, int16, int32, int64, uint8, uint16, uint32, \
-uint64, float16, float32, float64, string, bytes
-        """
-        name = cast_type(dtype)
-        if name not in CAST_TYPES:
-            raise ValueError(f"cast: unknown dtype {name!r}; use one of {', '.join(CAST_TYPES)}")
-        return self._then({"expr": "cast", "dtype": name}, f"{_object(self)}.cast({name!r})")
-
-    def _call(self, op: builtins.str) -> Expr:
-        return self._then({"expr": "unary", "op": op}, f"{_object(self)}.{op}()")
-
-    def _called(self, text: builtins.str, call: dict[builtins.str, Any]) -> Expr:
-        return self._then({"expr": "call", "call": call}, f"{_object(self)}{text}")
+    def _reflected(self, op: builtins.str, other: ExprLike) -> Expr:
+        return _operation(op, other, self)
 
     def _then(self, part: dict[builtins.str, Any], text: builtins.str) -> Expr:
         return _make((*self._parts, part), text)
+
+
+name_methods(Expr)
 
 
 def col(name: str) -> Expr:
@@ -459,7 +220,7 @@ def lit(value: Any) -> Expr:
         return _leaf(repr(value), expr="bool", value=value)
     if isinstance(value, numbers.Integral):
         whole = int(value)
-        if not _INT64_MIN <= whole <= _INT64_MAX:
+        if not INT64_MIN <= whole <= INT64_MAX:
             raise OverflowError(f"the integer {whole} does not fit 64 bits; use a float, or cast the column")
         return _leaf(repr(whole), expr="int", value=whole)
     if isinstance(value, numbers.Real):
@@ -531,15 +292,10 @@ def _join(operands: Sequence[Expr], part: dict[str, Any], text: str) -> Expr:
     return _make((*parts, part), text)
 
 
-def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:
+def _operation(op: str, left: ExprLike, right: ExprLike) -> Expr:
     a, b = lit(left), lit(right)
-    text = f"({_object(a) if op == 'pow' else a} {_SYMBOLS[op]} {b})"
+    text = f"({in_parentheses(a) if op == 'pow' else a} {_SYMBOLS[op]} {b})"
     return _join([a, b], {"expr": "binary", "op": op}, text)
-
-
-def _object(expr: Expr) -> str:
-    """Returns the text of a method's object, in parentheses where Python needs them: for a bare number."""
-    return str(expr) if str(expr)[0] in "(cwa" else f"lit({expr})"
 
 
 def _float(value: float) -> Expr:

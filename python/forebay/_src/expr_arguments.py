@@ -7,8 +7,8 @@ import numbers
 from collections.abc import Iterable
 from typing import Any, Final
 
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
 
 
 def unicode_text(what: str, value: str) -> str:
@@ -42,7 +42,7 @@ def distinct_values(values: Iterable[Any]) -> tuple[str, list[Any]]:
             raise TypeError(f"isin: {value!r} is no number or string; missing and nan have is_null() and is_nan()")
     if all(isinstance(value, numbers.Integral) for value in found):
         whole = sorted({int(value) for value in found})
-        if any(not _INT64_MIN <= value <= _INT64_MAX for value in whole):
+        if any(not INT64_MIN <= value <= INT64_MAX for value in whole):
             raise OverflowError("isin: an integer does not fit 64 bits")
         return "ints", whole
     real = sorted({float(value) for value in found})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -45,3 +46,19 @@ def explained(usage: str, **keywords: str) -> Callable[[Callable[P, R]], Callabl
         return call
 
     return wrap
+
+
+def name_methods(owner: type) -> None:
+    """Puts the class that users see into the names of inherited methods.
+
+    Python shows these names if a call does not fit.
+
+    >>> import forebay as fb
+    >>> fb.Dataset.batch.__qualname__
+    'Dataset.batch'
+    """
+    for base in owner.__mro__:
+        for name, member in vars(base).items() if base.__module__.startswith("forebay._src.") else ():
+            while inspect.isfunction(member):
+                member.__qualname__ = f"{owner.__name__}.{name}"
+                member = getattr(member, "__wrapped__", None)

@@ -19,6 +19,7 @@ use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::TierId;
 use crate::tiers::block::message::{Message, Rows};
+use crate::tiers::list::Tiers;
 use crate::tiers::tier::{BlockSink, Promotion, Tier};
 
 /// The memory of a segment besides its rows.
@@ -36,6 +37,7 @@ pub(crate) struct Admitted {
 /// Copies the rows among `rows` (their numbers, and their places in `table`) that are kept.
 pub(crate) fn admit(
     cache: &CacheState,
+    tiers: &Tiers,
     state: &Arc<PrefixState>,
     table: &Table,
     rows: &[(Number, u32)],
@@ -46,7 +48,7 @@ pub(crate) fn admit(
     let wanted = needed(table, rows);
     let cost = cache.cost(state);
     let (wanting, refusing): (Vec<&dyn BlockSink>, Vec<&dyn BlockSink>) =
-        cache.tiers().sinks().partition(|sink| sink.wants_rows(cache, state, wanted, cost));
+        tiers.sinks().partition(|sink| sink.wants_rows(cache, state, wanted, cost));
     let granted = cache.memory().reserve(cache, state, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
     // Keeping a part in memory while all rows wait to be written would hold two copies.
@@ -100,7 +102,7 @@ pub(crate) fn promote(
 }
 
 /// Keeps rows that peers sent, as copies.
-pub(crate) fn keep_copies(cache: &CacheState, state: &Arc<PrefixState>, table: &Table, rows: &[(Number, u32)]) {
+pub(crate) fn keep_copies(cache: &CacheState, state: &PrefixState, table: &Table, rows: &[(Number, u32)]) {
     let bytes = needed(table, rows);
     if !rows.is_empty() && whole(cache, cache.memory().reserve_copy(cache, state, bytes), bytes) {
         hold(cache, state, table, rows, bytes, true);
@@ -131,25 +133,25 @@ fn whole(cache: &CacheState, granted: u64, wanted: u64) -> bool {
 }
 
 /// Estimates how many of `rows` more rows of a prefix would be kept, by the size of earlier ones.
-pub(crate) fn room(cache: &CacheState, state: &PrefixState, rows: usize) -> usize {
+pub(crate) fn room(cache: &CacheState, tiers: &Tiers, state: &PrefixState, rows: usize) -> usize {
     let Some(row_bytes) = cache.row_bytes(state) else { return rows };
     let row_bytes = row_bytes + ROW_BYTES as f64;
     let (bytes, cost) = ((rows as f64 * row_bytes) as u64, cache.cost(state));
     let wants = |tier: &dyn Tier| tier.wants_rows(cache, state, bytes, cost);
-    if cache.tiers().sinks().any(|sink| wants(sink)) || wants(cache.memory()) {
+    if tiers.sinks().any(|sink| wants(sink)) || wants(cache.memory()) {
         return rows;
     }
     (cache.memory().free() as f64 / row_bytes) as usize
 }
 
 /// Sends the numbers of rows that a filter removed to the tiers below, or to the snapshots for peers.
-pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, numbers: &[Number]) {
+pub(crate) fn write_filtered_out(cache: &CacheState, tiers: &Tiers, state: &Arc<PrefixState>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
     // Without a disk, from which peers would read them.
     if cache.disk().is_none() && cache.memory().is_used() && cache.exports_watch().is_some() {
         write(&state.index).exports.add_filtered_out(numbers);
     }
-    for sink in cache.tiers().sinks().filter(|sink| sink.wants_rows(cache, state, bytes, None)) {
+    for sink in tiers.sinks().filter(|sink| sink.wants_rows(cache, state, bytes, None)) {
         let rows = Rows::FilteredOut(numbers.to_vec());
         // Numbers that are not written are computed again after a restart.
         let _ = sink.queue().push(Message { state: state.clone(), rows, bytes }, bytes);
@@ -158,7 +160,7 @@ pub(crate) fn write_filtered_out(cache: &CacheState, state: &Arc<PrefixState>, n
 
 impl Admitted {
     /// Accounts for the memory, now that the index has the rows, and queues the rows for the tiers that want them.
-    pub(crate) fn commit(self, cache: &CacheState, state: &Arc<PrefixState>, id: u32) {
+    pub(crate) fn commit(self, cache: &CacheState, tiers: &Tiers, state: &Arc<PrefixState>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
             cache.memory().hold(
@@ -170,7 +172,7 @@ impl Admitted {
         }
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
         let (mut is_queued, mut is_local) = (false, false);
-        for sink in cache.tiers().sinks().filter(|sink| self.wanted_by.contains(&sink.id())) {
+        for sink in tiers.sinks().filter(|sink| self.wanted_by.contains(&sink.id())) {
             // Rows that only wait to be written leave memory when the nearest tier has them.
             let rows_of = Rows::Computed { id, segment: self.segment.clone(), passing: !kept && !is_queued };
             if sink.queue().push(Message { state: state.clone(), rows: rows_of, bytes }, bytes).is_ok() {

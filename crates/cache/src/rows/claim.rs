@@ -3,7 +3,7 @@
 //! A claim returns its pending rows only when it is fulfilled: each caller computes its own rows before it waits, so no
 //! two callers wait for each other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,13 @@ use arrow_array::ArrayRef;
 use forebay_core::Result;
 use forebay_data::Memory;
 
-use crate::lock::{deadline, read, write};
+use crate::lock::{deadline, write};
 use crate::rows::admit::{admit, copy, write_filtered_out};
+use crate::rows::claimed::ClaimedRows;
 use crate::rows::found::Found;
 use crate::rows::in_flight::{InFlight, Outcome};
 use crate::rows::index::ROW_BYTES;
-use crate::rows::number::{NO_NUMBER, Number};
+use crate::rows::number::Number;
 use crate::rows::prefix::{Asking, Beyond, Look, Prefix};
 use crate::rows::table::{Place, Table};
 use crate::state::prefix::PrefixState;
@@ -26,9 +27,7 @@ use crate::stats::add;
 #[derive(Debug)]
 pub struct Claim {
     prefix: Arc<Prefix>,
-    in_flight: Arc<InFlight>,
-    rows: Vec<u32>,
-    numbers: Vec<Number>,
+    claimed: ClaimedRows,
     pending: Pending,
     is_completed: bool,
 }
@@ -49,12 +48,15 @@ pub struct Computed<'a> {
 impl Claim {
     pub(crate) fn new(prefix: &Arc<Prefix>, until: Option<Instant>) -> Self {
         let pending = Pending { prefix: prefix.clone(), rows: Vec::new(), joined: Vec::new(), until };
-        let in_flight = Arc::default();
-        Self { prefix: prefix.clone(), in_flight, rows: Vec::new(), numbers: Vec::new(), pending, is_completed: false }
+        Self { prefix: prefix.clone(), claimed: ClaimedRows::new(&prefix.state), pending, is_completed: false }
     }
 
     pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
-        &self.in_flight
+        self.claimed.in_flight()
+    }
+
+    pub(crate) fn claimed_mut(&mut self) -> &mut ClaimedRows {
+        &mut self.claimed
     }
 
     pub(crate) fn pending(&self) -> &Pending {
@@ -62,26 +64,7 @@ impl Claim {
     }
 
     pub(crate) fn add(&mut self, row: u32, number: Number) {
-        self.rows.push(row);
-        self.numbers.push(number);
-    }
-
-    /// Returns the claimed rows, with their numbers.
-    pub(crate) fn numbered_rows(&self) -> impl Iterator<Item = (u32, Number)> {
-        self.rows.iter().copied().zip(self.numbers.iter().copied())
-    }
-
-    /// Releases rows that peers sent.
-    pub(crate) fn release(&mut self, rows: &HashSet<u32>) {
-        let (gone, kept): (Vec<_>, Vec<_>) = self.numbered_rows().partition(|(row, _)| rows.contains(row));
-        (self.rows, self.numbers) = kept.into_iter().unzip();
-        let mut index = write(&self.prefix.state.index);
-        for (_, number) in gone {
-            // A caller that waits for the row looks it up again when this claim is completed.
-            if index.in_flight.get(&number).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight)) {
-                index.in_flight.remove(&number);
-            }
-        }
+        self.claimed.add(row, number);
     }
 
     pub(crate) fn join(&mut self, row: u32, number: Number, in_flight: &Arc<InFlight>) {
@@ -97,7 +80,7 @@ impl Claim {
 
     /// Returns the rows to compute, ascending, by their place in the request.
     pub fn rows(&self) -> &[u32] {
-        &self.rows
+        self.claimed.rows()
     }
 
     /// Delivers the computed rows to the cache and to the waiting callers, even if the cache does not keep them.
@@ -105,7 +88,7 @@ impl Claim {
     pub fn fulfil(mut self, computed: &Computed<'_>) -> Pending {
         let none = Pending { prefix: self.prefix.clone(), rows: Vec::new(), joined: Vec::new(), until: None };
         let pending = std::mem::replace(&mut self.pending, none);
-        if !self.rows.is_empty() && self.publish(computed).is_err() {
+        if !self.rows().is_empty() && self.publish(computed).is_err() {
             add(&self.prefix.state.counters.unfit, computed.rows.len());
         }
         pending
@@ -113,23 +96,23 @@ impl Claim {
 
     fn publish(&mut self, computed: &Computed<'_>) -> Result<()> {
         let prefix = self.prefix.clone();
-        let (cache, state) = (&prefix.cache, &prefix.state);
+        let (cache, tiers, state) = (&prefix.cache, &prefix.tiers, &prefix.state);
         let table = Table::of(&state.schema, computed.columns, computed.rows.len())?;
         if table.bytes() > 0 {
             cache.computed(state.key, computed.nanos, table.rows(), table.bytes() as u64);
         }
-        let rows = self.numbered(computed.rows);
-        let kept = if self.in_flight.is_overtaken() {
-            admit(cache, state, &table, &self.still_ours(&rows))
+        let rows = self.claimed.numbered(computed.rows);
+        let kept = if self.in_flight().is_overtaken() {
+            admit(cache, tiers, state, &table, &self.claimed.still_ours(&rows))
         } else {
-            admit(cache, state, &table, &rows)
+            admit(cache, tiers, state, &table, &rows)
         };
         let filtered_out: Vec<Number> =
-            self.numbered(computed.filtered_out).into_iter().map(|(number, _)| number).collect();
+            self.claimed.numbered(computed.filtered_out).into_iter().map(|(number, _)| number).collect();
         let known = filtered_out.is_empty() || cache.memory().count_index(filtered_out.len() as u64 * ROW_BYTES);
         let id = {
             let mut index = write(&state.index);
-            self.leave(&mut index.in_flight);
+            self.claimed.leave(&mut index.in_flight);
             if known {
                 let new = index.add_filtered_out(&filtered_out);
                 cache.memory().uncount_index((filtered_out.len() as u64 - new) * ROW_BYTES);
@@ -137,40 +120,15 @@ impl Claim {
             kept.as_ref().map(|kept| index.add_segment(kept.segment.clone()))
         };
         self.is_completed = true;
-        kept.zip(id).into_iter().for_each(|(kept, id)| kept.commit(cache, state, id));
+        kept.zip(id).into_iter().for_each(|(kept, id)| kept.commit(cache, tiers, state, id));
         if known && !filtered_out.is_empty() {
-            write_filtered_out(cache, state, &filtered_out);
+            write_filtered_out(cache, tiers, state, &filtered_out);
         }
         cache.shrink();
-        if self.in_flight.is_waited_for() {
-            self.in_flight.complete(hand_over(state, &table, &rows, filtered_out));
+        if self.in_flight().is_waited_for() {
+            self.in_flight().complete(hand_over(state, &table, &rows, filtered_out));
         }
         Ok(())
-    }
-
-    /// Returns the rows among `rows` that the claim has and that can be kept: their numbers and their places in `rows`.
-    fn numbered(&self, rows: &[u32]) -> Vec<(Number, u32)> {
-        let number = |(place, row): (u32, &u32)| {
-            let at = self.rows.binary_search(row).ok()?;
-            Some((self.numbers[at], place)).filter(|(number, _)| *number != NO_NUMBER)
-        };
-        (0..).zip(rows).filter_map(number).collect()
-    }
-
-    /// Returns the rows among `rows` that no other claim has taken over: that claim keeps the others.
-    fn still_ours(&self, rows: &[(Number, u32)]) -> Vec<(Number, u32)> {
-        let index = read(&self.prefix.state.index);
-        let ours = |n: &Number| index.in_flight.get(n).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight));
-        rows.iter().copied().filter(|(number, _)| ours(number)).collect()
-    }
-
-    /// Removes the claim's rows from those in flight, except rows that another claim took over.
-    fn leave<H: std::hash::BuildHasher>(&self, in_flight: &mut HashMap<Number, Arc<InFlight>, H>) {
-        for number in &self.numbers {
-            if in_flight.get(number).is_some_and(|in_flight| Arc::ptr_eq(in_flight, &self.in_flight)) {
-                in_flight.remove(number);
-            }
-        }
     }
 }
 
@@ -179,11 +137,11 @@ impl Drop for Claim {
         if self.is_completed {
             return;
         }
-        if !self.rows.is_empty() {
-            self.leave(&mut write(&self.prefix.state.index).in_flight);
+        if !self.rows().is_empty() {
+            self.claimed.leave(&mut write(&self.prefix.state.index).in_flight);
         }
         // Also if peers sent all of its rows: a waiting caller looks them up again.
-        self.in_flight.complete(Outcome::default());
+        self.in_flight().complete(Outcome::default());
     }
 }
 

@@ -3,9 +3,9 @@
 //! | module | |
 //! |---|---|
 //! | `prefix` | a lookup: the rows that are found, that the caller computes, and that others compute |
-//! | `claim` | rows that a caller computes, and its wait for rows that others compute |
+//! | `claim`, `claimed` | rows that a caller computes, and its wait for rows that others compute |
 //! | `in_flight` | rows that are being computed, and that others wait for (single flight) |
-//! | `found` | the rows of one lookup, until their columns are copied together |
+//! | `answer`, `found` | the rows of one lookup, until their columns are copied together |
 //! | `index`, `number` | where each row of a prefix is, by the number that this process gives it |
 //! | `segment`, `table` | rows in memory that came together; rows as plain buffers |
 //! | `admit` | which computed rows are kept in memory, and which are sent to the tiers below |
@@ -15,7 +15,9 @@
 //! before any tier has it, and the choice of the rows that memory keeps depends on the tiers below.
 
 pub(crate) mod admit;
+pub(crate) mod answer;
 pub(crate) mod claim;
+pub(crate) mod claimed;
 pub(crate) mod found;
 pub(crate) mod in_flight;
 pub(crate) mod index;

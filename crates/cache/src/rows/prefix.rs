@@ -1,8 +1,6 @@
 //! Looks up rows of a prefix: the rows that are found, the rows that the caller must compute, and the rows that other
 //! callers are computing.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -12,23 +10,25 @@ use forebay_data::{Memory, Schema};
 use crate::key::RowKey;
 use crate::lock::{read, write};
 use crate::rows::admit::room;
+use crate::rows::answer::Answer;
 use crate::rows::claim::Claim;
 use crate::rows::found::Found;
-use crate::rows::index::{BlockSlot, FILE_BYTES, Index, Mixed, Numbering, RowLocation};
+use crate::rows::index::{FILE_BYTES, Numbering, RowLocation};
 use crate::rows::number::{NO_NUMBER, Number};
-use crate::rows::table::Place;
 use crate::rows::tier_read::TierRead;
 use crate::state::CacheState;
 use crate::state::prefix::{InUse, PrefixState};
 use crate::stats::add;
 use crate::tiers::TierId;
+use crate::tiers::list::Tiers;
 use crate::tiers::tier::Tier;
 
 /// The rows of one prefix. Cheap to share.
 #[derive(Debug)]
 pub struct Prefix {
-    pub(crate) cache: Arc<CacheState>,
-    pub(crate) state: Arc<PrefixState>,
+    pub(super) cache: Arc<CacheState>,
+    pub(super) tiers: Arc<Tiers>,
+    pub(super) state: Arc<PrefixState>,
     _in_use: Arc<InUse>,
 }
 
@@ -53,8 +53,8 @@ pub(crate) enum Beyond {
 }
 
 impl Prefix {
-    pub(crate) fn new(cache: Arc<CacheState>, state: Arc<PrefixState>, in_use: Arc<InUse>) -> Self {
-        Self { cache, state, _in_use: in_use }
+    pub(crate) fn new(cache: Arc<CacheState>, tiers: Arc<Tiers>, state: Arc<PrefixState>, in_use: Arc<InUse>) -> Self {
+        Self { cache, tiers, state, _in_use: in_use }
     }
 
     /// Returns the columns of its rows.
@@ -119,7 +119,7 @@ impl Prefix {
         let missing = self.find(&mut answer, rows, asking.memory);
         let room = match asking.beyond {
             Beyond::Claim => missing.len(),
-            Beyond::Leave => room(&self.cache, &self.state, missing.len()),
+            Beyond::Leave => room(&self.cache, &self.tiers, &self.state, missing.len()),
         };
         let (claim, left) = self.claim(&mut answer, missing, room, &asking);
         Look { found: answer.found, claim, left }
@@ -149,8 +149,14 @@ impl Prefix {
             if tier_read.is_empty() {
                 continue;
             }
-            let (found, unread) = tier_read.read(&self.cache, &self.state, answer, memory);
-            self.cache.tiers().get(tier).into_iter().for_each(|tier| add(tier.hits(counters), found));
+            let unread = match self.tiers.get(tier) {
+                Some(tier) => {
+                    let (found, unread) = tier_read.read(&**tier, &self.cache, &self.state, answer, memory);
+                    add(tier.hits(counters), found);
+                    unread
+                }
+                None => tier_read.into_rows(),
+            };
             let index = read(&self.state.index);
             for (row, number) in unread {
                 match index.location(number) {
@@ -201,9 +207,9 @@ impl Prefix {
         }
         drop(index);
         // If the claim is late, no peer is queried any more: these rows are computed here.
-        for tier in self.cache.tiers().below() {
+        for tier in self.tiers.below() {
             if !asking.overdue && !claim.rows().is_empty() {
-                tier.ask(self, answer, &mut claim, asking.memory);
+                tier.ask(&self.cache, &self.state, answer, claim.claimed_mut(), asking.memory);
             }
         }
         claim.in_flight().commit();
@@ -211,7 +217,7 @@ impl Prefix {
         add(&self.state.counters.misses, missed);
         add(&self.state.counters.memory_refused, left.len());
         if missed > 0 {
-            self.cache.tiers().below().for_each(|tier| tier.missed(&self.state));
+            self.tiers.below().for_each(|tier| tier.missed(&self.state));
         }
         (claim, left)
     }
@@ -227,40 +233,6 @@ pub(crate) struct Asking<'a> {
     pub(crate) until: Option<Instant>,
     /// The awaited claims are late: their rows are claimed anyway.
     pub(crate) overdue: bool,
-}
-
-/// The rows of a lookup that were found so far.
-pub(crate) struct Answer {
-    pub(crate) found: Found,
-    /// The table of each segment that rows were found in.
-    tables: HashMap<u32, u32, BuildHasherDefault<Mixed>>,
-    last: Option<(u32, u32)>,
-    pub(crate) passes: f64,
-}
-
-impl Answer {
-    /// Begins with rows that were found before.
-    pub(crate) fn new(found: Found, passes: f64) -> Self {
-        Self { found, tables: HashMap::default(), last: None, passes }
-    }
-
-    /// Takes a row from a segment, if the segment is still in memory.
-    pub(crate) fn take(&mut self, row: u32, slot: BlockSlot, index: &Index) -> bool {
-        let known = self.last.filter(|(block, _)| *block == slot.block).map(|(_, table)| table);
-        let table = match known.or_else(|| self.tables.get(&slot.block).copied()) {
-            Some(table) => table,
-            None => {
-                let Some(segment) = index.segment(slot.block) else { return false };
-                segment.last_hit.set(self.passes);
-                let table = self.found.push(segment.table.clone(), false);
-                self.tables.insert(slot.block, table);
-                table
-            }
-        };
-        self.last = Some((slot.block, table));
-        self.found.put(row, Place { table, row: slot.row });
-        true
-    }
 }
 
 impl Look {

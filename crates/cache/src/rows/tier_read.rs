@@ -8,9 +8,9 @@ use std::sync::Arc;
 use forebay_data::Memory;
 
 use crate::rows::admit::promote;
+use crate::rows::answer::Answer;
 use crate::rows::index::{BlockSlot, Index, Mixed};
 use crate::rows::number::Number;
-use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
 use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
@@ -58,19 +58,26 @@ impl TierRead {
         self.rows.is_empty()
     }
 
-    /// Reads the rows into the answer. Returns the number of rows that were read, and the rows that were not. Blocks
-    /// that cannot be read are forgotten.
+    /// Returns the rows, none of which is read.
+    pub(crate) fn into_rows(self) -> Vec<(u32, Number)> {
+        self.rows
+    }
+
+    /// Reads the rows from their tier into the answer. Returns the number of rows that were read, and the rows that were
+    /// not. Blocks that cannot be read are forgotten.
     pub(crate) fn read(
         mut self,
+        tier: &dyn BlockTier,
         cache: &CacheState,
         state: &Arc<PrefixState>,
         answer: &mut Answer,
         memory: &Memory,
     ) -> (usize, Vec<(u32, Number)>) {
         self.blocks.iter_mut().for_each(|of| of.wants.sort_unstable_by_key(|want| want.row));
-        let tier = cache.tiers().get(self.tier).filter(|tier| tier.admits_read(cache, state, &self.blocks));
-        let Some(tier) = tier else { return (0, self.rows) };
-        let (table, troubles) = self.read_blocks(&**tier, cache, state, answer.passes, memory);
+        if !tier.admits_read(cache, state, &self.blocks) {
+            return (0, self.rows);
+        }
+        let (table, troubles) = self.read_blocks(tier, cache, state, answer.passes, memory);
         let mut unread = vec![false; self.rows.len()];
         for (WantedBlock { id, block, wants }, trouble) in self.blocks.iter().zip(troubles) {
             let wrong = || (!are_right(&table, &block.layout, wants)).then(|| "a row's sum is wrong".to_owned());

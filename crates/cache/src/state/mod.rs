@@ -1,4 +1,5 @@
-//! The shared state of a cache: its quotas, its prefixes, their recent uses, and its tiers.
+//! The state that all tiers of a cache share: its memory, its disk, its prefixes, and their recent uses. The tiers are
+//! in `tiers::list`.
 //!
 //! | module | |
 //! |---|---|
@@ -34,12 +35,13 @@ use crate::stats::{PrefixStats, Stats, add};
 use crate::tiers::TierId;
 use crate::tiers::block::format::BlockHeader;
 use crate::tiers::disk::tier::DiskTier;
-use crate::tiers::list::Tiers;
 use crate::tiers::memory::accounts::MemoryTier;
 
 /// See the module's documentation.
 pub(crate) struct CacheState {
-    tiers: Tiers,
+    memory: Arc<MemoryTier>,
+    /// The tier of the local disk, whose folder also has pages of files and the locks of prefixes in use.
+    disk: Option<Arc<DiskTier>>,
     uses: Mutex<Uses>,
     prefixes: Mutex<HashMap<PrefixKey, Arc<PrefixState>>>,
     /// Held while a use of a prefix begins, so that the prefix does not count as unused meanwhile.
@@ -55,14 +57,15 @@ pub(crate) struct CacheState {
 
 impl fmt::Debug for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheState").field("tiers", &self.tiers).finish_non_exhaustive()
+        f.debug_struct("CacheState").field("memory", &self.memory).field("disk", &self.disk).finish_non_exhaustive()
     }
 }
 
 impl CacheState {
-    pub(crate) fn new(tiers: Tiers) -> Self {
+    pub(crate) fn new(memory: Arc<MemoryTier>, disk: Option<Arc<DiskTier>>) -> Self {
         Self {
-            tiers,
+            memory,
+            disk,
             uses: Mutex::default(),
             prefixes: Mutex::default(),
             beginning: Mutex::default(),
@@ -73,17 +76,12 @@ impl CacheState {
         }
     }
 
-    pub(crate) fn tiers(&self) -> &Tiers {
-        &self.tiers
-    }
-
     pub(crate) fn memory(&self) -> &MemoryTier {
-        self.tiers.memory()
+        &self.memory
     }
 
-    /// Returns the tier of the local disk, whose folder also has pages and the locks of prefixes in use.
     pub(crate) fn disk(&self) -> Option<&DiskTier> {
-        self.tiers.disk().map(|disk| &**disk)
+        self.disk.as_deref()
     }
 
     pub(crate) fn pages(&self) -> &PageCacheState {
@@ -135,19 +133,21 @@ impl CacheState {
         &self.uses
     }
 
-    /// Returns a prefix, and the guard that marks it as in use. Its tiers are not opened yet.
+    /// Returns a prefix, and the guard that marks it as in use. Its tiers are not opened yet. Unused prefixes are
+    /// freed; `leave` tells their tiers.
     pub(crate) fn prefix(
         &self,
         key: PrefixKey,
         schema: &Arc<Schema>,
         rows: u64,
         what: &str,
+        leave: impl Fn(PrefixKey),
     ) -> (Arc<PrefixState>, Arc<InUse>) {
         let new = || Arc::new(PrefixState::new(key, schema, rows, what));
         let _beginning = lock(&self.beginning);
         let state = lock(&self.prefixes).entry(key).or_insert_with(new).clone();
         let in_use = self.using(&state.users, key);
-        self.leave_unused();
+        self.leave_unused(leave);
         (state, in_use)
     }
 
@@ -180,14 +180,14 @@ impl CacheState {
     }
 
     /// Frees the index of tiers of prefixes that are not in use. It is read again when they are used.
-    fn leave_unused(&self) {
+    fn leave_unused(&self, leave: impl Fn(PrefixKey)) {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
         for state in prefixes.iter().filter(|state| lock(&state.users).strong_count() == 0) {
             for tier in TierId::ALL {
                 let blocks: Vec<u32> = read(&state.index).blocks(tier).map(|(id, _)| id).collect();
                 blocks.iter().for_each(|&id| _ = self.forget_block(tier, state, id));
             }
-            self.tiers.below().for_each(|tier| tier.leave_prefix(state.key));
+            leave(state.key);
         }
         drop(prefixes);
         lock(&self.prefixes).retain(|_, state| {
@@ -232,15 +232,11 @@ impl CacheState {
         }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    /// Returns the figures of prefixes and of sources of pages; `add` adds those of each tier to a prefix.
+    pub(crate) fn stats(&self, add: impl Fn(&Index, &mut PrefixStats)) -> Stats {
         let prefixes: Vec<Arc<PrefixState>> = lock(&self.prefixes).values().cloned().collect();
-        let add = |index: &Index, stats: &mut PrefixStats| {
-            self.tiers.all().for_each(|tier| tier.add_prefix_stats(index, stats));
-        };
-        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats(add)).collect();
+        let mut prefixes: Vec<PrefixStats> = prefixes.iter().map(|state| state.stats(&add)).collect();
         prefixes.sort_by_key(|p| p.key);
-        let mut stats = Stats { prefixes, sources: self.pages.stats(), ..Stats::default() };
-        self.tiers.all().for_each(|tier| tier.add_stats(&mut stats));
-        stats
+        Stats { prefixes, sources: self.pages.stats(), ..Stats::default() }
     }
 }

@@ -3,39 +3,26 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::tiers::TierId;
-use crate::tiers::disk::tier::DiskTier;
 use crate::tiers::memory::accounts::MemoryTier;
 use crate::tiers::tier::{BlockSink, BlockTier, Tier};
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Tiers {
-    memory: MemoryTier,
+    memory: Arc<MemoryTier>,
     /// By [`TierId`], the nearest first. Peers can be added while the cache is open.
     below: [OnceLock<Arc<dyn BlockTier>>; TierId::ALL.len()],
-    /// The tier of the local disk, whose folder also has pages of files and the locks of prefixes in use.
-    disk: Option<Arc<DiskTier>>,
 }
 
 impl Tiers {
-    /// Makes a list of memory, and of the disk where it is used.
-    pub(crate) fn new(memory: MemoryTier, disk: Option<Arc<DiskTier>>) -> Self {
-        let tiers = Self { memory, below: Default::default(), disk: disk.clone() };
-        disk.into_iter().for_each(|disk| _ = tiers.add(disk));
-        tiers
+    /// Makes a list of memory alone.
+    pub(crate) fn new(memory: Arc<MemoryTier>) -> Self {
+        Self { memory, below: Default::default() }
     }
 
     /// Adds a tier, if its place is free; returns whether it is.
     pub(crate) fn add(&self, tier: Arc<dyn BlockTier>) -> bool {
         self.below[tier.id() as usize].set(tier).is_ok()
-    }
-
-    pub(crate) fn memory(&self) -> &MemoryTier {
-        &self.memory
-    }
-
-    pub(crate) fn disk(&self) -> Option<&Arc<DiskTier>> {
-        self.disk.as_ref()
     }
 
     /// Returns a tier, if this process has it.
@@ -56,6 +43,6 @@ impl Tiers {
     /// Returns all tiers, the nearest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Tier> {
         let below = self.below().map(|tier| -> &dyn Tier { &**tier });
-        std::iter::once::<&dyn Tier>(&self.memory).chain(below)
+        std::iter::once::<&dyn Tier>(&*self.memory).chain(below)
     }
 }

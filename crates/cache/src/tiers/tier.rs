@@ -21,9 +21,9 @@ use bytes::Bytes;
 use forebay_data::Memory;
 
 use crate::key::PrefixKey;
-use crate::rows::claim::Claim;
+use crate::rows::answer::Answer;
+use crate::rows::claimed::ClaimedRows;
 use crate::rows::index::Index;
-use crate::rows::prefix::{Answer, Prefix};
 use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, PrefixStats, Stats};
@@ -77,7 +77,15 @@ pub(crate) trait BlockTier: Tier {
 
     /// Requests the rows of a claim, even if no block with them is known. Rows that are sent are found, and no longer
     /// claimed.
-    fn ask(&self, _prefix: &Prefix, _answer: &mut Answer, _claim: &mut Claim, _memory: &Memory) {}
+    fn ask(
+        &self,
+        _cache: &CacheState,
+        _state: &PrefixState,
+        _answer: &mut Answer,
+        _claimed: &mut ClaimedRows,
+        _memory: &Memory,
+    ) {
+    }
 
     /// Decides whether the wanted rows are read now. Counts them if not, and counts trials of a slow tier.
     fn admits_read(&self, _cache: &CacheState, _state: &PrefixState, _blocks: &[WantedBlock]) -> bool {

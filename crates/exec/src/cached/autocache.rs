@@ -29,6 +29,7 @@ use crate::executable::variant::PipelineVariant;
 use crate::lock::lock;
 use crate::ops::compiled_op::CompiledOp;
 use crate::ops::scratch::Scratch;
+use crate::panic::panicked;
 use crate::profile::op_meter::OpMeter;
 use crate::skip::isolation::Isolation;
 
@@ -166,7 +167,7 @@ impl AutoCache {
         let (seen, nanos) = self.timed(|| {
             catch_unwind(AssertUnwindSafe(|| self.measure(&sample, &mut scratch))).unwrap_or_else(|panic| {
                 scratch.reset();
-                Err(crate::panicked(&*panic))
+                Err(panicked(&*panic))
             })
         });
         lock(&self.profile).decide(seen, nanos);

@@ -5,13 +5,13 @@
 //! order. Invariant: where such rows are in the plan, no row is skipped, so all of them exist.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use arrow_array::Int64Array;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, RowId};
 use forebay_io::Place;
-use forebay_plan::{Op, Placed, Stages, Step, ops};
+use forebay_plan::{Placed, Stages, Step};
+
+use crate::ops::enumerate_op::numbered;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -80,13 +80,4 @@ impl MorselRows {
         let found: Option<Vec<u64>> = chunk.ids().iter().map(&mut next).collect();
         numbered(chunk, step, &found.ok_or_else(|| Error::internal("a row without a number"))?)
     }
-}
-
-/// Returns rows with these numbers.
-pub(crate) fn numbered(chunk: &Chunk, step: &Step, numbers: &[u64]) -> Result<Chunk> {
-    let Op::Enumerate(ops::Enumerate { column, start }) = &step.node.op else {
-        return Err(Error::internal("an op that numbers no rows"));
-    };
-    let column_of: Int64Array = numbers.iter().map(|number| start.wrapping_add(*number as i64)).collect();
-    chunk.with_column(step.schema.field(column)?.clone(), Arc::new(column_of))
 }

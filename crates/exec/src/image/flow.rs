@@ -8,15 +8,14 @@
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::blur::Blur;
-use super::decode::{Decoder, Limits};
+use super::decode::{Decoder, Limits, header};
 use super::edit::Edit;
-use super::erase::erase;
+use super::edit::blur::Blur;
+use super::edit::erase::erase;
+use super::edit::sharpen::sharpen;
 use super::geometry::CenterCrop;
-use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
-use super::sharpen::sharpen;
 use super::view::{Image, Mirror, Region, room};
 
 /// The memory of kernels.

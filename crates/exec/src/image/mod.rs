@@ -4,40 +4,40 @@
 //! arithmetic only, so that the same bytes and the same draws give the same bits on every machine. Besides its
 //! arguments, a kernel needs only scratch memory, which one thread keeps and reuses ([`Scratch`]). The reference is
 //! Pillow and torchvision: where their pixels are defined, these are the same (see `tests/golden`).
+//!
+//! - `chain`, `step`: the steps of a pipeline on one image, run as one kernel
+//! - `flow`: an image between two steps
+//! - `decode/`: encoded bytes to pixels
+//! - `geometry`: where to crop, and how large to resize
+//! - `resize`, `taps`, `wide`: the resize, its weights, and its loops for AVX2
+//! - `augment/`: the draws of random augmentations
+//! - `edit/`: changes of an image with drawn parameters
+//! - `normalize`: levels to floats
+//! - `view`: pixels without a copy
+//! - `real`: functions of real numbers with the same bits on every machine
+//! - `encode`: pixels to JPEG files, for examples and tests
 
 mod augment;
-mod blur;
 mod chain;
-mod colour;
 mod decode;
 mod edit;
 mod encode;
-mod erase;
 mod flow;
 mod geometry;
-mod header;
-mod jpeg;
-mod lanes;
-mod levels;
 mod normalize;
-mod png;
 pub(crate) mod real;
 mod resize;
-mod sharpen;
 mod step;
 mod taps;
 mod view;
-mod warp;
-mod webp;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
 pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
-pub use decode::{Decoder, Limits};
+pub use decode::{Decoder, Format, Limits, header};
 pub use encode::encode_jpeg;
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
-pub use header::{Format, header};
 pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;

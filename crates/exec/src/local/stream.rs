@@ -23,6 +23,7 @@ use super::cursor::{Cursor, Task};
 use super::slots::{Head, State};
 use crate::executable::{Executable, MorselRequest};
 use crate::ops::scratch::Scratch;
+use crate::panic::panicked;
 use crate::skip::known_skips::KnownSkips;
 use crate::skip::skip_log::{Budget, SkippedSample};
 use crate::tail::delivery::Delivery;
@@ -235,7 +236,7 @@ impl Shared {
         while let Some((number, task, announced)) = self.take_task(&mut scratch) {
             scratch.share(&self.pool, number);
             let run = AssertUnwindSafe(|| self.run(number, task, announced, &mut scratch));
-            let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(crate::panicked(&*panic)));
+            let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(&*panic)));
             let mut state = self.lock();
             if let Some(slot) = state.slot(number) {
                 slot.outcome = Some(outcome);

@@ -8,8 +8,8 @@ use forebay_data::{Chunk, Schema};
 use forebay_plan::{EpochPlan, FusedOp, Step};
 
 use crate::executable::environment::Environment;
-use crate::executable::morsel_rows::numbered;
 use crate::ops::batches::each_batch;
+use crate::ops::enumerate_op::numbered;
 use crate::ops::flat_map_op::FlatMapOp;
 use crate::ops::function_op::FunctionOp;
 use crate::ops::image_op::FusedImageOp;

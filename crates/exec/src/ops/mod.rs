@@ -4,6 +4,7 @@
 //! - `image_op`: fused image ops over a column
 //! - `mix_op`: mixup and cutmix of whole batches
 //! - `pad_op`: rows of a batch padded to one length
+//! - `enumerate_op`: the numbers of rows as a column
 //! - `function_op`: a user's function; `flat_map_op`: one that makes any number of rows of a row
 //! - `functions`: the trait through which the engine calls users' Python
 //! - `determinism_check`: calls functions twice for a few rows, and compares
@@ -15,6 +16,7 @@ pub(crate) mod batches;
 pub(crate) mod compiled_op;
 pub(crate) mod death_retry;
 pub(crate) mod determinism_check;
+pub(crate) mod enumerate_op;
 pub(crate) mod flat_map_op;
 pub(crate) mod function_op;
 pub(crate) mod functions;

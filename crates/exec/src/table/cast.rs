@@ -2,13 +2,9 @@
 //!
 //! | from, to | result |
 //! |---|---|
-//! | integer → integer | the low bits (wraps) |
-//! | float → integer | truncated, then the nearest that fits (saturates); not-a-number becomes 0 |
-//! | anything → bool | whether it is not 0; not-a-number is true |
-//! | anything → float | the nearest, ties to even, in one rounding |
+//! | number → number | see [`super::convert`] |
 //! | string, bytes → number | as written, ignoring spaces around it; other text is an error that quotes it |
-//!
-//! Casts to texts are in [`super::cast_text`].
+//! | anything → string, bytes | see [`super::cast_text`] |
 
 use std::str::FromStr;
 
@@ -20,7 +16,7 @@ use forebay_data::DType;
 use forebay_plan::CastType;
 
 use super::cast_text;
-use super::kernel::{map, native};
+use super::convert::convert;
 use super::number::{Element, Number};
 use super::shape::{Layout, Numbers};
 use super::value::Value;
@@ -43,20 +39,6 @@ pub(super) fn cast(value: Value, to: CastType, rows: usize) -> Result<Value> {
         },
         other => convert(other.numbers()?, dtype),
     }))
-}
-
-/// Returns numbers as another dtype.
-pub(super) fn convert(numbers: Numbers, dtype: DType) -> Numbers {
-    let from = numbers.dtype;
-    if from == dtype {
-        return numbers;
-    }
-    let values = match (from, dtype) {
-        (_, DType::Bool) => native!(from, S => map::<S, i8>(&numbers.values, |x| i8::from(x != S::default()))),
-        (DType::Bool, _) => native!(dtype, T => map::<i8, T>(&numbers.values, |x| T::of(i8::from(x != 0)))),
-        _ => native!(from, S => native!(dtype, T => map::<S, T>(&numbers.values, T::of))),
-    };
-    numbers.with(dtype, values)
 }
 
 fn parse(strings: &LargeStringArray, dtype: DType) -> Result<Numbers> {

@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 use forebay_plan::Unary;
 
-use super::cast::convert;
+use super::convert::convert;
 use super::kernel::{map, native, real, update};
 use super::number::{Number, Real};
 use super::shape::Numbers;

@@ -20,6 +20,7 @@ mod cast;
 mod cast_text;
 mod choose;
 mod compare;
+mod convert;
 mod explode;
 mod finite;
 mod fit;

@@ -10,7 +10,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind, tensor_values};
 use forebay_plan::{Expr, ExprKind, meet};
 
-use super::cast::convert;
+use super::convert::convert;
 use super::shape::{Layout, Numbers};
 
 /// The value of an expression.

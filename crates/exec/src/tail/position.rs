@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::skip::skip_log::SkipTally;
 use crate::tail::delivered_ahead::DeliveredAhead;
-use crate::tail::pack::Unpacked;
 
 /// The first row not yet delivered. The default is the start of the first epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -46,6 +45,15 @@ pub struct Position {
     /// determines again where the epoch ends, and has its last batch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given: u64,
+}
+
+/// The first token not yet packed, within a chunk of the input of `pack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Unpacked {
+    /// Its row.
+    pub row: u64,
+    /// Its place in its row.
+    pub token: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

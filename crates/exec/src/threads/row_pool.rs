@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::ops::scratch::Scratch;
+use crate::panic::panicked;
 
 type Body<'a> = dyn Fn(usize, &mut Scratch) -> Result<()> + Sync + 'a;
 
@@ -110,7 +111,7 @@ impl RowPool {
         let ran = catch_unwind(AssertUnwindSafe(|| body(row, scratch))).unwrap_or_else(|panic| {
             // A panic may have left the scratch inconsistent.
             scratch.reset();
-            Err(crate::panicked(&*panic))
+            Err(panicked(&*panic))
         });
         let mut state = self.lock();
         if let Some(running) = state.open.get_mut(&key) {

@@ -9,12 +9,11 @@ use aho_corasick::AhoCorasick;
 use bitcannon::{Span, classify::classify, regexes};
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{
-    Model, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizerWrapper,
+    Model, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizerWrapper, Result,
     SplitDelimiterBehavior, Tokenizer,
 };
 use unicode_normalization_alignments::{IsNormalized, is_nfc_quick};
 
-use super::engine::Result;
 use super::words::{Words, push};
 
 /// The word rules of a byte-level tokenizer.

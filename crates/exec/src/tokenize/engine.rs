@@ -8,13 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay_core::Error;
 use tokenizers::models::ModelWrapper;
-use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer, Tokenizer};
+use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer, Result, Tokenizer};
 
 use super::bytes::{ByteLevel, ByteScratch};
 use super::framing::Framing;
 use super::words::{Words, push};
-
-pub(super) type Result<T> = std::result::Result<T, tokenizers::Error>;
 
 pub(super) struct Engine {
     tokenizer: Tokenizer,

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use tokenizers::Token;
-
-use super::engine::Result;
+use tokenizers::{Result, Token};
 
 /// Most words of a text have few bytes and few tokens. Each has a slot in a table; a word replaces another one in its
 /// slot.

@@ -15,7 +15,7 @@ use forebay_core::{Error, Result, rng::mix64};
 use crate::epoch::permute::Permutation;
 use crate::graph::Graph;
 use crate::ops::{Op, ShuffleWindow};
-use crate::physical::stages::Step;
+use crate::physical::steps::Step;
 use crate::source::Source;
 use crate::source::facts::RowsKnown;
 

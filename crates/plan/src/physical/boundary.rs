@@ -14,7 +14,8 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::physical::stages::{FusedOp, Stages, Step};
+use crate::physical::stages::Stages;
+use crate::physical::steps::{FusedOp, Step};
 
 /// The assumed size of a column whose size is not fixed.
 const UNKNOWN_BYTES: usize = 64 << 10;

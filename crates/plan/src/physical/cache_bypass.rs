@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use forebay_data::Schema;
 
-use crate::physical::stages::{FusedOp, Stages, Step};
+use crate::physical::stages::Stages;
+use crate::physical::steps::{FusedOp, Step};
 
 /// The ops of a row that bypasses the cache. See the module's documentation.
 #[derive(Debug, Clone)]

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::graph::{Graph, Node};
 use crate::ops::{Cache, Class, Op};
-use crate::physical::stages::{FusedOp, Stages};
+use crate::physical::stages::Stages;
+use crate::physical::steps::FusedOp;
 use crate::source::{Source, SourcePart};
 
 /// The part of a split whose output is cached.
@@ -51,27 +52,6 @@ impl Stages {
     /// Returns the fused ops of the prefix; none without `cache()`.
     pub fn prefix(&self) -> &[FusedOp] {
         self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.fused_ops])
-    }
-
-    /// Returns the stages with a cache at a candidate, as if `cache()` were written there.
-    ///
-    /// # Errors
-    /// Internal when the graph does not pass its own checks.
-    pub fn with_cache_at(&self, candidate: &CacheCandidate) -> Result<Self> {
-        let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
-        let mut steps = 0;
-        let is_before = |fused: &&FusedOp| {
-            steps += fused.steps().len();
-            steps <= candidate.steps
-        };
-        let fused_ops = stages.split.iter().take_while(is_before).count();
-        let last = stages.split[..fused_ops].last().and_then(|fused| fused.steps().last());
-        let schema = match last {
-            Some(step) => step.schema.clone(),
-            None => Arc::new(stages.source.schema()?),
-        };
-        stages.cached = Some(CachePoint { fused_ops, freeze: false, schema });
-        Ok(stages)
     }
 
     /// Returns the bytes to hash for the name of the prefix: the source's kind, the ops before `cache()` with their

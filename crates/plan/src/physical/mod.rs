@@ -1,6 +1,7 @@
 //! The physical plan: where each op runs, which ops are fused, and in which sizes rows travel.
 //!
-//! - `stages`: a graph divided into epoch plan, split and tail
+//! - `stages`: a graph divided into epoch plan, split and tail; `steps`: the ops in it
+//! - `divide`: the rule that divides a graph; `counting`, `fusion`, `late_batch`: its parts
 //! - `projection`: the columns that are read from the source
 //! - `cache_point`: the ops before `cache()`, their name, and the candidates of `autocache()`
 //! - `cache_bypass`: the fused ops of rows that do not fit into a full cache
@@ -11,8 +12,13 @@
 pub(crate) mod boundary;
 pub(crate) mod cache_bypass;
 pub(crate) mod cache_point;
+mod counting;
+mod divide;
+mod fusion;
+mod late_batch;
 pub(crate) mod op_counters;
 pub(crate) mod op_label;
 mod projection;
 pub(crate) mod sizing;
 pub(crate) mod stages;
+pub(crate) mod steps;

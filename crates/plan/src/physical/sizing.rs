@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::epoch::extent::Extent;
 use crate::epoch::window;
-use crate::physical::stages::{FusedOp, Stages};
+use crate::physical::stages::Stages;
+use crate::physical::steps::FusedOp;
 
 /// The sizes of a job's units, morsels and splits. Fixed once for a job and recorded with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

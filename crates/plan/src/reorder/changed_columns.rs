@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use forebay_core::Result;
 
-use crate::physical::stages::{FusedOp, Stages};
+use crate::physical::stages::Stages;
+use crate::physical::steps::FusedOp;
 
 impl Stages {
     /// Returns the output columns of a split that may have other bits than in the order as written; none if the order

@@ -74,17 +74,3 @@ impl Cost {
         Self { name: place.name.clone(), nanos, filling, rent, stores, bytes: place.bytes, share }
     }
 }
-
-impl Observation {
-    /// Returns whether every figure can be right.
-    pub(crate) fn is_sound(&self) -> bool {
-        let time = |x: f64| x.is_finite() && x >= 0.0;
-        let place = |p: &Place| {
-            let Tiers { memory, disk, peers, store } = p.found;
-            [p.bytes, p.before, p.after, p.write, memory, disk, peers, store].into_iter().all(time)
-                && (0.0..=1.0).contains(&p.kept)
-        };
-        let others = [self.compute, self.passes, self.pass_nanos, self.rent.written, self.rent.held];
-        self.compute > 0.0 && others.into_iter().all(time) && self.places.iter().all(place)
-    }
-}

@@ -11,6 +11,7 @@
 mod cost;
 mod decision;
 pub mod forebay;
+mod observation;
 mod reads;
 mod rent;
 mod tiers;
@@ -18,46 +19,7 @@ mod tiers;
 pub use cost::Cost;
 pub use decision::{Choice, Decision, Reason};
 pub use forebay::{Previous, decide};
+pub use observation::{Observation, Place};
 pub use reads::{AGAIN_MAX, PASSES_UNKNOWN, passes_to_come};
 pub use rent::{Rent, StorePrices};
 pub use tiers::Tiers;
-
-/// The measurements of one pipeline in one process, in one window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observation {
-    /// The rows that a pass reads.
-    pub rows: u64,
-    /// Remaining passes over them, this one included: see [`passes_to_come`].
-    pub passes: f64,
-    /// The wall-clock nanoseconds until the next pass, by any job, is made; 0 while unknown.
-    pub pass_nanos: f64,
-    /// The cost of a row from its source to the end, without cached rows.
-    pub compute: f64,
-    /// The places where rows may be kept, in the order of the pipeline.
-    pub places: Vec<Place>,
-    /// Bytes that rows of this pipeline may take in each tier.
-    pub room: Tiers<u64>,
-    /// The cost of the store; all other room is paid for anyway.
-    pub rent: Rent,
-    /// Whether the fetch time from others is a guess: they have room, and hardly any read was measured yet.
-    pub guessed: bool,
-}
-
-/// A place in a pipeline, and the costs and savings of caching its rows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Place {
-    /// The name of the place, for people.
-    pub name: String,
-    /// Bytes of a row.
-    pub bytes: f64,
-    /// The cost of a row from its source to here.
-    pub before: f64,
-    /// The cost of a row from here to the end.
-    pub after: f64,
-    /// The cost of a lookup of one row in each tier.
-    pub found: Tiers<f64>,
-    /// The cost of writing one row.
-    pub write: f64,
-    /// The share of the rows that is cached already, 0 to 1.
-    pub kept: f64,
-}

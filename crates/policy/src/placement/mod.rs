@@ -10,24 +10,12 @@
 //! Invariant: pure arithmetic; the simulator works with the same model, so both leave out the same effects.
 //! [`scaling::forebay`](crate::scaling::forebay) decides, confirms and watches. See `README.md` beside this file.
 
+mod assignment;
 mod model;
 mod prices;
 mod solve;
 
-use serde::{Deserialize, Serialize};
-
+pub use assignment::Placement;
 pub use model::{CUTS_MAX, Cut, Finishing, Machine, Manners, Model, Wire};
 pub use prices::{Objective, PRICE_MAX, Prices, SLACK_MAX};
 pub use solve::{Bounds, solve};
-
-/// How many workers and threads compute, and which ops run where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Placement {
-    /// Workers, in processes of their own.
-    pub workers: u32,
-    /// Threads on the reader's machine.
-    pub local: u32,
-    /// Ops that run on the workers, from 1 to all of them; the reader's side runs the rest on the rows that workers
-    /// send.
-    pub cut: u32,
-}

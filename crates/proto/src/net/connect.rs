@@ -1,8 +1,4 @@
-//! Connections: one set of HTTP/2 settings for every process, and connecting with retries up to a deadline.
-//!
-//! Chunks are tens of megabytes, so flow control windows are wide enough that a stream does not stop within one.
-//! Clients accept responses of any size: the server bounds them where it makes them (split sizes, blob parts). Servers
-//! bound requests: memory for a message is allocated when its length is read, and anyone can connect and send a length.
+//! Connecting to a dispatcher, with retries up to a deadline.
 //!
 //! A client calls all dispatchers of a service at once, each over TLS and with the token if there is one. One of them
 //! leads; the others name it.
@@ -13,34 +9,13 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
-use tonic::transport::{Endpoint, Server};
 
 use crate::net::address::Address;
 use crate::net::leader::leader;
 use crate::net::remote::{Link, Remote};
 use crate::net::tls::carried;
-use crate::{Dispatcher, DispatcherClient, DispatcherServer, GetVersionRequest, check_version, to_error};
+use crate::{DispatcherClient, GetVersionRequest, check_version, to_error};
 
-/// The flow control window of a stream.
-const STREAM_WINDOW_BYTES: u32 = 32 << 20;
-/// The flow control window of a connection.
-const CONNECTION_WINDOW_BYTES: u32 = 128 << 20;
-/// Large frames: fewer headers and wake-ups for a large message.
-const FRAME_BYTES: u32 = 1 << 20;
-/// The most bytes of a blob in one message.
-pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;
-/// The default bound of a request to a dispatcher. The largest requests are pipelines that name a million files.
-pub const REQUEST_BYTES_MAX: usize = 64 << 20;
-/// The flow control windows of a server's stream and connection: no request is both large and urgent.
-const RECEIVED_STREAM_BYTES: u32 = 2 << 20;
-const RECEIVED_CONNECTION_BYTES: u32 = 8 << 20;
-/// Errors travel in headers, and carry tracebacks.
-const HEADER_BYTES_MAX: u32 = 1 << 20;
-/// A lost peer machine is detected after the sum of these two; a lost process, at once.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit to make a connection.
-const CONNECT: Duration = Duration::from_secs(2);
 /// The time limit of one attempt: to connect, and to get an answer.
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// The most redirects to a leader in one attempt.
@@ -51,42 +26,9 @@ pub const TOO_FAST: &str = "calls per second";
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_LAST: Duration = Duration::from_millis(500);
 
-/// Returns the settings for connecting to an address. [`Remote`] makes its connections.
-pub(crate) fn endpoint(address: &Address, over_tls: bool) -> Result<Endpoint> {
-    let scheme = if over_tls { "https" } else { "http" };
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
-        .map_err(|e| Error::invalid(format!("{address} is no address: {e}")))?;
-    Ok(endpoint
-        .connect_timeout(CONNECT)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_frame_size(FRAME_BYTES)
-        .http2_max_header_list_size(HEADER_BYTES_MAX))
-}
-
-/// Returns the settings of a server. The listener sets TCP_NODELAY.
-pub fn server() -> Server {
-    Server::builder()
-        .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .initial_stream_window_size(RECEIVED_STREAM_BYTES)
-        .initial_connection_window_size(RECEIVED_CONNECTION_BYTES)
-        .max_frame_size(FRAME_BYTES)
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-}
-
 /// Returns the dispatcher's client over a connection, with messages of any size.
 pub fn client(link: Link) -> DispatcherClient<Link> {
     DispatcherClient::new(link).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
-}
-
-/// Returns the dispatcher's service: requests of up to `request_bytes_max` bytes, responses of any size.
-pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> DispatcherServer<D> {
-    DispatcherServer::new(dispatcher).max_decoding_message_size(request_bytes_max).max_encoding_message_size(usize::MAX)
 }
 
 /// Connects once to a dispatcher, or to the one of several that leads, and checks its version.

@@ -1,7 +1,7 @@
 //! Connections between dispatcher, workers and clients: addresses, TLS, listening and connecting.
 //!
 //! - `address`: `host:port`, as users write it
-//! - `connect`: gRPC clients and servers with the same settings, and retries of calls
+//! - `http2`: the settings that all gRPC clients and servers share; `connect`: connecting, with retries
 //! - `remote`: a server and the credentials for it
 //! - `leader`: errors that name the dispatcher's leader
 //! - `listen/`: a listener that tells gRPC, TLS and the chunk protocol apart
@@ -12,6 +12,7 @@
 
 pub(crate) mod address;
 pub(crate) mod connect;
+pub(crate) mod http2;
 pub(crate) mod leader;
 pub(crate) mod listen;
 pub(crate) mod metered;

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::net::address::{Address, addresses};
-use crate::net::connect::endpoint;
+use crate::net::http2::endpoint;
 use crate::net::tls::{ClientTls, Protocol, TlsFiles};
 use crate::net::wire::Wire;
 

@@ -1,45 +1,17 @@
 //! The open chunk streams of a consumer: it accepts arrived chunks once there is room for them.
 
-use std::collections::VecDeque;
-
 use forebay_client::simulate::{Borrowing, Fetching, StreamEnd};
-use forebay_data::Chunk;
 
-use super::{CHUNK_BYTES, ConsumerTimer};
-use crate::fault::Node;
-use crate::net::Kind;
+use super::node::{CHUNK_BYTES, ConsumerTimer, Stream, Taken};
+use crate::net::streams::Kind;
+use crate::node::Node;
 use crate::payload::{Payload, SentChunk};
 use crate::planted::Planted;
-use crate::worker::address;
+use crate::worker::node::address;
 use crate::world::World;
 
 /// The time to finish a chunk in ms, if that is not done at once.
 const FINISH: std::ops::Range<u64> = 1..30;
-
-/// An accepted chunk: its index, its rows, and the number of row ops that have run on them.
-struct Taken(u64, Chunk, u32);
-
-/// A stream of chunks.
-pub(super) struct Stream {
-    id: u64,
-    place: (u64, u64),
-    /// Chunks that wait for room.
-    waiting: VecDeque<SentChunk>,
-    /// A chunk that a thread is finishing.
-    finishing: Option<Taken>,
-    /// The end of the stream, after these chunks.
-    pub(super) end: Option<StreamEnd>,
-    /// The boundary of its last chunk, in row ops.
-    cut: Option<u32>,
-    /// The memory lent on it.
-    borrowing: Option<Borrowing>,
-}
-
-impl Stream {
-    pub(super) fn arrived(&mut self, sent: SentChunk) {
-        self.waiting.push_back(sent);
-    }
-}
 
 impl World<'_> {
     pub(super) fn fetch(&mut self, i: usize, fetching: &Fetching) {

@@ -7,10 +7,11 @@ use forebay_client::simulate::{FINISH_MAX, Polled};
 use forebay_core::{Error, ErrorKind};
 use forebay_exec::Delivery;
 
-use super::{ConsumerTimer, START_AGAIN, Saved};
+use super::START_AGAIN;
+use super::node::{ConsumerTimer, Saved};
 use crate::digest::digests;
-use crate::fault::Node;
-use crate::losses::told;
+use crate::losses::account::told;
+use crate::node::Node;
 use crate::world::World;
 
 impl World<'_> {

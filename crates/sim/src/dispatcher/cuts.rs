@@ -4,23 +4,11 @@
 //! changes ([`Fault::Cut`]), the policy may change the boundary of a job, and a dispatcher that starts uses the
 //! default.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use forebay_proto::Lease;
 
-use crate::consumer::job_name;
-use crate::fault::Node;
+use crate::consumer::node::job_name;
+use crate::node::Node;
 use crate::world::World;
-
-#[derive(Default)]
-pub(super) struct Cuts {
-    /// The jobs of the scenario, by the dispatcher's numbers.
-    pub(super) jobs: BTreeMap<u64, usize>,
-    /// The known boundaries of fleet workers' leases, in row ops, by job.
-    at: BTreeMap<u64, u32>,
-    /// Jobs whose boundary an ended dispatcher had changed, without a lease since.
-    forgotten: BTreeSet<u64>,
-}
 
 impl World<'_> {
     /// Changes the boundary of a job.

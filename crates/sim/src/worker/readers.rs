@@ -1,24 +1,16 @@
 //! The consumers of a worker: tickets that wait for their lease, and streams of chunks.
 
 use forebay_core::Error;
-use forebay_proto::{ConsumerStream, Ticket};
-use forebay_worker::simulate::{ChunkStream, Sent, TicketOutcome, Worker};
+use forebay_proto::Ticket;
+use forebay_worker::simulate::{Sent, TicketOutcome, Worker};
 
-use super::place;
+use super::node::{Serving, place};
 use crate::payload::{Payload, SentChunk};
 use crate::planted::Planted;
 use crate::world::World;
 
 /// The most chunks on their way on one stream.
 const AHEAD: u32 = 3;
-
-/// An open stream.
-pub(super) enum Serving {
-    /// A ticket that waits for its lease, its time limit, and the stream on which memory may be lent.
-    Knocking(Ticket, u64, Option<ConsumerStream>),
-    /// A consumer: its ticket, the number of chunks that it may be sent, and the stream on which memory is lent.
-    Open(ChunkStream, Ticket, u32, Option<ConsumerStream>),
-}
 
 impl World<'_> {
     /// Sends a consumer its ready chunks.

@@ -7,8 +7,8 @@ use forebay_data::Chunk;
 use forebay_exec::KnownSkips;
 use forebay_worker::simulate::{Computing, Decision, Task, Todo, WAIT_MAX};
 
-use super::WorkerTimer;
-use crate::fault::Node;
+use super::node::{Computed, Entry, Parked, WorkerTimer};
+use crate::node::Node;
 use crate::planted::Planted;
 use crate::world::World;
 
@@ -17,35 +17,6 @@ const THROTTLED: u64 = 200;
 const TRIED: u64 = 1_500;
 /// The time until a process starts in the place of one that a poison split has ended.
 const DOWN: std::ops::Range<u64> = 100..2_500;
-
-/// A split that is being computed.
-#[derive(Clone)]
-pub(crate) struct Entry {
-    task: Task,
-    chunks: usize,
-    next: usize,
-    streamed: bool,
-}
-
-/// A chunk that a thread has computed, or failed to.
-pub(crate) struct Computed {
-    entry: Entry,
-    index: usize,
-    /// The number of row ops that have run on it, from its lease when the thread began.
-    ops: u32,
-    /// Its time, in ms.
-    time: u64,
-    failed: bool,
-    /// The other jobs for which it is computed.
-    computing: Computing,
-}
-
-/// A chunk that a thread waits for, because another thread computes it; and the time limit.
-pub(crate) struct Parked {
-    entry: Entry,
-    index: usize,
-    until: u64,
-}
 
 impl World<'_> {
     pub(super) fn todo(&mut self, i: usize, todo: Todo) {

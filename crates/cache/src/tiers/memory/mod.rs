@@ -5,7 +5,7 @@
 //! | `accounts` | the bytes of rows and of the index, which know neither prefixes nor other tiers |
 //!
 //! Rows in memory have no blocks. They are in segments of the index itself, so a lookup takes a row directly
-//! ([`Answer::take`](crate::rows::prefix::Answer::take)) instead of reading it. Rows that only wait to be written to
+//! ([`Answer::take`](crate::rows::answer::Answer::take)) instead of reading it. Rows that only wait to be written to
 //! lower tiers are there, too.
 //!
 //! Invariant: the lock on the accounts is not held while evicted rows are removed from their index.

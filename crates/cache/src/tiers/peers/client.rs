@@ -18,20 +18,20 @@ use bytes::Bytes;
 use forebay_data::Memory;
 
 use crate::key::RowKey;
-use crate::lock::{deadline, left, read, write};
+use crate::lock::{left, read, write};
 use crate::rows::admit::keep_copies;
-use crate::rows::claim::Claim;
+use crate::rows::answer::Answer;
+use crate::rows::claimed::ClaimedRows;
 use crate::rows::index::ROW_BYTES;
 use crate::rows::number::{NO_NUMBER, Number};
-use crate::rows::prefix::{Answer, Prefix};
 use crate::rows::table::{Place, Table};
+use crate::state::CacheState;
+use crate::state::prefix::PrefixState;
 use crate::stats::add;
 use crate::tiers::block::format::open;
 use crate::tiers::block::read::{Reading, Want, are_right};
 use crate::tiers::peers::server::{PeerRequest, REPLY_BYTES_MAX};
-use crate::tiers::peers::tier::PeersTier;
 use crate::tiers::remote::blocks::RemoteBlocks;
-use crate::tiers::remote::cost::patience;
 
 /// The most rows in one request.
 const ROWS_MAX: usize = 1000;
@@ -59,23 +59,25 @@ pub struct PeerReplies {
 /// The requested rows: their places in the request, and their numbers, by key.
 type Wanted = HashMap<RowKey, (u32, Number)>;
 
-impl Prefix {
-    /// Requests the rows of a claim from peers. Rows that they send are found, and no longer claimed.
-    pub(crate) fn ask_peers(&self, tier: &PeersTier, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
-        let compute = self.compute_nanos(claim.rows().len());
-        if tier.pays_to_ask(compute) {
-            self.request_rows(tier, answer, claim, memory, deadline(patience(compute)));
-        }
-    }
+/// A lookup of rows of a prefix, some of which peers may have.
+pub(super) struct PeerLookup<'a> {
+    pub(super) cache: &'a CacheState,
+    pub(super) state: &'a PrefixState,
+    pub(super) answer: &'a mut Answer,
+    pub(super) memory: &'a Memory,
+}
 
-    /// Returns the nanoseconds that computing `rows` rows takes, if known.
-    fn compute_nanos(&self, rows: usize) -> Option<f64> {
-        let row_bytes = self.cache.row_bytes(&self.state)?;
-        Some(self.cache.cost(&self.state)? * row_bytes * rows as f64)
-    }
-
-    fn request_rows(&self, tier: &PeersTier, answer: &mut Answer, claim: &mut Claim, memory: &Memory, until: Instant) {
-        let mut wanted = self.wanted(claim);
+impl PeerLookup<'_> {
+    /// Requests claimed rows from peers until `until`. Rows that they send are found, and no longer claimed. `note`
+    /// gets the nanoseconds of each request, and the share of its rows that it yielded.
+    pub(super) fn request_rows(
+        &mut self,
+        peers: &dyn Peers,
+        claimed: &mut ClaimedRows,
+        until: Instant,
+        note: impl Fn(u64, f64),
+    ) {
+        let mut wanted = self.wanted(claimed);
         let mut asked: Vec<RowKey> = wanted.keys().copied().collect();
         asked.sort_unstable();
         while !asked.is_empty() {
@@ -85,17 +87,17 @@ impl Prefix {
             }
             let now: Vec<RowKey> = asked.drain(..asked.len().min(ROWS_MAX)).collect();
             let request = PeerRequest { prefix: self.state.key, rows: &now, rank: self.cache.rank() };
-            let PeerReplies { blocks, nanos } = tier.peers().rows(&request, left);
+            let PeerReplies { blocks, nanos } = peers.rows(&request, left);
             let is_full = blocks.iter().any(|block| block.len() > REPLY_BYTES_MAX / 2);
             let mut taken = HashSet::new();
-            blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
+            blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken));
             // A full answer means that the peer has the rest, too.
             let share = if is_full && !taken.is_empty() { 1.0 } else { taken.len() as f64 / now.len() as f64 };
-            nanos.into_iter().for_each(|nanos| tier.note_request(nanos, share));
+            nanos.into_iter().for_each(|nanos| note(nanos, share));
             if taken.is_empty() {
                 continue;
             }
-            claim.release(&taken);
+            claimed.release(&taken);
             // The peers may have more rows.
             if is_full {
                 asked.extend(now.into_iter().filter(|key| wanted.contains_key(key)));
@@ -104,15 +106,8 @@ impl Prefix {
     }
 
     /// Accepts the requested rows of a block, if all of them are right.
-    fn take_block(
-        &self,
-        bytes: &Bytes,
-        wanted: &mut Wanted,
-        taken: &mut HashSet<u32>,
-        answer: &mut Answer,
-        memory: &Memory,
-    ) {
-        let state = &self.state;
+    fn take_block(&mut self, bytes: &Bytes, wanted: &mut Wanted, taken: &mut HashSet<u32>) {
+        let state = self.state;
         let Ok((header, layout)) = open(&bytes[..]) else { return };
         if header.prefix != state.key || header.schema != *state.schema {
             return;
@@ -127,7 +122,7 @@ impl Prefix {
                 return;
             }
             let (rows, numbers): (Vec<u32>, Vec<Number>) = found.iter().map(|&(.., row, number)| (row, number)).unzip();
-            answer.found.add_filtered_out(&rows);
+            self.answer.found.add_filtered_out(&rows);
             if self.cache.memory().count_index(numbers.len() as u64 * ROW_BYTES) {
                 let new = write(&state.index).add_filtered_out(&numbers);
                 self.cache.memory().uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
@@ -137,7 +132,7 @@ impl Prefix {
             let want =
                 |(slot, (row, key, ..)): (usize, &(usize, RowKey, u32, Number))| Want { slot, row: *row, key: *key };
             let wants: Vec<Want> = found.iter().enumerate().map(want).collect();
-            let mut reading = Reading::new(&state.shapes, &[(&layout, &wants)], wants.len(), memory);
+            let mut reading = Reading::new(&state.shapes, &[(&layout, &wants)], wants.len(), self.memory);
             if reading.read(&bytes[..], &layout, &wants).is_err() {
                 return;
             }
@@ -146,9 +141,11 @@ impl Prefix {
                 return tracing::warn!("rows that a peer gave are broken; they are computed");
             }
             let numbers: Vec<(Number, u32)> = (0..).zip(&found).map(|(at, &(.., number))| (number, at)).collect();
-            keep_copies(&self.cache, state, &table, &numbers);
-            let id = answer.found.push(table, true);
-            (0..).zip(&found).for_each(|(at, &(_, _, row, _))| answer.found.put(row, Place { table: id, row: at }));
+            keep_copies(self.cache, state, &table, &numbers);
+            let id = self.answer.found.push(table, true);
+            (0..)
+                .zip(&found)
+                .for_each(|(at, &(_, _, row, _))| self.answer.found.put(row, Place { table: id, row: at }));
             add(&state.counters.peer_hits, found.len());
         }
         for (_, key, row, _) in found {
@@ -157,9 +154,9 @@ impl Prefix {
         }
     }
 
-    fn wanted(&self, claim: &Claim) -> Wanted {
+    fn wanted(&self, claimed: &ClaimedRows) -> Wanted {
         let index = read(&self.state.index);
-        let numbered = claim.numbered_rows().filter(|(_, number)| *number != NO_NUMBER);
+        let numbered = claimed.numbered_rows().filter(|(_, number)| *number != NO_NUMBER);
         numbered.map(|(row, number)| (index.key_of(number), (row, number))).collect()
     }
 }

@@ -21,11 +21,11 @@ use forebay_data::Memory;
 
 use crate::key::{PrefixKey, RowKey};
 use crate::lock::{deadline, read};
+use crate::rows::answer::Answer;
 use crate::rows::found::Found;
 use crate::rows::in_flight::InFlight;
 use crate::rows::index::{Numbering, RowLocation};
 use crate::rows::number::Number;
-use crate::rows::prefix::Answer;
 use crate::rows::table::{Place, Table};
 use crate::rows::tier_read::TierRead;
 use crate::state::CacheState;
@@ -108,8 +108,8 @@ fn reply(
             }
         }
     }
-    if !on_disk.is_empty() {
-        on_disk.read(cache, state, &mut answer, &Memory::default());
+    if let Some(disk) = cache.disk().filter(|_| !on_disk.is_empty()) {
+        on_disk.read(disk, cache, state, &mut answer, &Memory::default());
     }
     let began = Instant::now();
     let mut tables: HashMap<*const InFlight, Option<u32>> = HashMap::new();

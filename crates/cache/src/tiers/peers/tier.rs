@@ -9,10 +9,10 @@ use forebay_core::Stopwatch;
 use forebay_data::Memory;
 
 use crate::key::PrefixKey;
-use crate::lock::lock;
-use crate::rows::claim::Claim;
+use crate::lock::{deadline, lock};
+use crate::rows::answer::Answer;
+use crate::rows::claimed::ClaimedRows;
 use crate::rows::index::Index;
-use crate::rows::prefix::{Answer, Prefix};
 use crate::state::CacheState;
 use crate::state::prefix::PrefixState;
 use crate::stats::{Counters, PrefixStats};
@@ -21,8 +21,9 @@ use crate::tiers::block::Block;
 use crate::tiers::block::format::{ReadAt, Trouble};
 use crate::tiers::block::name::Name;
 use crate::tiers::peers::ask_policy::AskPolicy;
-use crate::tiers::peers::client::Peers;
+use crate::tiers::peers::client::{PeerLookup, Peers};
 use crate::tiers::remote::blocks::Elsewhere;
+use crate::tiers::remote::cost::patience;
 use crate::tiers::remote::maintenance;
 use crate::tiers::remote::state::{Listing, Remote};
 use crate::tiers::remote::tier::RemoteTier;
@@ -42,20 +43,22 @@ impl PeersTier {
         Self { remote, peers, ask_policy: Mutex::default() }
     }
 
-    pub(crate) fn peers(&self) -> &dyn Peers {
-        &*self.peers
-    }
-
     /// Says whether to request rows that peers do not list, and that take `compute` nanoseconds to compute, if that is
     /// known.
-    pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
+    fn pays_to_ask(&self, compute: Option<f64>) -> bool {
         self.remote.is_read() && lock(&self.ask_policy).pays(compute)
     }
 
     /// Records the time of a request, and the share of rows that it yielded.
-    pub(crate) fn note_request(&self, nanos: u64, share: f64) {
+    fn note_request(&self, nanos: u64, share: f64) {
         lock(&self.ask_policy).note(nanos, share);
     }
+}
+
+/// Returns the nanoseconds that computing `rows` rows takes, if known.
+fn compute_nanos(cache: &CacheState, state: &PrefixState, rows: usize) -> Option<f64> {
+    let row_bytes = cache.row_bytes(state)?;
+    Some(cache.cost(state)? * row_bytes * rows as f64)
 }
 
 impl Tier for PeersTier {
@@ -89,8 +92,20 @@ impl BlockTier for PeersTier {
         self.remote.missed(state);
     }
 
-    fn ask(&self, prefix: &Prefix, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
-        prefix.ask_peers(self, answer, claim, memory);
+    fn ask(
+        &self,
+        cache: &CacheState,
+        state: &PrefixState,
+        answer: &mut Answer,
+        claimed: &mut ClaimedRows,
+        memory: &Memory,
+    ) {
+        let compute = compute_nanos(cache, state, claimed.rows().len());
+        if self.pays_to_ask(compute) {
+            let mut lookup = PeerLookup { cache, state, answer, memory };
+            let note = |nanos, share| self.note_request(nanos, share);
+            lookup.request_rows(&*self.peers, claimed, deadline(patience(compute)), note);
+        }
     }
 
     fn admits_read(&self, cache: &CacheState, state: &PrefixState, blocks: &[WantedBlock]) -> bool {

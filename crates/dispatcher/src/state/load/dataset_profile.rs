@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::forebay::SteadyState;
+use forebay_policy::scaling::SteadyState;
 use forebay_proto::OpSpent;
 
 use super::op_costs::OpCosts;

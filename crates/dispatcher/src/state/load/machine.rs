@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_core::{Ticks, WorkerId};
 use forebay_policy::placement::Objective;
-use forebay_policy::scaling::forebay::SteadyState;
-use forebay_policy::scaling::{Limits, Observation};
+use forebay_policy::scaling::{Limits, Observation, SteadyState};
 use forebay_proto::{ConsumerHeartbeat, ConsumerStatus, OpSpent, OpStatus, Sent, Spent, WorkerCaching};
 
 use super::boundary_costs::BoundaryCosts;

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay_core::Ticks;
 use forebay_policy::fleet::{Mix, Unit};
-use forebay_policy::scaling::forebay::SteadyState;
-use forebay_policy::scaling::{Claim, Decision, Limits, Observation, ScalingPolicy, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Observation, ScalingPolicy, SteadyState, share};
 use forebay_proto::{ConsumerHeartbeat, ScaleDecision};
 
 use super::local_threads::{LocalThreads, deal};

@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 
 use forebay_core::Ticks;
 use forebay_policy::fleet::Unit;
-use forebay_policy::scaling::forebay::SteadyState;
-use forebay_policy::scaling::{Decision, Observation, ScalingPolicy};
+use forebay_policy::scaling::{Decision, Observation, ScalingPolicy, SteadyState};
 use forebay_proto::ScaleDecision;
 
 use crate::options;

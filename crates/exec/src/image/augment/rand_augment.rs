@@ -6,8 +6,8 @@ use forebay_core::rng::SampleRng;
 use forebay_plan::ops::RandAugment;
 
 use super::{Draws, Edits};
+use crate::image::edit::warp::{Warp, outside};
 use crate::image::edit::{Edit, Recolour};
-use crate::image::warp::{Warp, outside};
 
 impl Draws for RandAugment {
     fn probability(&self) -> f64 {

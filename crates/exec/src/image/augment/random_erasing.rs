@@ -7,7 +7,7 @@ use forebay_plan::ops::RandomErasing;
 
 use super::{Draws, Edits};
 use crate::image::edit::Edit;
-use crate::image::erase::erase_floats;
+use crate::image::edit::erase::erase_floats;
 use crate::image::geometry::random_erasing;
 
 impl Draws for RandomErasing {

@@ -6,7 +6,7 @@ use forebay_plan::ops::RandomRotation;
 
 use super::{Draws, Edits};
 use crate::image::edit::Edit;
-use crate::image::warp::{Warp, outside};
+use crate::image::edit::warp::{Warp, outside};
 
 impl Draws for RandomRotation {
     fn probability(&self) -> f64 {

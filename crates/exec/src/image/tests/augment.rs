@@ -6,9 +6,9 @@ use forebay_core::rng::SampleRng;
 use forebay_plan::{Interpolation, Op, ops};
 
 use super::golden::file;
+use crate::image::edit::warp::Warp;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
-use crate::image::warp::Warp;
 use crate::image::{Augment, Image, Limits, Region, Scratch};
 
 /// Runs one edit on pixels of a shape.

@@ -34,8 +34,8 @@ use crate::tail::bucket::Bucketer;
 use crate::tail::delivery::Delivery;
 use crate::tail::empty_cycle::EmptyCycle;
 use crate::tail::merge::pending::PendingRows;
-use crate::tail::pack::{Packer, Unpacked};
-use crate::tail::position::Position;
+use crate::tail::pack::Packer;
+use crate::tail::position::{Position, Unpacked};
 use crate::tail::replay::Replay;
 use crate::tail::stream_ops::{StreamChain, StreamOp};
 

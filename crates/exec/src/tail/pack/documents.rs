@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use forebay_data::{Int32Lists, RowId};
 
-use super::Unpacked;
-use crate::tail::position::Position;
+use crate::tail::position::{Position, Unpacked};
 
 /// The documents of one chunk.
 struct ChunkDocuments {

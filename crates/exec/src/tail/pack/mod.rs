@@ -19,21 +19,11 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Int32Lists, Schema};
 use forebay_plan::{Op, Pack, Packing, Step};
-use serde::{Deserialize, Serialize};
 
 use documents::{Documents, Piece};
 use sheet::Sheet;
 
-use crate::tail::position::Position;
-
-/// The first token not yet packed, within a chunk of the packer's input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Unpacked {
-    /// Its row.
-    pub row: u64,
-    /// Its place in its row.
-    pub token: u64,
-}
+use crate::tail::position::{Position, Unpacked};
 
 /// Packs the rows of one epoch after another.
 pub(crate) struct Packer {

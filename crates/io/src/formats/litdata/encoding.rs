@@ -3,6 +3,10 @@
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 
+/// The prefix of LitData's encodings among those of MosaicML's shards.
+pub(crate) const PREFIX: &str = "litdata:";
+/// The encoding of a document of a chunk for `TokensLoader`: the value alone, without its length.
+pub(crate) const DOCUMENT: &str = "litdata:document:";
 /// The image modes that are read from raw pixels: their name in Pillow, and the bytes of each pixel.
 const MODES: [(&str, usize); 3] = [("L", 1), ("RGB", 3), ("RGBA", 4)];
 

@@ -13,11 +13,6 @@ mod index;
 mod packed;
 mod tree;
 
-pub(crate) use encoding::Encoding;
+pub(crate) use encoding::{DOCUMENT, Encoding, PREFIX};
 pub(crate) use index::{Index, Stored, check_size, look};
 pub(crate) use packed::unpacked;
-
-/// The prefix of LitData's encodings among those of MosaicML's shards.
-pub(crate) const PREFIX: &str = "litdata:";
-/// The encoding of a document of a chunk for `TokensLoader`: the value alone, without its length.
-pub(crate) const DOCUMENT: &str = "litdata:document:";

@@ -7,7 +7,8 @@ use forebay_plan::MdsColumn;
 use serde::Deserialize;
 
 use super::encoding::Encoding;
-use super::packed;
+use super::packed::{self, is_packed};
+use super::shard::wrong;
 use crate::limits;
 use crate::store::{self, Object};
 
@@ -168,6 +169,17 @@ fn broken(uri: &str, what: String) -> Error {
         .with("fault", "file")
         .with("file", uri)
         .hint("from_mds takes a folder that MDSWriter of mosaicml-streaming wrote, with its index.json")
+}
+
+/// Compares the size of a shard's file with the size in its index.
+///
+/// # Errors
+/// Data when they differ.
+pub(crate) fn check_size(uri: &str, size: u64, bytes: u64) -> Result<()> {
+    if size == bytes || is_packed(uri) {
+        return Ok(());
+    }
+    Err(wrong(uri, size.min(bytes), format!("the shard has {size} bytes, and its index says {bytes}")))
 }
 
 #[cfg(test)]

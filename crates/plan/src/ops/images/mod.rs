@@ -4,6 +4,7 @@
 mod center_crop;
 pub(super) mod checks;
 mod decode_image;
+mod direction;
 mod layout;
 mod normalize;
 mod random_flip;
@@ -13,9 +14,10 @@ mod spec;
 
 pub use center_crop::CenterCrop;
 pub use decode_image::{DecodeImage, ImageMode};
+pub use direction::Direction;
 pub use layout::{Layout, image_layout};
 pub use normalize::Normalize;
-pub use random_flip::{Direction, RandomFlip};
+pub use random_flip::RandomFlip;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Resize, ResizeShorter};
 

@@ -5,25 +5,9 @@ use forebay_data::{DType, Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::image;
+use super::direction::Direction;
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::coin;
-
-/// The direction of a flip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Left to right.
-    #[default]
-    Horizontal,
-    /// Upside down.
-    Vertical,
-}
-
-impl Direction {
-    fn is_horizontal(&self) -> bool {
-        *self == Self::Horizontal
-    }
-}
 
 /// Mirrors an image, at random.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

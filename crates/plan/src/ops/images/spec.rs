@@ -7,7 +7,7 @@
 use forebay_core::Result;
 use forebay_data::{Field, Kind, Schema};
 
-use super::random_flip::Direction;
+use super::direction::Direction;
 use crate::ops::access::Access;
 use crate::ops::spec::{About, Class, OpSpec};
 

@@ -4,7 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::LENGTH_MAX;
+use super::checks::tokens;
 use crate::ops::checks::count;
 use crate::ops::spec::{About, Class, Names, OpSpec};
 
@@ -81,7 +81,7 @@ impl OpSpec for Pack {
                 return Err(Error::invalid(format!("pack: column {:?} is {other}", self.column)).hint(hint));
             }
         }
-        count("pack", "length", self.length, LENGTH_MAX)?;
+        tokens("pack", "length", self.length)?;
         if let Packing::FirstFit { window } | Packing::BestFit { window } = self.packing {
             count("pack", "window", window, WINDOW_MAX)?;
         }

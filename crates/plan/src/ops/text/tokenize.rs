@@ -4,9 +4,8 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::LENGTH_MAX;
+use super::checks::tokens;
 use crate::ops::access::Access;
-use crate::ops::checks::count;
 use crate::ops::spec::{About, Class, OpSpec};
 use crate::source::BlobId;
 
@@ -47,7 +46,7 @@ impl OpSpec for Tokenize {
             }
         }
         if let Some(length) = self.max_length {
-            count("tokenize", "max_length", length, LENGTH_MAX)?;
+            tokens("tokenize", "max_length", length)?;
         }
         Ok(input.with(Field::new(&self.output, Kind::Tensor { dtype: DType::Int32, shape: vec![None] })))
     }

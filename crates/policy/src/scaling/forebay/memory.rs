@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::AHEAD;
+use super::thresholds::AHEAD;
 use crate::placement::{Cut, Finishing, Model, Objective, Placement, Wire};
 use crate::scaling::{Figures, Host, Observation};
 

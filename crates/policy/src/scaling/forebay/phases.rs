@@ -1,13 +1,14 @@
 //! The steps of each phase: the first placement, its confirmation, and watching it.
 
 use super::solving::is_less;
-use super::{
-    CHANGE, CHANGE_EARLY, CHEAPER, FEW, Found, MANY, MARGIN, Mark, PROBES_MAX, Phase, Previous, SATURATED, SLACK, SOME,
-    SUFFERS, Target, WAIT_AGAIN, WAIT_MAX,
+use super::state::{Found, Phase, Previous, Target};
+use super::thresholds::{
+    CHANGE, CHANGE_EARLY, CHEAPER, FEW, MANY, MARGIN, PROBES_MAX, SATURATED, SLACK, SOME, SUFFERS, WAIT_AGAIN, WAIT_MAX,
 };
 use crate::placement::{Objective, Placement};
 use crate::scaling::Limits;
 use crate::scaling::decision::{Figures, Reason};
+use crate::scaling::steady_state::Mark;
 
 impl Previous {
     /// Finds the first placement.

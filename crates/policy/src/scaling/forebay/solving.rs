@@ -1,8 +1,10 @@
 //! Computes from the figures of the windows: the efficiency of workers, the best placement, and the gain of the last
 //! change.
 
-use super::{AHEAD, EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
+use super::state::{Previous, Target};
+use super::thresholds::{AHEAD, EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, SATURATED, USEFUL};
 use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
+use crate::scaling::steady_state::Mark;
 use crate::scaling::{Figures, Limits};
 
 impl Previous {

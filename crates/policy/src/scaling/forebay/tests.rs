@@ -60,12 +60,12 @@ fn a_number_is_found_confirmed_and_told_in_words() {
 #[test]
 fn another_job_on_the_same_samples_begins_where_the_first_came_to_rest_and_follows_its_own_load() {
     let (mut previous, mut workers) = (Previous::default(), 1);
-    assert_eq!(SteadyState::of(&previous), None, "nothing is known");
+    assert_eq!(previous.rest(), None, "nothing is known");
     run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
-    let rest = SteadyState::of(&previous).expect("known");
+    let rest = previous.rest().expect("known");
     let kept = serde_json::to_string(&rest).expect("serialises");
     assert_eq!(serde_json::from_str::<SteadyState>(&kept).expect("as it was written"), rest);
-    let (first, next) = rest.begin();
+    let (first, next) = Previous::from_rest(&rest);
     assert_eq!((first.workers, first.reason), (3, Reason::Again));
     assert_eq!(first.to_string(), "3 workers to begin with, as was right for these samples before");
     let (mut same, mut workers) = (next.clone(), first.workers);

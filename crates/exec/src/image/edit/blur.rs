@@ -6,11 +6,11 @@
 //! reflected again.
 
 use super::lanes::{nearest, widest};
-use super::view::Image;
+use crate::image::view::Image;
 
 /// The memory of a blur, reused for the next image. One per thread.
 #[derive(Debug, Default)]
-pub(super) struct Blur {
+pub(in crate::image) struct Blur {
     /// The weight of each distance, from 0.
     weights: Vec<f32>,
     /// One row with its columns blurred, and the reflections left and right of it.
@@ -19,7 +19,7 @@ pub(super) struct Blur {
 
 impl Blur {
     /// Writes `image` blurred by a kernel of `size` x `size` pixels, an odd number, with a deviation of `sigma` pixels.
-    pub(super) fn blur(&mut self, image: Image<'_>, size: usize, sigma: f64, out: &mut [u8]) {
+    pub(in crate::image) fn blur(&mut self, image: Image<'_>, size: usize, sigma: f64, out: &mut [u8]) {
         self.weigh(size / 2, sigma);
         let (width, height, channels) = (image.width(), image.height(), image.channels());
         let (reach, row) = (size / 2, width * channels);

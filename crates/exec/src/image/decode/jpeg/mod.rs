@@ -21,9 +21,9 @@ use turbojpeg_sys as _;
 
 use self::region::{Info, Opened, Outcome};
 use self::scan::Entropy;
-use super::decode::{Colour, Raw};
 use super::header;
-use super::view::{Region, room};
+use super::raw::{Colour, Raw};
+use crate::image::view::{Region, room};
 
 /// Decodes JPEGs. From one image to the next it keeps memory, and look-ups of Huffman tables by table.
 #[derive(Debug, Default)]

@@ -6,11 +6,11 @@
 use forebay_core::rng::SampleRng;
 use forebay_plan::Layout;
 
-use super::real::normal;
-use super::view::Region;
+use crate::image::real::normal;
+use crate::image::view::Region;
 
 /// Overwrites a region of 8-bit pixels of `width` columns.
-pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Region, value: [u8; 3]) {
+pub(in crate::image) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Region, value: [u8; 3]) {
     for row in pixels.chunks_exact_mut(width * channels).skip(region.y).take(region.height) {
         for pixel in row[region.x * channels..][..region.width * channels].chunks_exact_mut(channels) {
             pixel.copy_from_slice(&value[..channels]);
@@ -20,7 +20,7 @@ pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Re
 
 /// Overwrites a region of an image of f32: with one value, one for each channel, or (without values) draws from the
 /// standard normal distribution, channel by channel, row by row.
-pub(super) fn erase_floats(
+pub(in crate::image) fn erase_floats(
     bytes: &mut [u8],
     shape: [usize; 3],
     layout: Layout,

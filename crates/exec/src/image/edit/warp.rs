@@ -7,30 +7,30 @@
 
 use forebay_plan::Interpolation;
 
-use super::real::sin_cos;
-use super::view::Image;
+use crate::image::real::sin_cos;
+use crate::image::view::Image;
 
 /// An affine map, with the pixel outside the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Warp {
+pub(in crate::image) struct Warp {
     /// Maps a place in the result to a place in the image: the factors of x, y and 1 for x, then for y.
     matrix: [f64; 6],
-    pub(super) interpolation: Interpolation,
+    pub(in crate::image) interpolation: Interpolation,
     /// The pixel outside the image. `None` means zeros, which differ from a fill of zeros on an edge: with `Bilinear`,
     /// torchvision blends a fill once more by the covered part.
-    pub(super) fill: Option<[u8; 3]>,
+    pub(in crate::image) fill: Option<[u8; 3]>,
 }
 
 impl Warp {
     /// Returns a turn to the left about the centre.
-    pub(super) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
+    pub(in crate::image) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
         let (sin, cos) = sin_cos(degrees);
         Self { matrix: [cos, -sin, 0.0, sin, cos, 0.0], interpolation, fill }
     }
 
     /// Returns a map that shifts rows to the left by `slope` of their distance from the top; with `vertical`, columns
     /// up instead.
-    pub(super) fn shear(slope: f64, vertical: bool, size: (usize, usize), how: &Self) -> Self {
+    pub(in crate::image) fn shear(slope: f64, vertical: bool, size: (usize, usize), how: &Self) -> Self {
         let (width, height) = (size.0 as f64, size.1 as f64);
         let matrix = match vertical {
             false => [1.0, slope, slope * height * 0.5, 0.0, 1.0, 0.0],
@@ -40,12 +40,12 @@ impl Warp {
     }
 
     /// Returns a shift by whole pixels to the right and down.
-    pub(super) fn shift(right: f64, down: f64, how: &Self) -> Self {
+    pub(in crate::image) fn shift(right: f64, down: f64, how: &Self) -> Self {
         Self { matrix: [1.0, 0.0, -right, 0.0, 1.0, -down], ..*how }
     }
 
     /// Writes the mapped image of one or three channels.
-    pub(super) fn apply(&self, image: Image<'_>, out: &mut [u8]) {
+    pub(in crate::image) fn apply(&self, image: Image<'_>, out: &mut [u8]) {
         match image.channels() {
             1 => self.rows::<1>(image, out),
             _ => self.rows::<3>(image, out),
@@ -74,7 +74,7 @@ impl Warp {
 }
 
 /// Returns the pixel outside the image: one level for all channels, or one for each.
-pub(super) fn outside(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+pub(in crate::image) fn outside(fill: Option<&[u8]>) -> Option<[u8; 3]> {
     fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
 }
 

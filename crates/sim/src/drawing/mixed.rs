@@ -3,12 +3,14 @@
 //! A job may have a twin: its number plus some [`VARIANT`]s. One variant has the same samples for one more epoch; the
 //! other has another seed, so that its chunks must never be used for the first job.
 
+use std::sync::Arc;
+
 use forebay_core::Result;
 use forebay_exec::Budget;
 use forebay_io::NoBlobs;
 use forebay_plan::{Binary, Expr, Graph, OnError, Op, Source, ops};
 
-use super::{Arc, Drawn, PIPELINES, column, light};
+use super::drawn::{Drawn, PIPELINES, column, light};
 use crate::dice::Dice;
 
 /// The number of these pipelines, after the others.

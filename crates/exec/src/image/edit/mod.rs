@@ -5,11 +5,24 @@
 //! rounds a product before adding it only on some processors. Here a product is always rounded (see
 //! `tests/golden/augment`). Invariant: a recolouring does not depend on the place of a pixel, so it commutes with a
 //! flip.
+//!
+//! - `colour`, `levels`: changes of single pixels
+//! - `blur`, `sharpen`: changes that read the pixels around
+//! - `warp`: affine maps
+//! - `erase`: regions in one colour, or of noise
+//! - `lanes`: loops over pixels that the compiler vectorises
 
-use super::colour;
-use super::levels;
+pub(super) mod blur;
+mod colour;
+pub(super) mod erase;
+mod lanes;
+mod levels;
+pub(super) mod sharpen;
+pub(super) mod warp;
+
+use warp::Warp;
+
 use super::view::Region;
-use super::warp::Warp;
 
 /// A change of every pixel that depends on its colour, and perhaps on all colours of the image, but not on its place.
 #[derive(Debug, Clone, Copy, PartialEq)]

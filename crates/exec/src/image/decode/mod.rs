@@ -5,14 +5,26 @@
 //! damaged images, too: of a damaged JPEG (see `jpeg`) all that Pillow shows is decoded; a damaged PNG or WebP is an
 //! error. Only memory is kept from one image to the next. Deviation: a 16-bit greyscale PNG yields its high bytes, like
 //! a 16-bit colour PNG; Pillow clips at 255.
+//!
+//! - `header`: the format and the size of an encoded image
+//! - `jpeg/`, `png`, `webp`: the decoder of each format
+//! - `raw`: the pixels that such a decoder yields, and their conversion to a mode
+
+mod header;
+mod jpeg;
+mod png;
+mod raw;
+mod webp;
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::ImageMode;
 
-use super::header::{Format, header};
-use super::jpeg::Jpeg;
+use jpeg::Jpeg;
+use raw::{Colour, no_palette};
+
 use super::view::{Image, Region, room};
-use super::{png, webp};
+
+pub use header::{Format, header};
 
 /// The limits of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,91 +114,4 @@ impl Decoder {
         }
         Image::packed(out, width, height, mode.channels())
     }
-}
-
-/// Returns the error for a format without palette numbers.
-pub(super) fn no_palette(what: &str) -> Error {
-    Error::data(format!("{what} has no palette, whose numbers mode=\"P\" gives"))
-        .hint("decode it with mode=\"L\" (grey) or mode=\"RGB\"")
-}
-
-/// The output of a format's decoder.
-pub(super) struct Raw {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) colour: Colour,
-    /// The requested region, in the coordinates of the decoded rectangle.
-    pub(super) region: Region,
-}
-
-/// The channels of decoded pixels before they become a [`ImageMode`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Colour {
-    Grey,
-    GreyAlpha,
-    Rgb,
-    Rgba,
-    /// Inverted, as Adobe writes it.
-    Cmyk,
-    /// Numbers of a palette, which are no colours; only for a request of palette numbers.
-    Index,
-}
-
-impl Colour {
-    /// Returns the channels for a mode.
-    fn of(mode: ImageMode) -> Self {
-        match mode {
-            ImageMode::Grey => Self::Grey,
-            ImageMode::Rgb => Self::Rgb,
-            ImageMode::Palette => Self::Index,
-        }
-    }
-
-    pub(super) fn channels(self) -> usize {
-        match self {
-            Self::Grey | Self::Index => 1,
-            Self::GreyAlpha => 2,
-            Self::Rgb => 3,
-            Self::Rgba | Self::Cmyk => 4,
-        }
-    }
-
-    /// Converts a row as Pillow's `convert` does; alpha is dropped.
-    fn convert(self, from: &[u8], mode: ImageMode, to: &mut [u8]) {
-        match self {
-            Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v),
-            Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v),
-            Self::Rgb => map::<3>(from, mode, to, |p| p, luma),
-            Self::Rgba => map::<4>(from, mode, to, |[r, g, b, _]| [r, g, b], |[r, g, b, _]| luma([r, g, b])),
-            Self::Cmyk => map::<4>(from, mode, to, cmyk, |p| luma(cmyk(p))),
-        }
-    }
-}
-
-fn map<const N: usize>(
-    from: &[u8],
-    mode: ImageMode,
-    to: &mut [u8],
-    rgb: impl Fn([u8; N]) -> [u8; 3],
-    grey: impl Fn([u8; N]) -> u8,
-) {
-    let pixels = from.as_chunks::<N>().0;
-    match mode {
-        ImageMode::Grey | ImageMode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
-        ImageMode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
-    }
-}
-
-/// ITU-R 601-2 luma in 16 bits of fraction, rounded, as Pillow's `convert("L")`.
-fn luma([r, g, b]: [u8; 3]) -> u8 {
-    ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
-}
-
-/// Inverted CMYK to RGB as Pillow's `convert("RGB")`: ink over white, with no profile.
-fn cmyk([c, m, y, k]: [u8; 4]) -> [u8; 3] {
-    let white = i32::from(k);
-    [c, m, y].map(|inverted| {
-        let product = i32::from(255 - inverted) * white + 128;
-        (white - (((product >> 8) + product) >> 8)).clamp(0, 255) as u8
-    })
 }

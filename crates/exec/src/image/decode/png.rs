@@ -6,8 +6,8 @@ use std::io::Cursor;
 use ::png::{ColorType, Decoder, DecodingError, Info, OutputInfo, Reader, Transformations};
 use forebay_core::{Error, Result};
 
-use super::decode::{Colour, Raw, no_palette};
-use super::view::{Region, room};
+use super::raw::{Colour, Raw, no_palette};
+use crate::image::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
     let mut reader = open(bytes, Transformations::normalize_to_color8())?;

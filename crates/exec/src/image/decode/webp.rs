@@ -5,8 +5,8 @@ use std::io::Cursor;
 use forebay_core::{Error, Result};
 use image_webp::{DecodingError, WebPDecoder};
 
-use super::decode::{Colour, Raw};
-use super::view::{Region, room};
+use super::raw::{Colour, Raw};
+use crate::image::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(broken)?;

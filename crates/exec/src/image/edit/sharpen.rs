@@ -4,10 +4,10 @@
 //! outermost pixels do not change, and neither does an image with fewer than 3 rows or columns.
 
 use super::lanes::{level, widest};
-use super::view::Image;
+use crate::image::view::Image;
 
 /// Writes the image with its distance to its blurred self times `factor`, 0 or more.
-pub(super) fn sharpen(image: Image<'_>, factor: f64, out: &mut [u8]) {
+pub(in crate::image) fn sharpen(image: Image<'_>, factor: f64, out: &mut [u8]) {
     let (height, channels) = (image.height(), image.channels());
     let row = image.width() * channels;
     let moved = (1.0 - factor) as f32;

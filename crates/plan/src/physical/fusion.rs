@@ -1,0 +1,36 @@
+//! Adds ops inside splits and after the merge, and fuses consecutive ops on one image column.
+
+use crate::physical::stages::Stages;
+use crate::physical::steps::{FusedOp, Step, TailStep};
+
+/// Adds a step where rows are at its place: inside splits, or behind the merge.
+pub(super) fn push_row_op(stages: &mut Stages, closed: usize, step: Step) {
+    match stages.tail.is_empty() {
+        true => push(&mut stages.split, closed, step),
+        false => push_tail(&mut stages.tail, step),
+    }
+}
+
+/// Adds a step; fuses it with the image op of the same column before it, unless that op is among the first `closed`.
+fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
+    let last = fused_ops[closed..].last_mut();
+    if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
+        && column == next
+        && !step.per_batch
+    {
+        steps.push(step);
+        return;
+    }
+    fused_ops.push(FusedOp::of(step));
+}
+
+fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
+    if let (Some(TailStep::RowOps(FusedOp::Image { column, steps })), Some(next)) =
+        (tail.last_mut(), step.node.op.image_column())
+        && column == next
+    {
+        steps.push(step);
+        return;
+    }
+    tail.push(TailStep::RowOps(FusedOp::of(step)));
+}
