@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Budget, Environment, Executable, LocalOptions, LocalStream};
+use forebay_exec::{Budget, Environment, Executable, LocalIteration, LocalOptions};
 use forebay_plan::{Class, Expr, Graph, Node, OnError, Op, Reorder, Sharding, Stages, ops};
 
 use crate::functions::PyFunctions;
@@ -48,7 +48,7 @@ impl Pipeline {
         let executable = self.prepare(divided, Seed(0), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
-            LocalStream::start(executable.clone(), LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
+            LocalIteration::start(executable.clone(), LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
         let (mut chunks, mut found) = (Vec::new(), 0);
         let mut first_lost = None;
         while found < rows {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, LocalStream, Position, SavedSkip, SavedState, SkippedSample, Span};
+use forebay_exec::{Delivery, LocalIteration, MixedStream, Position, SavedSkip, SavedState, SkippedSample, Span};
 use forebay_plan::EpochPlan;
 use forebay_server::LocalWorker;
 use pyo3::prelude::*;
@@ -29,9 +29,11 @@ const LEAVE_WAIT: Duration = Duration::from_millis(200);
 /// The source of deliveries.
 pub(crate) enum Iteration {
     /// With the listing of its files.
-    Local(Box<LocalStream>, Listing),
+    Local(Box<LocalIteration>, Listing),
     /// With its local worker, if there is one.
     Service(Box<ServiceStream>, Option<LocalWorker>),
+    /// A mix whose datasets are jobs of a service.
+    Mix(Box<MixedStream>),
 }
 
 impl Iteration {
@@ -45,6 +47,7 @@ impl Iteration {
                 }
                 next
             }
+            Iteration::Mix(stream) => stream.next(poll),
         }
     }
 
@@ -53,13 +56,14 @@ impl Iteration {
         match self {
             Iteration::Local(stream, _) => stream.stats(),
             Iteration::Service(stream, _) => stream.stats(),
+            Iteration::Mix(stream) => stream.stats(),
         }
     }
 
     /// Returns the position of an ended stream, if that is not the end of its last delivery.
     fn end_position(&self) -> Option<Position> {
         match self {
-            Iteration::Local(..) => None,
+            Iteration::Local(..) | Iteration::Mix(_) => None,
             Iteration::Service(stream, _) => stream.end_position(),
         }
     }
@@ -76,6 +80,7 @@ impl Iteration {
         match self {
             Iteration::Local(stream, _) => stream.take_skipped(),
             Iteration::Service(stream, _) => stream.take_losses(),
+            Iteration::Mix(stream) => stream.take_skipped(),
         }
     }
 }

@@ -251,7 +251,27 @@ impl ServiceClient {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             crate::up::check(self.service.address())?;
-            let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
+            let mut progress = |done, total| show.show(done, total);
+            if spec.graph.source().is_streamed_mix() {
+                let opened = self.service.open_mix(&spec, &blobs, &mut progress, poll)?;
+                let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
+                let left_out = state.map(|s| s.left_out).unwrap_or_default();
+                let options = StreamOptions {
+                    consumer,
+                    ordered,
+                    memory: memory_budget(memory),
+                    from: from.clone(),
+                    budget: budget.into(),
+                    known: left_out.iter().map(SavedSkip::to_skipped).collect(),
+                    warn: crate::cache::warn,
+                    rank_timeout: absence,
+                    liveness: crate::up::watch(&self.service, false),
+                    ..StreamOptions::default()
+                };
+                let stream = Iteration::Mix(Box::new(opened.start(functions, options)?));
+                return Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out));
+            }
+            let opened = self.service.open_job(&spec, &blobs, &mut progress, poll)?;
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let (budget, known) = (budget.into(), left_out.iter().map(SavedSkip::to_skipped).collect());

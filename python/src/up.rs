@@ -127,6 +127,10 @@ impl Up {
         interruptible(py, |poll| self.up.restart_dispatcher(poll))
     }
 
+    fn notice(&self) -> Option<&str> {
+        self.up.notice()
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || {
             self.up.close();

@@ -52,6 +52,7 @@ PLAUSIBLE: dict[str, Any] = {
     "no": 1,
     "other": 1,
     "others": fb.range(3),
+    "padding": 2,
     "parts": ["id"],
     "path": "saved",
     "paths": "nothing-*.txt",

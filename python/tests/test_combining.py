@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from forebay import errors as E
+from forebay._src import quarantine
 from pipelines import fingerprint, name
 
 WEIGHTS = {"web": 0.7, "code": 0.2, "math": 0.1}
@@ -234,6 +235,19 @@ def test_a_sample_that_fails_in_one_dataset_is_named_and_skipped_alone(tmp_path)
     assert all("bad.jsonl#" in sample.sample for sample in skipped)
     threads = [(row["source"], int(row["n"])) for row in ds.iter(seed=1, on_error="skip", error_budget=10, threads=3)]
     assert threads == found
+    # A sample that could be read has a record: of its dataset, before its ops. It can be shown, and tried again.
+    both = fb.zip(fb.range(32), bad.skip(8))
+    for combined, failed in [(ds, [3, 13, 23, 33]), (both, [13, 23, 33])]:
+        path = tmp_path / f"{len(failed)}.jsonl"
+        list(combined.iter(seed=1, on_error="quarantine", quarantine=path, error_budget=10))
+        letters = json.loads(quarantine.command("show", [str(path)], None, True)[0])
+        kept = sorted(int(letter["record"]["n"]) for letter in letters if letter["record"])
+        assert kept == failed
+        tried, status = quarantine.command("retry", [str(path)], None, True)
+        again = [letter["now"] for letter in json.loads(tried) if letter["passes"] is False]
+        assert status == 1
+        assert len(again) == len(failed)
+        assert all("ValueError: no" in now for now in again)
 
 
 def twice(row):
@@ -290,7 +304,7 @@ def test_a_mix_knows_what_it_is_made_of(corpora):
         (lambda a, b: fb.mix({"a": a, "b": b.rename(id="x")}), 'has a column "id"'),
         (lambda a, b: fb.mix({"a": a, "b": b.cast(id="float32")}), "cast it in one"),
         (lambda a, b: fb.mix({"a": a, "b": b}, source="id"), "use another name"),
-        (lambda a, b: fb.mix({"a": a, "b": b.filter(fb.col("id") > 1)}), "put filter behind mix"),
+        (lambda a, b: fb.zip(a, b.rename(id="n").filter(fb.col("n") > 1)), "put filter behind zip"),
         (lambda a, b: fb.mix({"a": a, "b": b.batch(2)}), "put batch behind mix"),
         (lambda a, b: fb.mix({"a": a, "b": b.cache()}), "put cache behind mix"),
         (lambda a, b: fb.mix({"a": a, "b": b.repeat()}), "give repeat a count"),

@@ -3,6 +3,7 @@
 //! ```text
 //! service         Service: the calls to the dispatcher (open_job, jobs, workers, scale, cancel, forget)
 //! job, opening    JobSpec, OpenedJob: a job to open, and an opened one; how a job is opened
+//! mix             OpenedMix: datasets that are jobs, and are mixed in this process
 //! blobs           uploads the blobs of a graph
 //! leader          the connection to the dispatcher; of several, to the leader
 //! retry           retries of calls that are not idempotent
@@ -31,6 +32,7 @@ mod job;
 mod leader;
 mod local_worker;
 mod lock;
+mod mix;
 mod opening;
 mod options;
 mod retry;
@@ -47,6 +49,7 @@ pub use forebay_proto::{
 };
 pub use job::{JobSpec, OpenedJob};
 pub use local_worker::{HostProbe, LocalWorkerSlot};
+pub use mix::OpenedMix;
 pub use options::StreamOptions;
 pub use service::Service;
 pub use stream::liveness::LivenessCheck;

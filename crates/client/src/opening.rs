@@ -42,6 +42,7 @@ impl Service {
         if spec.epochs == Some(0) {
             return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
         }
+        spec.graph.check_on_service()?;
         let (stages, sharding) = Sharding::choose(&spec.graph, spec.consumers, spec.even, spec.coordinated)?;
         let ending = Ending::choose(&spec.graph, &stages, sharding, spec.even, spec.ending);
         upload(self, &spec.graph.blobs(), blobs, poll)?;

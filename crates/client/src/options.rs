@@ -50,6 +50,10 @@ pub struct StreamOptions {
     pub rank_timeout: Duration,
     /// Checks whether a batch that is late can still come. Default: no check; the stream waits.
     pub liveness: LivenessCheck,
+    /// Ends the stream before this epoch, if the job has as many. Default: it ends with the job.
+    pub end_epoch: Option<u64>,
+    /// Whether the stream ends with the first epoch that has no row, or soon after it. Default: no.
+    pub until_empty: bool,
 }
 
 impl Default for StreamOptions {
@@ -68,6 +72,8 @@ impl Default for StreamOptions {
             warn: |error| tracing::warn!("{error}"),
             rank_timeout: Duration::from_secs(300),
             liveness: LivenessCheck::default(),
+            end_epoch: None,
+            until_empty: false,
         }
     }
 }

@@ -223,7 +223,10 @@ fn files_do_not_import_each_other_in_circles() {
     for (name, manifest) in manifests() {
         let mut circles = imports::circles(&manifest.with_file_name("src"));
         circles.retain(|circle| circle.len() > CIRCLE_FILES_MAX);
-        assert!(circles.is_empty(), "{name}: these files import each other, so that none can be read alone: {circles:?}");
+        assert!(
+            circles.is_empty(),
+            "{name}: these files import each other, so that none can be read alone: {circles:?}"
+        );
     }
 }
 

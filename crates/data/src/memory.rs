@@ -34,6 +34,12 @@ impl Memory {
         Self { budget, ..self }
     }
 
+    /// Returns the same memory for one of so many pipelines that share its budget.
+    #[must_use]
+    pub fn divided(&self, pipelines: usize) -> Self {
+        Self { budget: self.budget.divided(pipelines), ..self.clone() }
+    }
+
     /// Returns the budget of a pipeline.
     pub fn budget(&self) -> MemoryBudget {
         self.budget

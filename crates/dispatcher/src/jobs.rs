@@ -227,6 +227,7 @@ fn prepare(
     allowed: &Allowed,
     progress: &mpsc::Sender<IndexProgress>,
 ) -> Result<(JobRecord, Vec<Option<u64>>, Pin)> {
+    graph.check_on_service()?;
     let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
     if !missing.is_empty() {
         let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 use forebay_exec::image::{
-    Augment, Chain, Decoder, Image, Input, Limits, Normalizer, Output, Region, Resizer, Scratch, Step,
+    Augment, Chain, Decoder, Filter, Image, Input, Limits, Normalizer, Output, Region, Resizer, Scratch, Step,
     random_resized_crop,
 };
 use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
@@ -50,7 +50,7 @@ fn main() {
     let (mut resizer, mut small) = (Resizer::new(), vec![0; 224 * 224 * 3]);
     time("resize", rounds, |i| {
         let view = image.crop(crop(i)).expect("inside");
-        resizer.resize(view, 224, 224, true, &mut small).expect("valid");
+        resizer.resize(view, 224, 224, Filter::Triangle, &mut small).expect("valid");
     });
     let view = image.crop(Region::whole(224.min(width), 224.min(height))).expect("inside");
     let normalizer = Normalizer::new(&MEAN, &STD, Layout::Chw).expect("valid");
@@ -83,7 +83,14 @@ fn main() {
     }
 
     let steps = vec![
-        Step::RandomResizedCrop { height: 224, width: 224, scale: SCALE, ratio: RATIO, antialias: true, key_op: 0 },
+        Step::RandomResizedCrop {
+            height: 224,
+            width: 224,
+            scale: SCALE,
+            ratio: RATIO,
+            filter: Filter::Triangle,
+            key_op: 0,
+        },
         Step::Flip { direction: Direction::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];

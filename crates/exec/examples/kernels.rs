@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema};
-use forebay_exec::image::{Chain, Decoder, Image, Input, Limits, Normalizer, Output, Resizer, Scratch, Step};
+use forebay_exec::image::{Chain, Decoder, Filter, Image, Input, Limits, Normalizer, Output, Resizer, Scratch, Step};
 use forebay_exec::table::evaluate;
 use forebay_plan::{Binary, Direction, Expr, ImageMode, Layout, Permutation, Unary};
 
@@ -49,7 +49,7 @@ fn jpeg(rounds: u64) -> Result<()> {
 fn chain(rounds: u64) -> Result<()> {
     let (scale, ratio) = ((0.08, 1.0), (3.0 / 4.0, 4.0 / 3.0));
     let steps = vec![
-        Step::RandomResizedCrop { height: 224, width: 224, scale, ratio, antialias: true, key_op: 0 },
+        Step::RandomResizedCrop { height: 224, width: 224, scale, ratio, filter: Filter::Triangle, key_op: 0 },
         Step::Flip { direction: Direction::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
@@ -66,7 +66,7 @@ fn resize(rounds: u64) -> Result<()> {
     let (mut resizer, mut small) = (Resizer::new(), vec![0; 224 * 224 * 3]);
     let pixels: Vec<u8> = (0..500 * 375 * 3).map(|i| (i * 7 % 251) as u8).collect();
     let image = Image::packed(&pixels, 500, 375, 3)?;
-    (0..rounds).try_for_each(|_| resizer.resize(image, 224, 224, true, black_box(&mut small)))
+    (0..rounds).try_for_each(|_| resizer.resize(image, 224, 224, Filter::Triangle, black_box(&mut small)))
 }
 
 fn normalise(rounds: u64) -> Result<()> {

@@ -18,9 +18,11 @@
 //! | `cached/` | rows that the cache has: `cache()`, `autocache()`; the page cache of remote files |
 //! | `ops/` | the ops of a pipeline, compiled: each accepts a chunk and returns one |
 //! | `image/`, `table/`, `tokenize/` | the kernels that the ops call: pixels, columns, texts to token ids |
+//! | `annotations/` | boxes, masks and points that follow their image |
 //! | `skip/` | samples that fail on the way: isolated, skipped, counted, recorded |
 //! | `tail/` | the merge: all code that sees the stream of one consumer in order |
 //! | `local/` | the iterator in this process, which takes the morsels of a stream through all of the above |
+//! | `mixed/` | the iterator over a mix of datasets whose rows are not counted, each a stream of its own |
 //!
 //! Beside them:
 //!
@@ -65,11 +67,13 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod annotations;
 mod cached;
 mod executable;
 pub mod image;
 mod local;
 mod lock;
+mod mixed;
 mod ops;
 mod panic;
 mod profile;
@@ -86,6 +90,7 @@ pub use cached::warm::{WarmReport, warm};
 pub use executable::environment::Environment;
 pub use executable::{Executable, MorselRequest};
 pub use local::stream::{LocalOptions, LocalStream};
+pub use mixed::{LocalIteration, MixedStream, PartStream, PartStreams};
 pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
 pub use ops::functions::{Functions, MadeRows, NoFunctions, Pickle, Randomness};
 pub use ops::scratch::Scratch;
@@ -97,7 +102,7 @@ pub use skip::saved_skip::SavedSkip;
 pub use skip::skip_log::{Budget, SkippedSample};
 pub use tail::delivery::{Delivery, Span};
 pub use tail::merge::Merge;
-pub use tail::position::{Position, Unpacked};
+pub use tail::position::{MixPosition, PartPosition, Position, Unpacked};
 pub use tail::saved_state::SavedState;
 pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
 pub use threads::row_pool::RowPool;

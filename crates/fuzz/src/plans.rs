@@ -43,6 +43,7 @@ pub(crate) fn graph(data: &[u8]) {
 fn is_small(op: &Op) -> bool {
     match op {
         Op::Batch(ops::Batch { size, .. }) | Op::PaddedBatch(ops::PaddedBatch { size, .. }) => *size as u64 <= ROWS_MAX,
+        Op::Annotated(op) => is_small(&op.of),
         Op::Repeat(ops::Repeat { count }) => count.is_some_and(|n| n <= 4),
         Op::Resize(ops::Resize { height, width, .. }) => height.saturating_mul(*width) <= 1 << 12,
         _ => true,

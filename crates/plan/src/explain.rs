@@ -105,6 +105,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     let graph = &stages.graph;
     let _ = writeln!(out, "as it runs");
     let how = match (stages.counted, graph.source().reads_files()) {
+        _ if graph.source().is_streamed_mix() => "each dataset is a pipeline of its own",
         (true, true) => "rows are counted and read in any order",
         (true, false) => "rows are read in any order",
         (false, _) => "each block is read from its start",
@@ -135,6 +136,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     }
     for step in &stages.tail {
         let text = match step {
+            TailStep::Mix => "mix: rows of each dataset in its own order, in shares that hold in windows".to_owned(),
             TailStep::RowOps(fused) => describe_fused(fused),
             TailStep::Take(n) => format!("take({n})"),
             TailStep::Skip(n) => format!("skip({n})"),
@@ -223,6 +225,15 @@ fn describe_fused(fused: &FusedOp) -> String {
 fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let sizing = plan.sizing();
     let count = |n: Option<u64>| n.map_or("endless".to_owned(), |n| n.to_string());
+    if let Source::Combined(combined) = &stages.source
+        && combined.is_streamed()
+    {
+        let _ = writeln!(out, "splits");
+        for (part, plan) in combined.parts.iter().zip(plan.parts()).take(PARTS_SHOWN) {
+            let _ = writeln!(out, "  {}: {} an epoch of it", part.name, count(plan.num_splits(ConsumerIndex(0))));
+        }
+        return;
+    }
     let n = plan.num_splits(ConsumerIndex(0));
     let _ = writeln!(out, "splits");
     part_counts(out, stages, plan);

@@ -58,6 +58,7 @@ pub use epoch::lanes::{EpochLanes, Layout as LaneLayout, Piece};
 pub use epoch::order::{Blocks, Order, Placed};
 pub use epoch::permute::Permutation;
 pub use epoch::sharding::Sharding;
+pub use epoch::streamed_mix::{MIX_WINDOW, MixSchedule};
 pub use epoch::window::STREAMED_AT_ONCE;
 pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
@@ -67,12 +68,13 @@ pub use ops::expr::{
     stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo,
-    ShuffleWindow, Tokenize, image_layout,
+    Access, Annotations, Border, BoxFormat, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout,
+    Mixing, Op, Pack, Packing, PadTo, Resample, Role, ShuffleWindow, Tokenize, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;
 pub use physical::cache_point::{CacheCandidate, CachePoint};
+pub use physical::counting::counts_rows;
 pub use physical::op_counters::{OpCounters, OpReport};
 pub use physical::op_label::OpLabel;
 pub use physical::sizing::Sizing;

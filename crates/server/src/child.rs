@@ -165,12 +165,15 @@ impl Child {
     pub(crate) fn unavailable(&self, what: &str) -> Error {
         // A child that has just ended may have written the reason a moment ago.
         let _ = self.silent.recv_timeout(LAST_WORDS_MAX);
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.last_lines();
         let error = Error::unavailable(format!("{} (process {}) {what}", self.what, self.process.id()));
-        match tail.is_empty() {
-            true => error,
-            false => error.with("stderr", tail.iter().cloned().collect::<Vec<_>>().join("\n")),
-        }
+        if lines.is_empty() { error } else { error.with("stderr", lines) }
+    }
+
+    /// Returns the last lines of its stderr so far.
+    pub(crate) fn last_lines(&self) -> String {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.iter().cloned().collect::<Vec<_>>().join("\n")
     }
 
     /// Asks it to end at once.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_dispatcher::{Objective, Scaling};
 
 use crate::cache::CacheConfig;
@@ -140,6 +140,14 @@ impl Fleet {
             addresses.extend(child.listens()?);
         }
         Ok(addresses)
+    }
+
+    /// Returns the error of workers with these processes that are not ready in time, with their last output.
+    pub(crate) fn late(&mut self, pids: &[u32], message: &str) -> Error {
+        let late = self.workers.iter().map(|w| &w.child).filter(|c| pids.contains(&c.pid()));
+        let said: Vec<_> = late.map(Child::last_lines).filter(|lines| !lines.is_empty()).collect();
+        let error = Error::unavailable(message);
+        if said.is_empty() { error } else { error.with("stderr", said.join("\n")) }
     }
 
     /// Restarts workers that died a while ago.

@@ -8,6 +8,7 @@
 //! metrics     figures for monitoring and for scalers elsewhere
 //! cache       the settings of a process's cache
 //! shared_store  the store that machines share, as a cache tier
+//! patience    how long an `up` waits for its children
 //! provision   starts and ends workers
 //! local       local workers, on cores that their trainer leaves idle
 //! ```
@@ -26,6 +27,7 @@ mod lifetime;
 mod local;
 mod metrics;
 mod open_files;
+mod patience;
 mod private;
 mod provision;
 mod roles;

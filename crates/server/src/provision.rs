@@ -16,6 +16,7 @@ use forebay_core::{Clock, Error, Result, SystemClock, Ticks};
 use forebay_policy::provision::{Action, Reconciler, WorkerCounts};
 
 use crate::fleet::{Fleet, Phase};
+use crate::patience::START;
 
 /// One at a time: they share this machine, and a start takes its cores.
 const AT_ONCE: u32 = 1;
@@ -23,8 +24,6 @@ const AT_ONCE: u32 = 1;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long the dispatcher may take to report the wanted number.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long a worker may take to listen, mostly for Python's imports.
-const START_MAX: Duration = Duration::from_secs(30);
 /// How long a worker may take to leave: longer than it waits for its consumers.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
 /// A worker that has run for so long counts as able to run.
@@ -108,7 +107,7 @@ fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &m
         if let Phase::Starting(since) = place.phase {
             if place.child.listens().is_ok_and(|address| address.is_some()) {
                 place.phase = Phase::Running(Instant::now());
-            } else if ended.is_none() && since.elapsed() > START_MAX {
+            } else if ended.is_none() && since.elapsed() > START.most {
                 failures.push(place.child.unavailable("did not listen in time"));
                 place.child.kill();
                 return false;

@@ -17,10 +17,9 @@ use tempfile::TempDir;
 
 use crate::cache::CacheConfig;
 use crate::fleet::{Fleet, Recipe};
+use crate::patience::{START, Verdict, load};
 use crate::provision;
 
-/// How long the processes may take to start, mostly for Python's imports.
-const START_MAX: Duration = Duration::from_secs(30);
 /// How often a wait checks its condition.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the service looks for dead workers.
@@ -108,6 +107,8 @@ pub struct Up {
     is_auto: bool,
     /// Whether a worker that dies is restarted.
     respawns: bool,
+    /// What the user should know about the start.
+    notice: Option<String>,
 }
 
 /// The processes to start.
@@ -150,11 +151,12 @@ impl Plan {
 }
 
 impl Up {
-    /// Starts the processes and waits until every worker is registered, calling `poll` about every 50 ms.
+    /// Starts the processes and waits until every worker is registered, calling `poll` about every 50 ms. After 30 s
+    /// it begins with the workers that are registered, if any: see [`Up::notice`].
     ///
     /// # Errors
-    /// Invalid, if options are incompatible. Unavailable, with its last output, when a process ends or is not ready
-    /// within 30 s; the error of `poll`. After an error all started processes are ended.
+    /// Invalid, if options are incompatible. Unavailable, with its last output, when a process ends, or when the
+    /// dispatcher or all workers are not ready within 120 s; the error of `poll`. After an error all started processes are ended.
     pub fn start(options: UpOptions, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
         let temporary = match &options.state_dir {
             Some(_) => None,
@@ -169,7 +171,8 @@ impl Up {
             (plan.threads, options.cache.shared_by(plan.workers_most), plan.scaling.clone());
         let is_temporary = temporary.is_some();
         let recipe = Recipe { command: options.command, threads, state_dir, is_temporary, cache, scaling };
-        let end = Instant::now() + START_MAX;
+        let began = Instant::now();
+        let end = began + START.most;
         let dispatcher = recipe.dispatcher(&options.listen.to_string())?;
         let (address, workers) = (String::new(), Vec::new());
         let mut fleet = Fleet { recipe, address, dispatcher, workers, started: 0, closed: false };
@@ -179,15 +182,16 @@ impl Up {
             (0..plan.workers).map(|_| fleet.add_worker()).collect::<Result<Vec<u32>>>()
         });
         let address = fleet.address.clone();
-        let up = Self {
+        let mut up = Self {
             fleet: Arc::new(Mutex::new(fleet)),
             address,
             temporary: Mutex::new(temporary),
             pid: std::process::id(),
             is_auto: matches!(options.workers, Workers::Auto { .. }),
             respawns: options.respawn,
+            notice: None,
         };
-        up.wait_for_workers(&started?, end, poll)?;
+        up.notice = up.wait_for_workers(&started?, began, poll)?;
         match options.workers {
             Workers::Auto { .. } => provision::start(&up.fleet, up.address.clone(), plan.scaling.workers_max)?,
             Workers::Fixed(_) if options.respawn => up.watch()?,
@@ -220,6 +224,11 @@ impl Up {
         self.fleet().dispatcher.pid()
     }
 
+    /// Returns what the user should know about the start: some workers were not registered when it ended.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
     /// Returns the processes of the workers that have not ended, in the order in which they were started.
     pub fn worker_pids(&self) -> Vec<u32> {
         self.fleet().live().map(|child| child.pid()).collect()
@@ -235,7 +244,7 @@ impl Up {
             return Err(error.hint("start it with a number of workers, or with a larger max_workers"));
         }
         let pid = self.fleet().add_worker()?;
-        self.wait_for_workers(&[pid], Instant::now() + START_MAX, poll)?;
+        self.wait_for_workers(&[pid], Instant::now(), poll)?;
         Ok(pid)
     }
 
@@ -244,7 +253,7 @@ impl Up {
     /// # Errors
     /// As [`Up::start`].
     pub fn restart_dispatcher(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<u32> {
-        let end = Instant::now() + START_MAX;
+        let end = Instant::now() + START.most;
         let mut fleet = self.fleet();
         fleet.dispatcher.kill();
         fleet.dispatcher = fleet.recipe.dispatcher(&self.address)?;
@@ -270,24 +279,41 @@ impl Up {
     }
 
     /// Waits until the workers with these processes are registered: they were just started, and must not end. Other
-    /// workers are not counted.
-    fn wait_for_workers(&self, pids: &[u32], end: Instant, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let service =
-            Service::connect(Remote::new(&*self.address), end.saturating_duration_since(Instant::now()), poll)?;
+    /// workers are not counted. Returns a notice if some of them are not registered in the usual time.
+    fn wait_for_workers(
+        &self,
+        pids: &[u32],
+        began: Instant,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<String>> {
+        let rest = (began + START.most).saturating_duration_since(Instant::now());
+        let service = Service::connect(Remote::new(&*self.address), rest, poll)?;
         loop {
             let addresses = self.fleet().listening(pids)?;
             let there = service.workers(poll)?;
             let lives = |address: &&String| there.iter().any(|w| w.address == **address && w.state != "lost");
-            let live = addresses.iter().filter(lives).count();
-            if live == pids.len() {
-                return Ok(());
+            let (live, started, waited) = (addresses.iter().filter(lives).count(), pids.len(), began.elapsed());
+            let seconds = waited.as_secs();
+            match START.verdict(waited, live, started) {
+                Verdict::All => return Ok(None),
+                Verdict::Wait => {}
+                Verdict::Some => {
+                    let load = load().map(|load| format!(" (load {load})")).unwrap_or_default();
+                    let notice = format!(
+                        "the service begins with {live} of {started} workers: the others are still starting after \
+                         {seconds} s{load}, and join when they are ready"
+                    );
+                    tracing::warn!("{notice}");
+                    return Ok(Some(notice));
+                }
+                Verdict::None => {
+                    let message = format!("none of {started} new workers was registered within {seconds} s");
+                    let error = self.fleet().late(pids, &message);
+                    let error = load().into_iter().fold(error, |error, load| error.with("load", load));
+                    return Err(error.hint("start fewer workers, or start them when the machine is less busy"));
+                }
             }
             self.check()?;
-            if Instant::now() >= end {
-                let message =
-                    format!("{live} of {} new workers were registered within {} s", pids.len(), START_MAX.as_secs());
-                return Err(Error::unavailable(message).hint("look at their logs above"));
-            }
             poll()?;
             std::thread::sleep(LOOK);
         }

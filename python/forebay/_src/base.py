@@ -76,7 +76,7 @@ def _check_columns(op: dict[str, Any]) -> None:
             elif _is_random(_name(op)):
                 hint = (
                     "each column would be changed by a draw of its own, so an image and its mask would not agree: "
-                    "change both in one function, map(fn, reads=[...], writes=[...]) with fn(row, rng)"
+                    'declare what belongs to the image, annotate("image", masks="mask"), and write the op for the image'
                 )
         raise InvalidPipelineError(what, {"hint": hint})
 

@@ -52,8 +52,9 @@ def mix(
     has `1024 * w` of them, rounded up or down; over many windows the shares are exact. The order within a window
     follows from the seed and the epoch. A dataset that begins again is shuffled anew.
 
-    Datasets may have row ops and order ops (`map`, `tokenize`, `shuffle`, `take`, `split`, …). All others, such as
-    `filter`, `pack`, `batch` and `cache`, come behind the mix.
+    Datasets may have row ops and order ops (`map`, `tokenize`, `shuffle`, `take`, `split`, …), and `filter`, `pack` and
+    `flat_map`. With one of these, or a generator, the number of samples is known only when they were read: what needs
+    the number (`shuffle`, `repeat`, `cache`) cannot come behind such a mix. `batch` and `cache` cannot come before it.
 
     Args:
         datasets: The datasets by name, or a list of them; 2 to 1,000. All have the same columns, in any order.
@@ -76,6 +77,9 @@ def mix(
     >>> rows = list(ds)
     >>> len(rows), sum(row["source"] == "code" for row in rows)
     (100, 30)
+    >>> even = fb.range(0, 100).filter(fb.col("id") % 2 == 0)
+    >>> [int(row["id"]) for row in fb.mix([even, fb.range(1000, 1100)], rows=8).iter(seed=1)]
+    [1000, 1001, 0, 2, 1002, 4, 6, 1003]
     """
     parts = _named("mix", datasets)
     given = _weights(weights, [name for name, _ in parts], isinstance(datasets, Mapping))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._src import habits
+from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
@@ -37,6 +38,7 @@ class Dataset(
     RowOps,
     ManyOps,
     ImageOps,
+    AnnotateOps,
     AugmentOps,
     TextOps,
     CombineOps,

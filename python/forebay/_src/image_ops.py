@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from forebay._src import arguments
 from forebay._src.base import Base
@@ -16,6 +16,10 @@ IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
 """The mean of each channel of ImageNet's images, between 0 and 1."""
 IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
 """The standard deviation of each channel of ImageNet's images, between 0 and 1."""
+
+Interpolation: TypeAlias = Literal["nearest", "box", "bilinear", "bicubic", "lanczos"]
+#: Pixels that are added to an image: of all sides; of left and right, top and bottom; or left, top, right, bottom.
+Padding: TypeAlias = int | tuple[int, int] | tuple[int, int, int, int]
 
 
 class ImageOps(Base):
@@ -54,11 +58,18 @@ class ImageOps(Base):
         *,
         shorter: int | None = None,
         max_size: int | None = None,
+        interpolation: Interpolation = "bilinear",
         antialias: bool = True,
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Resizes, bilinear: to exactly `size`, or so that the shorter side has `shorter` pixels and the shape stays.
+        """Resizes: to exactly `size`, or so that the shorter side has `shorter` pixels and the shape stays.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.zeros((2, 8, 12, 3), np.uint8)})
+        >>> print(ds.resize("image", (4, 6), interpolation="bicubic").schema["image"])
+        uint8[4, 6, 3]
 
         Args:
             column: The column.
@@ -67,7 +78,9 @@ class ImageOps(Base):
                 `Resize(shorter)`; images differ in shape then, so crop them before `batch`.
             max_size: With `shorter`: the most pixels of the longer side. An image that would exceed it gets exactly
                 this length, and a shorter side to match.
-            antialias: Whether shrinking averages, as Pillow does, or samples, as TensorFlow's and DALI's default.
+            interpolation: Pillow's filter of that name: `"nearest"`, `"box"`, `"bilinear"`, `"bicubic"`, `"lanczos"`.
+            antialias: Whether shrinking averages, as Pillow does, or samples, as TensorFlow's and DALI's default, which
+                `"bilinear"` can.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
@@ -84,13 +97,105 @@ class ImageOps(Base):
             op = {"op": "resize_shorter", "column": column, "size": arguments.whole(shorter, "resize", "shorter", 1)}
             if max_size is not None:
                 op["max_size"] = arguments.whole(max_size, "resize", "max_size", 1)
-        return self._then({**op, "antialias": arguments.flag(antialias, "resize", "antialias")}, keep_position, name)
+        return self._then({**op, **_resampled(interpolation, antialias, "resize")}, keep_position, name)
 
     def center_crop(
         self, column: str, size: arguments.Size, *, keep_position: bool = False, name: str | None = None
     ) -> Dataset:
         """Cuts the middle out, padded with zeros where the image is smaller."""
         op = {"op": "center_crop", "column": column, **arguments.size(size, "center_crop")}
+        return self._then(op, keep_position, name)
+
+    def crop(
+        self,
+        column: str,
+        size: arguments.Size,
+        *,
+        top: int = 0,
+        left: int = 0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Cuts the same part out of each image; an image in which it does not lie is a `DataError`.
+
+        Args:
+            column: The column.
+            size: Pixels: one number for a square, or `(height, width)`.
+            top: Rows above the part.
+            left: Columns left of the part.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op = {
+            "op": "crop",
+            "column": column,
+            "top": arguments.whole(top, "crop", "top", 0),
+            "left": arguments.whole(left, "crop", "left", 0),
+            **arguments.size(size, "crop"),
+        }
+        return self._then(op, keep_position, name)
+
+    def pad(
+        self,
+        column: str,
+        padding: Padding,
+        *,
+        fill: int | Iterable[int] = 0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Puts a border of one colour around an image.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.zeros((2, 8, 8, 3), np.uint8)})
+        >>> next(iter(ds.pad("image", (1, 2), fill=255)))["image"].shape
+        (12, 10, 3)
+
+        Args:
+            column: The column.
+            padding: Pixels of all sides; `(left and right, top and bottom)`; or `(left, top, right, bottom)`.
+            fill: The level of the border: one, or one for each channel, 0 to 255.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op = {"op": "pad", "column": column, "border": _border(padding, "pad"), "fill": _levels(fill, "pad")}
+        return self._then(op, keep_position, name)
+
+    def random_crop(
+        self,
+        column: str,
+        size: arguments.Size,
+        *,
+        padding: Padding = 0,
+        fill: int | Iterable[int] = 0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Cuts a part out at a random place, by torchvision's rule; an image that is too small is a `DataError`.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.zeros((2, 32, 32, 3), np.uint8)})
+        >>> next(iter(ds.random_crop("image", 32, padding=4)))["image"].shape
+        (32, 32, 3)
+
+        Args:
+            column: The column.
+            size: Pixels: one number for a square, or `(height, width)`.
+            padding: Pixels that are added before: of all sides; `(left and right, top and bottom)`; or
+                `(left, top, right, bottom)`.
+            fill: Their level: one, or one for each channel, 0 to 255.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op = {
+            "op": "random_crop",
+            "column": column,
+            **arguments.size(size, "random_crop"),
+            "border": _border(padding, "random_crop"),
+            "fill": _levels(fill, "random_crop"),
+        }
         return self._then(op, keep_position, name)
 
     def random_resized_crop(
@@ -100,6 +205,7 @@ class ImageOps(Base):
         *,
         scale: tuple[float, float] = (0.08, 1.0),
         ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: Interpolation = "bilinear",
         antialias: bool = True,
         keep_position: bool = False,
         name: str | None = None,
@@ -111,6 +217,7 @@ class ImageOps(Base):
             size: Pixels: one number for a square, or `(height, width)`.
             scale: The least and the greatest share of the image's area.
             ratio: The least and the greatest width / height.
+            interpolation: As in `resize`.
             antialias: As in `resize`.
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
@@ -121,7 +228,7 @@ class ImageOps(Base):
             **arguments.size(size, "random_resized_crop"),
             "scale": arguments.interval(scale, "random_resized_crop", "scale"),
             "ratio": arguments.interval(ratio, "random_resized_crop", "ratio"),
-            "antialias": arguments.flag(antialias, "random_resized_crop", "antialias"),
+            **_resampled(interpolation, antialias, "random_resized_crop"),
         }
         return self._then(op, keep_position, name)
 
@@ -179,3 +286,32 @@ class ImageOps(Base):
             "layout": arguments.choice(layout, "normalize", "layout", "CHW", "HWC"),
         }
         return self._then(op, keep_position, name)
+
+
+def _resampled(interpolation: str, antialias: bool, op: str) -> dict[str, Any]:
+    """Returns the arguments that say how a resized pixel is computed."""
+    known = ("nearest", "box", "bilinear", "bicubic", "lanczos")
+    return {
+        "antialias": arguments.flag(antialias, op, "antialias"),
+        "interpolation": arguments.choice(interpolation, op, "interpolation", *known),
+    }
+
+
+def _border(padding: Padding, op: str) -> dict[str, int]:
+    """Returns the pixels of each side."""
+    sides = [padding] if hasattr(padding, "__index__") else padding
+    try:
+        given = [arguments.whole(side, op, "padding", 0) for side in sides]
+    except TypeError:
+        given = []
+    if len(given) not in (1, 2, 4):
+        hint = "use one number, (left and right, top and bottom), or (left, top, right, bottom)"
+        raise InvalidPipelineError(f"{op}: padding={arguments.shown(padding)} is no border", {"hint": hint})
+    left, top, right, bottom = given * (4 // len(given))
+    return {"left": left, "top": top, "right": right, "bottom": bottom}
+
+
+def _levels(fill: int | Iterable[int], op: str) -> list[int]:
+    """Returns the levels of a colour."""
+    levels = fill if isinstance(fill, Iterable) else [fill]
+    return [arguments.whole(level, op, "fill", 0, 255) for level in levels]

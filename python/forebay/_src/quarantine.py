@@ -211,7 +211,8 @@ def _retry(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, Any]:
         return {"passes": None, "now": "its record was not kept: read its file again"}
     blobs = {name: base64.b64decode(blob) for name, blob in head["blobs"].items()}
     try:
-        _native.retry(json.dumps(head["graph"]), blobs, head["seed"], base64.b64decode(letter["record"]))
+        record, part = base64.b64decode(letter["record"]), letter["context"].get("part")
+        _native.retry(json.dumps(head["graph"]), blobs, head["seed"], record, part)
     except ForebayError as error:
         return {"passes": False, "now": str(error)}
     return {"passes": True, "now": None}
@@ -221,7 +222,8 @@ def _columns(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, str] | N
     """Returns the columns of a record, shortened, for display."""
     if letter["record"] is None:
         return None
-    row = _native.record_row(json.dumps(head["graph"]), base64.b64decode(letter["record"]))
+    part = letter["context"].get("part")
+    row = _native.record_row(json.dumps(head["graph"]), base64.b64decode(letter["record"]), part)
     return {name: _short(value) for name, value in row.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from types import TracebackType
 from typing import Any, Literal
 
@@ -281,6 +282,10 @@ def up(
 ) -> Service:
     """Starts a dispatcher and workers on this machine, as separate processes, on a free port.
 
+    It waits until the workers are registered. Where the machine is so busy that only some are after 30 s, it warns and
+    begins with these; the others join when they are ready. It fails when a process ends, or when none is ready after
+    120 s.
+
     Args:
         workers: The number of workers; `"auto"` starts and ends as many as the jobs need.
         threads: Compute threads of each worker; 0 divides the cores among them, and is 1 with `workers="auto"`.
@@ -335,6 +340,9 @@ def up(
     started = _native.Up.start(
         count, most, each, folder, policy, objective, (trainer, worker), kept, memory, disk, store, bytes_too, paid
     )
+    notice = started.notice()
+    if notice is not None:
+        warnings.warn(notice, stacklevel=2)
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:

@@ -14,8 +14,11 @@ impl Pipeline {
         if self.graph.nodes().iter().any(uncounted) || matches!(self.graph.source(), Source::Generator { .. }) {
             return Ok(None);
         }
-        let rows = match self.graph.source().rows() {
+        let source = self.graph.source();
+        let rows = match source.rows().or_else(|| source.rows_of_mix()) {
             Some(rows) => i128::from(rows),
+            None if source.is_streamed_mix() && source.is_endless() => -1,
+            None if source.is_streamed_mix() => return Ok(None),
             None => {
                 let extent = self.index(&self.graph, true, poll)?.extent();
                 let rows = forebay_plan::rows_of_source(&self.graph, &extent);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::Memory;
-use forebay_exec::{Budget, Environment, LocalOptions, LocalStream, Position, SavedSkip, SavedState};
+use forebay_exec::{Budget, Environment, LocalIteration, LocalOptions, Position, SavedSkip, SavedState};
 use forebay_plan::Sharding;
 use pyo3::prelude::*;
 
@@ -76,9 +76,17 @@ impl Start<'_> {
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
             check_epoch(from.epoch, epoch, end_epoch)?;
             let (budget, known_skips) = (budget.into(), SavedSkip::known_skips(&left_out));
-            let options =
-                LocalOptions { threads, end_epoch, ordered, consumer, from: from.clone(), budget, known_skips };
-            Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
+            let options = LocalOptions {
+                threads,
+                end_epoch,
+                ordered,
+                consumer,
+                from: from.clone(),
+                budget,
+                known_skips,
+                until_empty: false,
+            };
+            Ok((LocalIteration::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;
         let iteration = Iteration::Local(Box::new(stream), pipeline.listing.clone());

@@ -275,11 +275,10 @@ impl Pipeline {
         start.iterate(py, self)
     }
 
-    /// Returns the pickles and tokenizers of the ops, without the source's.
+    /// Returns the pickles and tokenizers of the ops, also of datasets that are read as one, without those of sources.
     fn op_blobs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
-        let ids = self.graph.nodes().iter().filter_map(|n| n.op.blob());
         let blob = |id: &forebay_plan::BlobId| Ok((id.0.clone(), PyBytes::new(py, &guard(py, || self.blobs.get(id))?)));
-        ids.map(blob).collect()
+        self.graph.op_blobs().into_iter().map(blob).collect()
     }
 
     /// Returns the blobs by name.

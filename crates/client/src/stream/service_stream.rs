@@ -47,6 +47,10 @@ pub struct ServiceStream {
     warn: Option<fn(&Error)>,
     /// Checks whether a late batch can still come.
     liveness: LivenessCheck,
+    until_empty: bool,
+    /// Whether a row of the epoch was delivered, and whether the last epoch had none.
+    had_row: bool,
+    was_empty: bool,
     ended: Option<Option<Error>>,
     /// Skipped samples that the user has not taken yet.
     lost: Vec<SkippedSample>,
@@ -113,8 +117,9 @@ impl ServiceStream {
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
         merge.set_known_skips(KnownSkips::of(&options.known));
+        let end_epoch = job.epochs().into_iter().chain(options.end_epoch).min();
         let progress =
-            ConsumerProgress::new(merge, &from, splits, job.epochs()).with_ending(job.ending(), consumers, &from);
+            ConsumerProgress::new(merge, &from, splits, end_epoch).with_ending(job.ending(), consumers, &from);
         shared.lock().steps = (job.ending() != Ending::Apart).then(|| StepSync::new(consumers, from.epoch));
         let lost = options.known.iter().map(message_of).collect();
         let dispatchers = job.dispatcher.addresses()?.len();
@@ -132,6 +137,9 @@ impl ServiceStream {
             rank_timeout: options.rank_timeout,
             warn: Some(options.warn),
             liveness: options.liveness,
+            until_empty: options.until_empty,
+            had_row: from != Position { epoch: from.epoch, ..Position::default() },
+            was_empty: false,
             ended: None,
             lost: Vec::new(),
             task: Some(task),
@@ -201,8 +209,13 @@ impl ServiceStream {
                 }
             }
             let floor = self.sync_steps();
-            match self.progress.next(floor)? {
+            let next = self.progress.next(floor)?;
+            if self.until_empty && self.was_empty && !matches!(next, Next::Delivery(_)) {
+                return Ok(None);
+            }
+            match next {
                 Next::Delivery(delivery) => {
+                    (self.had_row, self.was_empty) = (true, false);
                     self.sync_steps();
                     return Ok(Some(*delivery));
                 }
@@ -217,6 +230,7 @@ impl ServiceStream {
                 }
                 Next::EpochEnd { ended, at } => {
                     self.report(poll)?;
+                    self.was_empty = !std::mem::take(&mut self.had_row);
                     self.shared.update(|s| s.end_epoch(ended, at));
                     self.shared.room.notify_waiters();
                     if ended.is_some() {

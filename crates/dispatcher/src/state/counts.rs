@@ -13,6 +13,8 @@ pub struct Counts {
     pub splits_recomputed: u64,
     /// Splits that a second worker got because the first one was late or had other splits to compute.
     pub splits_raced: u64,
+    /// Splits whose place at a worker went to a consumer that had none.
+    pub splits_gave_way: u64,
     /// Rows that consumers merged, as they report.
     pub rows_delivered: u64,
     /// Bytes of these rows, as they arrived.

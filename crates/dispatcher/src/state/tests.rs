@@ -12,6 +12,7 @@ mod hints;
 mod histories;
 mod job_end;
 mod local_workers;
+mod make_way;
 mod op_costs;
 mod peers;
 mod placement;

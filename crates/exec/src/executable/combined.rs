@@ -121,9 +121,29 @@ impl CombinedSource for CombinedRows {
         lock(&self.scratches).push(scratch);
         read
     }
+
+    fn as_read(&self, place: Place, name: &str) -> Option<Chunk> {
+        let found = |(number, part): (usize, &PartRows)| {
+            let (place, open) = (self.own_place(number, place)?, part.open().ok()?);
+            match part.name == name {
+                true => open.rows.gather(&[place]).ok(),
+                false => open.rows.as_read(place, name),
+            }
+        };
+        self.parts.iter().enumerate().find_map(found)
+    }
 }
 
 impl CombinedRows {
+    /// Returns the number of a row of the mix, or of the zip, in one of the datasets; `None` if that has no such row.
+    fn own_place(&self, number: usize, place: Place) -> Option<Place> {
+        let row = match self.is_zip {
+            true => self.combination.zipped(number, &[place.row]).first().copied(),
+            false => self.index.part_of(place.row).filter(|(part, _)| *part == number).map(|(_, row)| row),
+        };
+        row.map(|row| Place { row, ..place })
+    }
+
     /// Reads rows that are of one dataset each.
     fn mix(&self, places: &[Place], scratch: &mut Scratch) -> Result<Chunk> {
         let mut found = Vec::with_capacity(places.len());

@@ -51,6 +51,8 @@ pub struct Executable {
     plan: Arc<EpochPlan>,
     index: Option<SourceIndex>,
     rows: Option<RowSource>,
+    /// The datasets of a mix that is merged in the tail, each a pipeline of its own.
+    parts: Vec<Arc<Executable>>,
     /// Reads the remote files of the source through the page cache.
     page_cached: Option<PageCachedSource>,
     /// The variant that runs unless `autocache()` chose another one.
@@ -138,6 +140,11 @@ impl Executable {
     /// Returns the columns of a chunk on which all row ops have run.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
+    }
+
+    /// Returns the datasets of a mix that is merged in the tail; none for any other source.
+    pub(crate) fn parts(&self) -> &[Arc<Executable>] {
+        &self.parts
     }
 
     pub(crate) fn environment(&self) -> &Environment {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_io::{ROWS_IN_BLOCK, SourceIndex};
-use forebay_plan::{BlockStarts, EpochPlan, Stages, default_boundary};
+use forebay_plan::{BlockStarts, EpochPlan, Source, SourcePart, Stages, default_boundary};
 
 use super::{Boundary, Executable};
 use crate::cached::autocache::AutoCache;
@@ -39,7 +39,7 @@ impl Executable {
     ) -> Result<Arc<Self>> {
         let legal = stages.placement_boundaries()?;
         let whole = legal.last().map(Boundary::of).into_iter().collect();
-        Self::open(stages, plan, index, (whole, 0), environment)
+        Self::open(stages, plan, index, (whole, 0), (environment, 1))
     }
 
     /// As [`Executable::new`], for a worker: the executable can end at each boundary ([`Stages::placement_boundaries`]).
@@ -54,7 +54,7 @@ impl Executable {
     ) -> Result<Arc<Self>> {
         let legal = stages.placement_boundaries()?;
         let boundaries = legal.iter().map(Boundary::of).collect();
-        Self::open(stages, plan, index, (boundaries, default_boundary(&legal)), environment)
+        Self::open(stages, plan, index, (boundaries, default_boundary(&legal)), (environment, 1))
     }
 
     /// Prepares the ops that a consumer of a service runs: the ops after each boundary, and those after the merge.
@@ -98,6 +98,7 @@ impl Executable {
             plan,
             index: None,
             rows: None,
+            parts: Vec::new(),
             page_cached: None,
             variant,
             autocache: None,
@@ -109,12 +110,39 @@ impl Executable {
         }))
     }
 
+    /// Opens the datasets of a mix that is merged in the tail. They share memory and open files.
+    fn open_parts(
+        stages: &Stages,
+        plan: &EpochPlan,
+        index: Option<&SourceIndex>,
+        environment: &Environment,
+    ) -> Result<Vec<Arc<Self>>> {
+        let Source::Combined(combined) = &stages.source else { return Ok(Vec::new()) };
+        let indexes: Vec<_> = index.iter().flat_map(|index| index.parts()).collect();
+        if !combined.is_streamed() {
+            return Ok(Vec::new());
+        }
+        let count = combined.parts.len();
+        if [indexes.len(), stages.parts.len(), plan.parts().len()].iter().any(|parts| *parts != count) {
+            return Err(Error::internal("datasets that are read as one need their index and their plan"));
+        }
+        let open = |(number, part): (usize, &SourcePart)| {
+            let (stages, plan) = (stages.parts[number].clone(), plan.parts()[number].clone());
+            let legal = stages.placement_boundaries()?;
+            let whole = legal.last().map(Boundary::of).into_iter().collect();
+            let opened = Self::open(stages, plan, Some(indexes[number].clone()), (whole, 0), (environment, count));
+            opened.map_err(|e| e.with("part", &part.name))
+        };
+        combined.parts.iter().enumerate().map(open).collect()
+    }
+
+    /// Opens a source: one of `sharers` pipelines that share memory and open files.
     fn open(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
         (boundaries, default_boundary): (Vec<Boundary>, usize),
-        environment: &Environment,
+        (environment, sharers): (&Environment, usize),
     ) -> Result<Arc<Self>> {
         let source = &stages.source;
         let bytes = index.as_ref().map_or(0, SourceIndex::bytes);
@@ -125,8 +153,17 @@ impl Executable {
         let sizes = || index.iter().flat_map(SourceIndex::files).map(|file| file.size).collect();
         let plan = if plan.lane_layout().is_some() { Arc::new(plan.over_files(sizes())) } else { plan };
         let window_rows = plan.sizing().window_rows;
-        let opening = PartOpening { page_cached: page_cached.clone(), environment: environment.clone(), others: 0 };
-        let rows = Some(opening.rows(&stages, index.clone(), plan.combination(), (plan.seed(), window_rows))?);
+        let others = sharers - 1;
+        let opening = PartOpening { page_cached: page_cached.clone(), environment: environment.clone(), others };
+        let rows = match stages.source.is_streamed_mix() {
+            true => None,
+            false => Some(opening.rows(&stages, index.clone(), plan.combination(), (plan.seed(), window_rows))?),
+        };
+        let parts = Self::open_parts(&stages, &plan, index.as_ref(), environment)?;
+        let environment = &match sharers {
+            1 => environment.clone(),
+            _ => Environment { memory: environment.memory.divided(sharers), ..environment.clone() },
+        };
         let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
         let ops: Vec<_> = boundaries.iter().map(|boundary| boundary.ops).collect();
@@ -141,6 +178,7 @@ impl Executable {
             plan,
             index,
             rows,
+            parts,
             page_cached,
             variant,
             autocache,

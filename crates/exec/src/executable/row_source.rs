@@ -28,6 +28,9 @@ pub(crate) enum RowSource {
 pub(crate) trait CombinedSource: Send + Sync {
     /// Reads these rows in this order.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;
+
+    /// Returns a row of the dataset of this name as it is before the ops of that dataset; `None` if that cannot be read.
+    fn as_read(&self, place: Place, part: &str) -> Option<Chunk>;
 }
 
 impl RowSource {
@@ -67,6 +70,12 @@ impl RowSource {
             }
             RowSource::Generator { .. } => Err(Error::internal("a generator has no rows to pick")),
         }
+    }
+
+    /// Returns a row that an op of a dataset of this name failed on, as that dataset read it. `None` if no dataset of that
+    /// name has it, or it cannot be read.
+    pub(crate) fn as_read(&self, place: Place, part: &str) -> Option<Chunk> {
+        if let RowSource::Combined(rows, _) = self { rows.as_read(place, part) } else { None }
     }
 
     /// Returns the sample id of a counted row, and its name for the user.

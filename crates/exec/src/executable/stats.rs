@@ -11,7 +11,13 @@ impl Executable {
     /// pipeline or this process has none.
     pub fn stats(&self) -> String {
         let mut stats = Map::new();
-        stats.insert("ops".to_owned(), self.meter.describe(&self.stages));
+        let mut ops = self.meter.describe(&self.stages);
+        for part in &self.parts {
+            if let (Value::Array(all), Value::Array(own)) = (&mut ops, part.meter.describe(&part.stages)) {
+                all.extend(own);
+            }
+        }
+        stats.insert("ops".to_owned(), ops);
         stats.extend(self.row_cache().map(|cache| ("cache".to_owned(), cache)));
         stats.extend(self.page_cache());
         Value::Object(stats).to_string()

@@ -8,14 +8,16 @@
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
-use forebay_plan::{ImageMode, Layout};
+use forebay_plan::{Border, ImageMode, Layout};
 
+use super::edit::Edit;
 pub use super::flow::Scratch;
 use super::flow::{Flow, Target};
-use super::geometry::{center_crop, random_resized_crop, shorter_side};
+use super::follow::{Alone, Change, Follow};
+use super::geometry::{center_crop, random_crop, random_resized_crop, shorter_side};
 use super::normalize::{Normalizer, flip_floats};
 use super::step::Step;
-use super::view::{Image, Mirror};
+use super::view::{Image, Mirror, Region};
 
 /// Steps that have been checked to fit together.
 #[derive(Debug, Clone)]
@@ -112,7 +114,7 @@ impl Chain {
                 Step::Flip { .. } if erased => {
                     return Err(Error::invalid("flip after erasing a normalised image").hint("flip before normalize"));
                 }
-                Step::Flip { .. } => {}
+                Step::Flip { .. } | Step::Annotate { .. } => {}
                 _ if normalizer.is_some() => {
                     return Err(Error::invalid(format!("{} after normalize", step.name()))
                         .hint("move normalize behind the steps that work on 8-bit pixels"));
@@ -140,9 +142,15 @@ impl Chain {
             size = match *step {
                 Step::Resize { height, width, .. }
                 | Step::CenterCrop { height, width }
+                | Step::Crop(Region { height, width, .. })
+                | Step::RandomCrop { height, width, .. }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
                 Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
-                Step::Flip { .. } | Step::Augment { .. } | Step::Normalize { .. } => size,
+                Step::Pad { border, .. } => size.map(|(width, height)| {
+                    let (height, width) = border.around(height, width);
+                    (width, height)
+                }),
+                Step::Flip { .. } | Step::Annotate { .. } | Step::Augment { .. } | Step::Normalize { .. } => size,
             };
         }
         let channels = match self.decode {
@@ -164,6 +172,18 @@ impl Chain {
         scratch: &mut Scratch,
         out: &mut Output<'_>,
     ) -> Result<Shape> {
+        self.run_followed(input, rng, scratch, out, &mut Alone)
+    }
+
+    /// As [`Chain::run`]; `follow` hears of each change of the image's geometry.
+    pub(crate) fn run_followed(
+        &self,
+        input: Input<'_>,
+        rng: impl Fn(u64) -> SampleRng,
+        scratch: &mut Scratch,
+        out: &mut Output<'_>,
+        follow: &mut dyn Follow,
+    ) -> Result<Shape> {
         let mut flow = match (input, self.decode) {
             (Input::Encoded(bytes), Some(mode)) => Flow::encoded(bytes, mode, scratch)?,
             (Input::Pixels { height, width, channels, pixels }, None) => {
@@ -177,39 +197,54 @@ impl Chain {
         };
         let mut normalized = false;
         for (i, step) in self.steps.iter().enumerate() {
-            let (size, antialias) = match *step {
+            let (size, filter) = match *step {
                 Step::Flip { direction, p, key_op } => {
-                    flow.flip.turn(direction, heads(p, rng(key_op)));
+                    let is_turned = heads(p, rng(key_op));
+                    let change = if is_turned { Change::Mirror(direction) } else { Change::Keep };
+                    follow.follow(i, change, flow.size())?;
+                    flow.flip.turn(direction, is_turned);
+                    continue;
+                }
+                Step::Annotate { clip } => {
+                    follow.follow(i, Change::Check { clip }, flow.size())?;
                     continue;
                 }
                 Step::Augment { .. } if normalized => continue,
                 Step::Augment { ref augment, key_op } => {
-                    augment.draw(flow.size(), &mut rng(key_op), &mut |edit| flow.edit(edit))?;
+                    follow.follow(i, Change::Keep, flow.size())?;
+                    augment.draw(flow.size(), &mut rng(key_op), &mut |edit| {
+                        if let Edit::Warp(warp) = &edit {
+                            follow.follow(i, Change::Warp(warp), flow.size())?;
+                        }
+                        flow.edit(edit)
+                    })?;
                     continue;
                 }
                 Step::Normalize { .. } => {
                     normalized = true;
                     continue;
                 }
-                Step::CenterCrop { height, width } => {
-                    flow.center_crop(center_crop(flow.size(), (width, height)), (width, height))?;
+                Step::CenterCrop { .. } | Step::Crop(_) | Step::Pad { .. } | Step::RandomCrop { .. } => {
+                    cut(&mut flow, i, step, &rng, follow)?;
                     continue;
                 }
-                Step::Resize { height, width, antialias } => ((width, height), antialias),
-                Step::ResizeShorter { size, max_size, antialias } => {
-                    (shorter_side(flow.size(), size, max_size), antialias)
-                }
-                Step::RandomResizedCrop { height, width, scale, ratio, antialias, key_op } => {
-                    flow.crop(random_resized_crop(flow.size(), scale, ratio, &mut rng(key_op)));
-                    ((width, height), antialias)
+                Step::Resize { height, width, filter } => ((width, height), filter),
+                Step::ResizeShorter { size, max_size, filter } => (shorter_side(flow.size(), size, max_size), filter),
+                Step::RandomResizedCrop { height, width, scale, ratio, filter, key_op } => {
+                    let region = random_resized_crop(flow.size(), scale, ratio, &mut rng(key_op));
+                    follow.follow(i, Change::Crop(region), flow.size())?;
+                    flow.crop(region);
+                    ((width, height), filter)
                 }
             };
+            follow.follow(i, Change::Resize(size.0, size.1), flow.size())?;
             if self.ends_at(i, &rng) {
+                self.mirror_on(i + 1, size, &rng, follow)?;
                 let shape = self.shape(size, flow.channels());
-                flow.resize(size, antialias, Target::Out(out.take(shape)?))?;
+                flow.resize(size, filter, Target::Out(out.take(shape)?))?;
                 return Ok(shape);
             }
-            flow.resize(size, antialias, Target::Buffer)?;
+            flow.resize(size, filter, Target::Buffer)?;
         }
         let shape = self.shape(flow.size(), flow.channels());
         let out = out.take(shape)?;
@@ -229,6 +264,23 @@ impl Chain {
             flip.turn(direction, heads(p, rng(key_op)));
         }
         flip == Mirror::default()
+    }
+
+    /// Reports the flips from step `from` on, which cancel out for the pixels.
+    fn mirror_on(
+        &self,
+        from: usize,
+        size: (usize, usize),
+        rng: &impl Fn(u64) -> SampleRng,
+        follow: &mut dyn Follow,
+    ) -> Result<()> {
+        for (i, step) in self.steps.iter().enumerate().skip(from) {
+            if let Step::Flip { direction, p, key_op } = *step {
+                let change = if heads(p, rng(key_op)) { Change::Mirror(direction) } else { Change::Keep };
+                follow.follow(i, change, size)?;
+            }
+        }
+        Ok(())
     }
 
     fn floats(
@@ -276,6 +328,56 @@ fn erase(
             augment.apply_to_floats(out, shape, layout, &mut rng(*key_op))?;
         }
     }
+    Ok(())
+}
+
+/// Crops or pads an image, and reports it.
+fn cut(
+    flow: &mut Flow<'_, '_>,
+    at: usize,
+    step: &Step,
+    rng: &impl Fn(u64) -> SampleRng,
+    follow: &mut dyn Follow,
+) -> Result<()> {
+    let mut place = |flow: &mut Flow<'_, '_>, left: usize, top: usize, size: (usize, usize), fill: [u8; 3]| {
+        follow.follow(at, Change::Place { left, top, size }, flow.size())?;
+        flow.put_on((left, top), size, fill)
+    };
+    let around = |border: &Border, (width, height): (usize, usize)| {
+        let (height, width) = border.around(height, width);
+        (width, height)
+    };
+    let region = match *step {
+        Step::CenterCrop { height, width } => {
+            let crop = center_crop(flow.size(), (width, height));
+            follow.follow(at, Change::Crop(crop.region), flow.size())?;
+            flow.crop(crop.region);
+            follow.follow(at, Change::Place { left: crop.left, top: crop.top, size: (width, height) }, flow.size())?;
+            return flow.put_on((crop.left, crop.top), (width, height), [0; 3]);
+        }
+        Step::Pad { ref border, fill } => {
+            let size = around(border, flow.size());
+            return place(flow, border.left, border.top, size, fill);
+        }
+        Step::RandomCrop { height, width, ref border, fill, key_op } => {
+            if !border.is_none() {
+                let size = around(border, flow.size());
+                place(flow, border.left, border.top, size, fill)?;
+            }
+            random_crop(flow.size(), (width, height), &mut rng(key_op))?
+        }
+        Step::Crop(region) => region,
+        _ => return Err(Error::internal(format!("{} cuts nothing", step.name()))),
+    };
+    let (width, height) = flow.size();
+    if !region.fits(width, height) {
+        let Region { x, y, width: w, height: h } = region;
+        let message =
+            format!("a crop of ({h}, {w}) at row {y}, column {x} of an image of {height} rows, {width} columns");
+        return Err(Error::data(message).hint("pad or resize the image before"));
+    }
+    follow.follow(at, Change::Crop(region), flow.size())?;
+    flow.crop(region);
     Ok(())
 }
 

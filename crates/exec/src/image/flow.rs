@@ -13,9 +13,9 @@ use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;
 use super::edit::sharpen::sharpen;
-use super::geometry::CenterCrop;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
+use super::taps::Filter;
 use super::view::{Image, Mirror, Region, room};
 
 /// The memory of kernels.
@@ -101,36 +101,36 @@ impl<'a, 's> Flow<'a, 's> {
         Region { x: self.region.x + x, y: self.region.y + y, ..of }
     }
 
-    /// Crops, and pads with zeros to `width` x `height` when the image is smaller.
-    pub(super) fn center_crop(&mut self, crop: CenterCrop, (width, height): (usize, usize)) -> Result<()> {
-        self.crop(crop.region);
+    /// Puts the image on a larger one of `width` x `height` in one colour.
+    pub(super) fn put_on(
+        &mut self,
+        (left, top): (usize, usize),
+        (width, height): (usize, usize),
+        fill: [u8; 3],
+    ) -> Result<()> {
         if self.size() == (width, height) {
             return Ok(());
         }
         self.check(width, height)?;
         let (flip, channels) = (self.flip.horizontal, self.channels);
         self.step((width, height), Target::Buffer, |image, _, out| {
-            out.fill(0);
+            match fill.iter().all(|level| *level == fill[0]) {
+                true => out.fill(fill[0]),
+                false => out.chunks_exact_mut(channels).for_each(|to| to.copy_from_slice(&fill[..channels])),
+            }
             let (row, kept) = (width * channels, image.width() * channels);
             for y in 0..image.height() {
                 let line = image.crop(Region { x: 0, y, width: image.width(), height: 1 })?;
-                copy_hwc(line, flip, &mut out[(crop.top + y) * row + crop.left * channels..][..kept])?;
+                copy_hwc(line, flip, &mut out[(top + y) * row + left * channels..][..kept])?;
             }
             Ok(())
         })
     }
 
-    pub(super) fn resize(
-        &mut self,
-        (width, height): (usize, usize),
-        antialias: bool,
-        target: Target<'_>,
-    ) -> Result<()> {
+    pub(super) fn resize(&mut self, (width, height): (usize, usize), filter: Filter, target: Target<'_>) -> Result<()> {
         self.check(width, height)?;
         self.straighten()?;
-        self.step((width, height), target, |image, tools, out| {
-            tools.resizer.resize(image, width, height, antialias, out)
-        })
+        self.step((width, height), target, |image, tools, out| tools.resizer.resize(image, width, height, filter, out))
     }
 
     /// Changes the pixels.

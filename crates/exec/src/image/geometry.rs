@@ -4,6 +4,7 @@
 //! aspect ratio can become a pixel of a crop.
 
 use forebay_core::rng::SampleRng;
+use forebay_core::{Error, Result};
 
 use super::view::Region;
 
@@ -71,6 +72,24 @@ pub fn random_resized_crop(
         (width, height)
     };
     Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
+}
+
+/// Draws torchvision's `RandomCrop` region of `crop` columns and rows.
+///
+/// # Errors
+/// Data when the image is smaller.
+pub(super) fn random_crop(
+    (width, height): (usize, usize),
+    (w, h): (usize, usize),
+    rng: &mut SampleRng,
+) -> Result<Region> {
+    if w > width || h > height {
+        let message = format!("a crop of ({h}, {w}) of an image of {height} rows, {width} columns");
+        return Err(Error::data(message).hint("resize the image before, or give padding="));
+    }
+    let y = rng.up_to((height - h) as u32) as usize;
+    let x = rng.up_to((width - w) as u32) as usize;
+    Ok(Region { x, y, width: w, height: h })
 }
 
 /// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area

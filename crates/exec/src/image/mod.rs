@@ -7,6 +7,7 @@
 //!
 //! - `chain`, `step`: the steps of a pipeline on one image, run as one kernel
 //! - `flow`: an image between two steps
+//! - `follow`: what follows an image hears of each change of its geometry
 //! - `decode/`: encoded bytes to pixels
 //! - `geometry`: where to crop, and how large to resize
 //! - `resize`, `taps`, `wide`: the resize, its weights, and its loops for AVX2
@@ -23,6 +24,7 @@ mod decode;
 mod edit;
 mod encode;
 mod flow;
+mod follow;
 mod geometry;
 mod normalize;
 pub(crate) mod real;
@@ -36,11 +38,16 @@ mod wide;
 pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub use decode::{Decoder, Format, Limits, header};
+#[cfg(test)]
+pub(crate) use edit::warp::Warp;
 pub use encode::encode_jpeg;
+pub(crate) use follow::{Alone, Change, Follow};
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
 pub use normalize::{Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
+pub use taps::Filter;
+pub(crate) use taps::nearest;
 pub use view::{Image, Mirror, Region};
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Bilinear resizing of 8-bit images to an exact size, in integers, so that vector and scalar code agree.
+//! Resizing of 8-bit images to an exact size, in integers, so that vector and scalar code agree.
 //!
-//! `antialias = true` is Pillow's `resize(size, BILINEAR)`: columns first, rounded to 8 bits, then rows, with 22 bits
-//! of fraction. This equals Pillow to the bit up to version 12; version 13 resizes rows first for some sizes, which can
-//! differ by one level. `antialias = false` blends the two nearest pixels of each axis with half-pixel centres, as
+//! `Box`, `Triangle`, `Bicubic` and `Lanczos` are Pillow's `resize`: columns first, rounded to 8 bits, then rows, with 22
+//! bits of fraction. This equals Pillow to the bit up to version 12; version 13 resizes rows first for some sizes, which
+//! can differ by one level. `Linear` blends the two nearest pixels of each axis with half-pixel centres, as
 //! `tf.image.resize(antialias=False)` and OpenCV's `INTER_LINEAR` do: weights are rounded to 1/2048, their products are
 //! summed exactly, and the sum is rounded to nearest, halves up: at most 0.63 levels from the real number.
 
 use forebay_core::{Error, Result};
 
-use super::taps::{BITS, LINEAR_BITS, Taps};
+use super::taps::{BITS, Filter, LINEAR_BITS, Taps, nearest};
 use super::view::{Image, room};
 #[cfg(target_arch = "x86_64")]
 use super::wide::Wide;
@@ -43,7 +43,7 @@ impl Resizer {
         image: Image<'_>,
         width: usize,
         height: usize,
-        antialias: bool,
+        filter: Filter,
         out: &mut [u8],
     ) -> Result<()> {
         let channels = image.channels();
@@ -57,10 +57,10 @@ impl Resizer {
             return Ok(());
         }
         match channels {
-            1 => self.dispatch::<1>(image, width, height, antialias, out),
-            2 => self.dispatch::<2>(image, width, height, antialias, out),
-            3 => self.dispatch::<3>(image, width, height, antialias, out),
-            4 => self.dispatch::<4>(image, width, height, antialias, out),
+            1 => self.dispatch::<1>(image, width, height, filter, out),
+            2 => self.dispatch::<2>(image, width, height, filter, out),
+            3 => self.dispatch::<3>(image, width, height, filter, out),
+            4 => self.dispatch::<4>(image, width, height, filter, out),
             n => Err(Error::invalid(format!("images of {n} channels cannot be resized, only of 1 to 4"))),
         }
     }
@@ -70,15 +70,15 @@ impl Resizer {
         image: Image<'_>,
         w: usize,
         h: usize,
-        antialias: bool,
+        filter: Filter,
         out: &mut [u8],
     ) -> Result<()> {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            return unsafe { self.avx2::<C>(image, w, h, antialias, out) };
+            return unsafe { self.avx2::<C>(image, w, h, filter, out) };
         }
-        self.portable::<C>(image, w, h, antialias, out)
+        self.portable::<C>(image, w, h, filter, out)
     }
 
     /// The same bits without a choice by processor.
@@ -87,10 +87,10 @@ impl Resizer {
         image: Image<'_>,
         w: usize,
         h: usize,
-        antialias: bool,
+        filter: Filter,
         out: &mut [u8],
     ) -> Result<()> {
-        self.passes::<C, false>(image, w, h, antialias, out)
+        self.passes::<C, false>(image, w, h, filter, out)
     }
 
     /// The same code, compiled for wider registers.
@@ -101,10 +101,10 @@ impl Resizer {
         image: Image<'_>,
         w: usize,
         h: usize,
-        antialias: bool,
+        filter: Filter,
         out: &mut [u8],
     ) -> Result<()> {
-        self.passes::<C, true>(image, w, h, antialias, out)
+        self.passes::<C, true>(image, w, h, filter, out)
     }
 
     #[inline(always)]
@@ -113,16 +113,23 @@ impl Resizer {
         image: Image<'_>,
         width: usize,
         height: usize,
-        antialias: bool,
+        filter: Filter,
         out: &mut [u8],
     ) -> Result<()> {
-        if !antialias {
-            self.two_nearest::<C>(image, width, height, out);
-            return Ok(());
+        match filter {
+            Filter::Linear => {
+                self.two_nearest::<C>(image, width, height, out);
+                return Ok(());
+            }
+            Filter::Nearest => {
+                one_nearest::<C>(image, width, height, out);
+                return Ok(());
+            }
+            Filter::Box | Filter::Triangle | Filter::Bicubic | Filter::Lanczos => {}
         }
         let row_len = width * C;
         if image.height() == height {
-            self.narrow::<C, AVX2>(image, width, out);
+            self.narrow::<C, AVX2>(image, width, filter, out);
             return Ok(());
         }
         let mut narrowed = std::mem::take(&mut self.narrowed);
@@ -130,10 +137,10 @@ impl Resizer {
             image
         } else {
             let to = room(&mut narrowed, row_len * image.height());
-            self.narrow::<C, AVX2>(image, width, to);
+            self.narrow::<C, AVX2>(image, width, filter, to);
             Image::packed(to, width, image.height(), C)?
         };
-        self.rows.triangle(image.height(), height);
+        self.rows.filter(filter, image.height(), height);
         for (y, to) in out.chunks_exact_mut(row_len).enumerate() {
             let (first, weights) = self.rows.of(y);
             weigh_rows(image, first, weights, to);
@@ -144,8 +151,14 @@ impl Resizer {
 
     /// Resizes every row to `width` pixels.
     #[inline(always)]
-    fn narrow<const C: usize, const AVX2: bool>(&mut self, image: Image<'_>, width: usize, out: &mut [u8]) {
-        self.columns.triangle(image.width(), width);
+    fn narrow<const C: usize, const AVX2: bool>(
+        &mut self,
+        image: Image<'_>,
+        width: usize,
+        filter: Filter,
+        out: &mut [u8],
+    ) {
+        self.columns.filter(filter, image.width(), width);
         #[cfg(target_arch = "x86_64")]
         if AVX2 && C == 3 {
             self.wide.set(&self.columns);
@@ -196,6 +209,15 @@ impl Resizer {
                 }),
             }
         }
+    }
+}
+
+/// Writes the nearest pixel of each output pixel.
+fn one_nearest<const C: usize>(image: Image<'_>, width: usize, height: usize, out: &mut [u8]) {
+    let (columns, rows) = (nearest(image.width(), width), nearest(image.height(), height));
+    for (&y, to) in rows.iter().zip(out.chunks_exact_mut(width * C)) {
+        let row = image.row(y as usize).as_chunks::<C>().0;
+        to.as_chunks_mut::<C>().0.iter_mut().zip(&columns).for_each(|(to, &x)| *to = row[x as usize]);
     }
 }
 

@@ -1,9 +1,11 @@
 //! The steps of a chain, and their arguments.
 
 use forebay_core::{Error, Result};
-use forebay_plan::{Direction, Layout};
+use forebay_plan::{Border, Direction, Layout};
 
 use super::augment::Augment;
+use super::taps::Filter;
+use super::view::Region;
 
 /// The longest side of an image that a step makes, in pixels.
 const SIDE_MAX: usize = 1 << 20;
@@ -12,14 +14,14 @@ const SIDE_MAX: usize = 1 << 20;
 /// the others.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Resize to an exact size, bilinear.
+    /// Resize to an exact size.
     Resize {
         /// Rows.
         height: usize,
         /// Columns.
         width: usize,
-        /// Filter over all source pixels when shrinking, see [`super::Resizer`].
-        antialias: bool,
+        /// How pixels are computed.
+        filter: Filter,
     },
     /// Resize so that the shorter side has `size` pixels and the shape stays.
     ResizeShorter {
@@ -28,7 +30,7 @@ pub enum Step {
         /// The most that the longer side may have; the shorter side then has fewer than `size`.
         max_size: Option<usize>,
         /// As in `Resize`.
-        antialias: bool,
+        filter: Filter,
     },
     /// Keep the centre; missing parts are zeros around the image.
     CenterCrop {
@@ -36,6 +38,28 @@ pub enum Step {
         height: usize,
         /// Columns.
         width: usize,
+    },
+    /// Keep the part at one place.
+    Crop(Region),
+    /// Put a border around the image.
+    Pad {
+        /// Its sides.
+        border: Border,
+        /// Its colour.
+        fill: [u8; 3],
+    },
+    /// Keep a part at a random place.
+    RandomCrop {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// The sides of a border that is put around the image before.
+        border: Border,
+        /// Its colour.
+        fill: [u8; 3],
+        /// Names the random stream.
+        key_op: u64,
     },
     /// Resize a random part of the image, by torchvision's rule.
     RandomResizedCrop {
@@ -48,7 +72,7 @@ pub enum Step {
         /// The least and the greatest aspect ratio (width by height) of the part.
         ratio: (f64, f64),
         /// As in `Resize`.
-        antialias: bool,
+        filter: Filter,
         /// Names the random stream.
         key_op: u64,
     },
@@ -60,6 +84,11 @@ pub enum Step {
         p: f64,
         /// Names the random stream.
         key_op: u64,
+    },
+    /// Keep the image; what follows it is checked.
+    Annotate {
+        /// Whether boxes that reach over the border are clipped.
+        clip: bool,
     },
     /// A random change of the pixels.
     Augment {
@@ -85,8 +114,12 @@ impl Step {
             Self::Resize { .. } => "resize",
             Self::ResizeShorter { .. } => "resize shorter side",
             Self::CenterCrop { .. } => "center crop",
+            Self::Crop(_) => "crop",
+            Self::Pad { .. } => "pad",
+            Self::RandomCrop { .. } => "random crop",
             Self::RandomResizedCrop { .. } => "random resized crop",
             Self::Flip { .. } => "flip",
+            Self::Annotate { .. } => "annotate",
             Self::Augment { augment, .. } => augment.name(),
             Self::Normalize { .. } => "normalize",
         }
@@ -96,7 +129,10 @@ impl Step {
     pub(super) fn check(&self) -> Result<()> {
         let name = self.name();
         match *self {
-            Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
+            Self::Resize { height, width, .. }
+            | Self::CenterCrop { height, width }
+            | Self::Crop(Region { height, width, .. })
+            | Self::RandomCrop { height, width, .. } => side(name, height, width),
             Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
                 side(name, height, width)?;
@@ -106,7 +142,11 @@ impl Step {
             Self::Flip { p, .. } if !(0.0..=1.0).contains(&p) => {
                 Err(Error::invalid(format!("{name} with probability {p}, not within 0 and 1")))
             }
-            Self::Flip { .. } | Self::Augment { .. } | Self::Normalize { .. } => Ok(()),
+            Self::Pad { .. }
+            | Self::Flip { .. }
+            | Self::Annotate { .. }
+            | Self::Augment { .. }
+            | Self::Normalize { .. } => Ok(()),
         }
     }
 }

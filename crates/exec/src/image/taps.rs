@@ -1,13 +1,90 @@
 //! The weights of a resize along one axis: the source pixels of each output pixel, and the weight of each.
 //!
-//! Weights are computed in f64 with `+ - * /` only and then rounded to fixed point, so they are the same on every
-//! machine.
+//! Weights are computed in f64 with `+ - * /` (and `libm`'s sine) only and then rounded to fixed point, so they are the
+//! same on every machine.
+
+use forebay_plan::Resample;
 
 /// Fraction bits of antialiased weights: 32, less 8 for a pixel and 2 for sums, as in Pillow.
 pub(super) const BITS: u32 = 22;
 
 /// Fraction bits of a weight between two pixels: one weight for each axis and a pixel fill 30 bits.
 pub(super) const LINEAR_BITS: u32 = 11;
+
+/// How the pixels of a resized image are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    /// The nearest pixel, as Pillow's `NEAREST`.
+    Nearest,
+    /// The two nearest pixels of each axis, also when shrinking.
+    Linear,
+    /// Pillow's `BOX`.
+    Box,
+    /// Pillow's `BILINEAR`.
+    Triangle,
+    /// Pillow's `BICUBIC`.
+    Bicubic,
+    /// Pillow's `LANCZOS`.
+    Lanczos,
+}
+
+impl Filter {
+    /// Returns the filter of an op.
+    pub fn of(interpolation: Resample, antialias: bool) -> Self {
+        match interpolation {
+            Resample::Nearest => Self::Nearest,
+            Resample::Box => Self::Box,
+            Resample::Bilinear if antialias => Self::Triangle,
+            Resample::Bilinear => Self::Linear,
+            Resample::Bicubic => Self::Bicubic,
+            Resample::Lanczos => Self::Lanczos,
+        }
+    }
+
+    /// Returns the distance within which a pixel has a weight, in pixels of the smaller image.
+    fn reach(self) -> f64 {
+        match self {
+            Self::Nearest | Self::Box => 0.5,
+            Self::Linear | Self::Triangle => 1.0,
+            Self::Bicubic => 2.0,
+            Self::Lanczos => 3.0,
+        }
+    }
+
+    /// Returns the weight at a distance.
+    fn weight(self, at: f64) -> f64 {
+        let distance = at.abs();
+        match self {
+            Self::Nearest | Self::Box => f64::from(u8::from(at > -0.5 && at <= 0.5)),
+            Self::Linear | Self::Triangle => (1.0 - distance).max(0.0),
+            Self::Bicubic if distance < 1.0 => (1.5 * distance - 2.5) * distance * distance + 1.0,
+            Self::Bicubic if distance < 2.0 => (((distance - 5.0) * distance + 8.0) * distance - 4.0) * -0.5,
+            Self::Lanczos if (-3.0..3.0).contains(&at) => sinc(at) * sinc(at / 3.0),
+            Self::Bicubic | Self::Lanczos => 0.0,
+        }
+    }
+}
+
+fn sinc(at: f64) -> f64 {
+    if at == 0.0 {
+        return 1.0;
+    }
+    let at = at * std::f64::consts::PI;
+    libm::sin(at) / at
+}
+
+/// Returns the source pixel of each output pixel of one axis, as Pillow's `resize(NEAREST)`: places are summed, not
+/// multiplied, so the last bits are Pillow's.
+pub(crate) fn nearest(from: usize, to: usize) -> Vec<u32> {
+    let scale = from as f64 / to as f64;
+    let mut at = scale * 0.5;
+    let mut next = || {
+        let place = (at as usize).min(from - 1) as u32;
+        at += scale;
+        place
+    };
+    (0..to).map(|_| next()).collect()
+}
 
 /// The weights of each output pixel of one axis; kept to reuse their memory.
 #[derive(Debug, Default)]
@@ -23,29 +100,28 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// Sets up Pillow's triangle filter, stretched by the scale when shrinking.
-    pub(super) fn triangle(&mut self, from: usize, to: usize) {
+    /// Sets up one of Pillow's filters, stretched by the scale when shrinking.
+    pub(super) fn filter(&mut self, filter: Filter, from: usize, to: usize) {
         let scale = from as f64 / to as f64;
         let stretch = scale.max(1.0);
-        self.room = stretch.ceil() as usize * 2 + 1;
+        let reach = filter.reach() * stretch;
+        self.room = reach.ceil() as usize * 2 + 1;
         self.count = 2;
         self.bounds.clear();
         self.weights.clear();
         self.weights.resize(to * self.room, 0);
         for (i, weights) in self.weights.chunks_exact_mut(self.room).enumerate() {
             let centre = (i as f64 + 0.5) * scale;
-            let first = (centre - stretch + 0.5).max(0.0) as usize;
-            let end = ((centre + stretch + 0.5) as usize).min(from);
+            let first = (centre - reach + 0.5).max(0.0) as usize;
+            let end = ((centre + reach + 0.5) as usize).min(from);
             self.real.clear();
             let inverse = 1.0 / stretch;
-            self.real.extend((first..end).map(|x| {
-                let distance = ((x as f64 - centre + 0.5) * inverse).abs();
-                if distance < 1.0 { 1.0 - distance } else { 0.0 }
-            }));
+            self.real.extend((first..end).map(|x| filter.weight((x as f64 - centre + 0.5) * inverse)));
             let mut sum = 0.0;
             self.real.iter().for_each(|w| sum += w);
             for (weight, real) in weights.iter_mut().zip(&self.real) {
-                *weight = (0.5 + real / sum * f64::from(1 << BITS)) as i32;
+                let real = real / sum * f64::from(1 << BITS);
+                *weight = if real < 0.0 { (real - 0.5) as i32 } else { (real + 0.5) as i32 };
             }
             // A last weight of zero costs a multiplication and changes nothing.
             let used = weights.iter().rposition(|&w| w != 0).map_or(1, |last| last + 1);

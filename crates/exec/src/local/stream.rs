@@ -55,6 +55,8 @@ pub struct LocalOptions {
     pub budget: Budget,
     /// Samples that an earlier run skipped and this one must skip, too.
     pub known_skips: KnownSkips,
+    /// Whether the stream ends with the first epoch that has no row, or soon after it.
+    pub until_empty: bool,
 }
 
 impl Default for LocalOptions {
@@ -67,6 +69,7 @@ impl Default for LocalOptions {
             from: Position::default(),
             budget: Budget::default(),
             known_skips: KnownSkips::default(),
+            until_empty: false,
         }
     }
 }
@@ -90,6 +93,10 @@ pub struct LocalStream {
     merge: Merge,
     /// The epoch that the merge is in.
     epoch: u64,
+    until_empty: bool,
+    /// Whether a row of the epoch was delivered, and whether the last epoch had none.
+    had_row: bool,
+    was_empty: bool,
     ended: Option<Option<Error>>,
 }
 
@@ -109,10 +116,11 @@ impl LocalStream {
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         merge.set_known_skips(options.known_skips.clone());
-        if options.end_epoch.is_none() {
+        if options.end_epoch.is_none() && !options.until_empty {
             merge.set_endless_epochs();
         }
         let epoch = options.from.epoch;
+        let (until_empty, had_row) = (options.until_empty, options.from != Position { epoch, ..Position::default() });
         let cursor = Cursor::new(options.from, options.end_epoch);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
         let slots_max =
@@ -133,7 +141,7 @@ impl LocalStream {
             std::thread::Builder::new().name(format!("forebay-{i}")).spawn(move || shared.work())
         };
         let threads = (0..threads).map(spawn).collect::<std::io::Result<_>>()?;
-        Ok(Self { shared, threads, merge, epoch, ended: None })
+        Ok(Self { shared, threads, merge, epoch, until_empty, had_row, was_empty: false, ended: None })
     }
 
     /// Returns the next batch (or run of samples); `None` when the last epoch is over. Calls `poll` about every 50 ms
@@ -173,7 +181,11 @@ impl LocalStream {
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         loop {
             if let Some(delivery) = self.merge.pop() {
+                (self.had_row, self.was_empty) = (true, false);
                 return Ok(Some(delivery));
+            }
+            if self.until_empty && self.was_empty {
+                return Ok(None);
             }
             if self.merge.is_satisfied() {
                 poll()?;
@@ -202,6 +214,7 @@ impl LocalStream {
 
     fn next_epoch(&mut self) -> Result<()> {
         self.epoch += 1;
+        self.was_empty = !std::mem::take(&mut self.had_row);
         self.merge.end_epoch()
     }
 

@@ -1,7 +1,7 @@
 //! Fused image ops over a column: each image goes through the whole chain once, straight into its slot of the batch, on
-//! any idle thread of the pool.
+//! any idle thread of the pool. Boxes, masks and points that follow the image are moved in the same pass.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_buffer::Buffer;
@@ -11,15 +11,20 @@ use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
     tensor_values,
 };
-use forebay_plan::{Layout, Op, Step, image_layout};
+use forebay_plan::{Annotations, Layout, Op, Step, image_layout};
 
-use crate::image::{self, Augment, Chain, Input, Output};
+use crate::annotations::{MadeRow, Moving, Rows};
+use crate::image::{self, Alone, Augment, Chain, Change, Filter, Follow, Input, Output, Region};
 use crate::ops::scratch::Scratch;
 
 pub(crate) struct FusedImageOp {
     column: String,
     steps: Vec<Step>,
     chain: Chain,
+    /// The columns that follow the image, if there are any.
+    annotations: Option<Annotations>,
+    /// Whether each step of the chain carries them.
+    carries: Vec<bool>,
     seed: Seed,
     schema: Arc<Schema>,
     memory: Memory,
@@ -28,16 +33,22 @@ pub(crate) struct FusedImageOp {
 impl FusedImageOp {
     pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed, memory: Memory) -> Result<Self> {
         let mut decode = None;
-        let mut chain = Vec::new();
+        let (mut chain, mut carries) = (Vec::new(), Vec::new());
         for step in steps {
             match &step.node.op {
                 Op::DecodeImage(op) => decode = Some(op.mode),
-                op => chain.push(kernel(op, step.random)?),
+                op => {
+                    carries.push(op.annotations().is_some());
+                    chain.push(kernel(op, step.random)?);
+                }
             }
         }
         let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?;
         let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
-        Ok(Self { column: column.to_owned(), steps: steps.to_vec(), chain, seed, schema, memory })
+        let annotations = steps.iter().find_map(|step| step.node.op.annotations());
+        let annotations = annotations.filter(|with| with.columns().next().is_some()).cloned();
+        let (column, steps) = (column.to_owned(), steps.to_vec());
+        Ok(Self { column, steps, chain, annotations, carries, seed, schema, memory })
     }
 
     pub(crate) fn schema(&self) -> &Arc<Schema> {
@@ -51,6 +62,9 @@ impl FusedImageOp {
 
     pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
         let images = self.images(chunk)?;
+        if let Some(annotations) = &self.annotations {
+            return self.run_annotated(annotations, &images, chunk, scratch);
+        }
         if let Some(column) = self.as_they_are(&images)? {
             return chunk.with_column(self.schema.field(&self.column)?.clone(), column);
         }
@@ -59,6 +73,63 @@ impl FusedImageOp {
         };
         let column = self.make(chunk.num_rows(), scratch, &row)?;
         chunk.with_column(self.schema.field(&self.column)?.clone(), column)
+    }
+
+    /// Runs the chain, and moves the annotations of each row with its image.
+    fn run_annotated(
+        &self,
+        annotations: &Annotations,
+        images: &Images<'_>,
+        chunk: &Chunk,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
+        let rows = Rows::new(annotations, chunk.schema(), chunk.columns())?;
+        let made: Vec<OnceLock<Vec<MadeRow>>> = (0..chunk.num_rows()).map(|_| OnceLock::new()).collect();
+        let row = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| {
+            let mut moving = Moving::new(&rows, row, &self.carries);
+            let id = chunk.random_id(row);
+            let shape = self.followed(images, row, id, scratch, out, &mut moving);
+            let shape = shape.map_err(|e| self.blame(moving.failed(), e, chunk.ids()[row]))?;
+            made[row].get_or_init(|| moving.finish());
+            Ok(shape)
+        };
+        let mut result = chunk.clone();
+        if self.steps.iter().all(|step| matches!(step.node.op, Op::Annotate(_))) {
+            for row in 0..chunk.num_rows() {
+                let mut moving = Moving::new(&rows, row, &self.carries);
+                let checked = self.check(images, row, &mut moving);
+                checked.map_err(|e| self.blame(moving.failed(), e, chunk.ids()[row]))?;
+                made[row].get_or_init(|| moving.finish());
+            }
+        } else {
+            let column = self.make(chunk.num_rows(), scratch, &row)?;
+            result = result.with_column(self.schema.field(&self.column)?.clone(), column)?;
+        }
+        let made: Option<Vec<_>> = made.into_iter().map(OnceLock::into_inner).collect();
+        let made = made.ok_or_else(|| Error::internal("a row whose annotations were not moved"))?;
+        for (field, column) in rows.made(&self.schema, &made)? {
+            result = result.with_column(field, column)?;
+        }
+        Ok(result)
+    }
+
+    /// Checks the annotations of a row, whose image stays.
+    fn check(&self, images: &Images<'_>, row: usize, moving: &mut Moving<'_>) -> Result<()> {
+        let Input::Pixels { height, width, .. } = images.row(row)? else {
+            return Err(Error::internal("annotations of an image that is not decoded"));
+        };
+        for (at, step) in self.steps.iter().enumerate() {
+            if let Op::Annotate(op) = &step.node.op {
+                moving.follow(at, Change::Check { clip: op.clip }, (width, height))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the op that failed, by its step of the chain, and the sample.
+    fn blame(&self, step: Option<usize>, error: Error, id: RowId) -> Error {
+        let decodes = self.steps.len() - self.carries.len();
+        self.steps[step.map_or(0, |step| step + decodes)].node.blame(error.with("sample", id.sample))
     }
 
     /// Returns the images without a copy where the op changes nothing: it crops, and all images already have that size.
@@ -90,10 +161,21 @@ impl FusedImageOp {
         scratch: &mut Scratch,
         out: &mut Output<'_>,
     ) -> Result<image::Shape> {
-        let rng = |op| self.rng(op, id);
-        let scratch = scratch.images();
-        let result = images.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
-        result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
+        self.followed(images, row, id, scratch, out, &mut Alone).map_err(|e| self.blame(None, e, id))
+    }
+
+    /// As [`FusedImageOp::row`], without the op and the sample in an error; `follow` hears of changes of the geometry.
+    fn followed(
+        &self,
+        images: &Images<'_>,
+        row: usize,
+        id: RowId,
+        scratch: &mut Scratch,
+        out: &mut Output<'_>,
+        follow: &mut dyn Follow,
+    ) -> Result<image::Shape> {
+        let input = images.row(row)?;
+        self.chain.run_followed(input, |op| self.rng(op, id), scratch.images(), out, follow)
     }
 
     /// Makes the output column from images that `row` makes.
@@ -135,17 +217,29 @@ fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
         return Ok(image::Step::Augment { augment, key_op });
     }
     Ok(match op {
-        Op::Resize(op) => image::Step::Resize { height: op.height, width: op.width, antialias: op.antialias },
+        Op::Annotated(op) => return kernel(&op.of, key_op),
+        Op::Annotate(op) => image::Step::Annotate { clip: op.clip },
+        Op::Resize(op) => {
+            let filter = Filter::of(op.interpolation, op.antialias);
+            image::Step::Resize { height: op.height, width: op.width, filter }
+        }
         Op::ResizeShorter(op) => {
-            image::Step::ResizeShorter { size: op.size, max_size: op.max_size, antialias: op.antialias }
+            let filter = Filter::of(op.interpolation, op.antialias);
+            image::Step::ResizeShorter { size: op.size, max_size: op.max_size, filter }
         }
         Op::CenterCrop(op) => image::Step::CenterCrop { height: op.height, width: op.width },
+        Op::Crop(op) => image::Step::Crop(Region { x: op.left, y: op.top, width: op.width, height: op.height }),
+        Op::Pad(op) => image::Step::Pad { border: op.border, fill: colour(&op.fill) },
+        Op::RandomCrop(op) => {
+            let (height, width, border, fill) = (op.height, op.width, op.border, colour(&op.fill));
+            image::Step::RandomCrop { height, width, border, fill, key_op }
+        }
         Op::RandomResizedCrop(op) => image::Step::RandomResizedCrop {
             height: op.height,
             width: op.width,
             scale: op.scale,
             ratio: op.ratio,
-            antialias: op.antialias,
+            filter: Filter::of(op.interpolation, op.antialias),
             key_op,
         },
         Op::RandomFlip(op) => image::Step::Flip { direction: op.direction, p: op.probability, key_op },
@@ -156,6 +250,11 @@ fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
     })
+}
+
+/// Returns the colour of one level, or of one for each channel.
+fn colour(levels: &[u8]) -> [u8; 3] {
+    std::array::from_fn(|c| levels.get(c).or(levels.first()).copied().unwrap_or(0))
 }
 
 /// The images of a column, one by one.

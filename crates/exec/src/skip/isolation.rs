@@ -93,12 +93,17 @@ impl<'a> Isolation<'a> {
 
     /// Skips a row.
     pub(crate) fn skip(&mut self, row: RowId, error: Error) {
+        let record = self.record(row);
+        self.skip_recorded(row, error, record);
+    }
+
+    fn skip_recorded(&mut self, row: RowId, error: Error, record: Option<Bytes>) {
         self.failed.insert(row);
         if error.fault() == Fault::Nobody {
             return;
         }
         let error = (self.locate)(error.with("sample", row.sample)).bounded();
-        self.losses.push(Loss { row, error, record: self.record(row) });
+        self.losses.push(Loss { row, error, record });
     }
 
     /// Moves the warnings of an op from its chunk to the losses.
@@ -115,9 +120,7 @@ impl<'a> Isolation<'a> {
             RecordSource::Read(chunk) => chunk.ids().iter().position(|id| *id == row).map(|at| chunk.slice(at, 1)),
             RecordSource::By(read) => read(row),
         };
-        let mut bytes = Vec::new();
-        write_ipc(&[record?], true, &mut bytes).ok()?;
-        (bytes.len() <= Loss::RECORD_BYTES_MAX).then(|| bytes.into())
+        written(record)
     }
 
     /// Runs an op on rows, without those that fail.
@@ -226,8 +229,11 @@ impl<'a> Isolation<'a> {
         };
         self.read(rows, before, parts)?;
         if let Some(row) = row {
-            let Place { row, epoch } = places[row];
-            self.skip(RowId { sample: rows.name(row).0, epoch }, error);
+            let place = places[row];
+            // An op of a dataset that is read with others has failed on a row which that dataset could read.
+            let part = error.get("part").filter(|_| self.on_error == OnError::Quarantine && error.get("op").is_some());
+            let record = written(part.and_then(|part| rows.as_read(place, part)));
+            self.skip_recorded(RowId { sample: rows.name(place.row).0, epoch: place.epoch }, error, record);
         }
         self.read(rows, after, parts)
     }
@@ -256,6 +262,13 @@ impl<'a> Isolation<'a> {
         }
         chunk.filter(&errors.iter().map(|error| Some(error.is_none())).collect())
     }
+}
+
+/// Returns the bytes of a record; `None` without one, or if it is too large.
+fn written(record: Option<Chunk>) -> Option<Bytes> {
+    let mut bytes = Vec::new();
+    write_ipc(&[record?], true, &mut bytes).ok()?;
+    (bytes.len() <= Loss::RECORD_BYTES_MAX).then(|| bytes.into())
 }
 
 /// Returns the row that an error names, unless several rows have that name (`repeat` yields a sample more than once); all

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 
-use forebay_core::{Epoch, Error, Fault};
+use forebay_core::{Epoch, Error, Fault, SampleId};
 use forebay_data::{Loss, RowId};
 
 use crate::skip::skip_log::SkippedSample;
 
 /// The rows that a stream must skip again, by the job's epoch, with their errors.
 #[derive(Debug, Clone, Default)]
-pub struct KnownSkips(HashMap<(u64, RowId), Error>);
+pub struct KnownSkips {
+    rows: HashMap<(u64, RowId), Error>,
+    /// Whether the epoch of the stream is of no account: the ids of rows differ between epochs.
+    by_id: bool,
+}
 
 impl KnownSkips {
     /// Returns the rows of samples that a stream has skipped.
@@ -26,17 +30,27 @@ impl KnownSkips {
         losses.iter().find(|loss| loss.error.fault() == Fault::Process && self.get(epoch, loss.row).is_none())
     }
 
+    /// Returns the rows of one of the datasets of a mix; `own` returns the id there of a sample of that dataset. They are
+    /// found by their ids alone, because the dataset counts its epochs by itself.
+    pub(crate) fn of_part(&self, own: impl Fn(SampleId) -> Option<SampleId>) -> Self {
+        let rows = self.rows.iter().filter_map(|((_, row), error)| {
+            own(row.sample).map(|sample| ((0, RowId { sample, ..*row }), error.clone()))
+        });
+        Self { rows: rows.collect(), by_id: true }
+    }
+
     /// Adds a row of an epoch, with its error.
     pub fn add(&mut self, epoch: Epoch, row: RowId, error: Error) {
-        self.0.entry((epoch.0, row)).or_insert(error);
+        self.rows.entry((epoch.0, row)).or_insert(error);
     }
 
     /// Says whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.rows.is_empty()
     }
 
     pub(crate) fn get(&self, epoch: Epoch, row: RowId) -> Option<&Error> {
-        if self.is_empty() { None } else { self.0.get(&(epoch.0, row)) }
+        let epoch = if self.by_id { 0 } else { epoch.0 };
+        if self.is_empty() { None } else { self.rows.get(&(epoch, row)) }
     }
 }

@@ -1,9 +1,31 @@
 //! A place in a stream, in the form of a saved state.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::skip::skip_log::SkipTally;
 use crate::tail::delivered_ahead::DeliveredAhead;
+
+/// Where the datasets of a mix are that are mixed as they come.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MixPosition {
+    /// The position of each dataset.
+    pub parts: Vec<PartPosition>,
+    /// Whether the epoch has no further row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_over: bool,
+}
+
+/// Where one of the datasets is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PartPosition {
+    /// How often it has begun again in this epoch; of a dataset that does not repeat, 1 once it has left the mix.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pass: u64,
+    /// Its first row that the mix has not taken.
+    pub at: Arc<Position>,
+}
 
 /// The first row not yet delivered. The default is the start of the first epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,6 +45,9 @@ pub struct Position {
     /// The later splits and chunks that were already delivered.
     #[serde(default, skip_serializing_if = "DeliveredAhead::is_empty")]
     pub passed: DeliveredAhead,
+    /// Where the datasets of a mix were before that chunk, if they are mixed as they come; `None` at the start of an epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixed: Option<Arc<MixPosition>>,
     /// The phase of the epoch (`plan::Sharding`): not 0 if the number of consumers changed during the epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub phase: u64,

@@ -67,7 +67,12 @@ impl RowPool {
 
     /// Runs rows of open sets until none is left.
     pub fn run_shared(&self, scratch: &mut Scratch) {
-        while self.run_next(scratch) {}
+        self.run_shared_while(scratch, &|| true);
+    }
+
+    /// As [`RowPool::run_shared`], but starts a row only while `go_on` holds.
+    pub fn run_shared_while(&self, scratch: &mut Scratch, go_on: &dyn Fn() -> bool) {
+        while go_on() && self.run_next(scratch) {}
     }
 
     /// Starts no more rows. Open sets, and all later ones, end in an error.

@@ -1,5 +1,6 @@
 //! The integration tests of crate `exec`, in one binary, which is linked once.
 
+mod annotated;
 mod autocache;
 mod boundaries;
 mod cached;

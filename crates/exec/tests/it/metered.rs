@@ -163,7 +163,13 @@ fn fused_ops_are_one_and_their_bytes_are_those_of_files_and_of_pixels() {
     let source = Source::Files { paths: vec![folder.join("*.png").display().to_string()] };
     let column = || "bytes".to_owned();
     let decode = Op::DecodeImage(ops::DecodeImage { column: column(), mode: ImageMode::Rgb });
-    let resize = Op::Resize(ops::Resize { column: column(), height: 8, width: 6, antialias: true });
+    let resize = Op::Resize(ops::Resize {
+        column: column(),
+        height: 8,
+        width: 6,
+        antialias: true,
+        interpolation: Default::default(),
+    });
     let executable = executable(&source, &[decode, resize], None, Arc::new(SystemClock::default()));
     run(&executable, 3, 1);
     let ops = ops(&executable);

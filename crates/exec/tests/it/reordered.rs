@@ -103,7 +103,13 @@ fn an_order_that_changes_what_it_does_not_touch_is_not_taken() {
         let column = || "sized".to_owned();
         let flip =
             Op::RandomFlip(ops::RandomFlip { column: column(), probability: 0.5, direction: Default::default() });
-        let smaller = Op::Resize(ops::Resize { column: column(), height: 7, width: 7, antialias: true });
+        let smaller = Op::Resize(ops::Resize {
+            column: column(),
+            height: 7,
+            width: 7,
+            antialias: true,
+            interpolation: Default::default(),
+        });
         let value = Expr::Binary { op: Binary::Add, left: col("a"), right: Box::new(Expr::Int { value: by }) };
         let ops = [Op::WithColumn(ops::WithColumn { column: "a".to_owned(), value }), flip, smaller];
         let graph = Graph::new(source, None).expect("a source");
@@ -140,7 +146,13 @@ fn relaxed_orders_keep_shapes_and_the_distribution() {
     let flip = Op::RandomFlip(ops::RandomFlip { column: column(), probability: 0.5, direction: Default::default() });
     let normalize =
         Op::Normalize(ops::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.25; 3], layout: Layout::Chw });
-    let resize = Op::Resize(ops::Resize { column: column(), height: 20, width: 22, antialias: true });
+    let resize = Op::Resize(ops::Resize {
+        column: column(),
+        height: 20,
+        width: 22,
+        antialias: true,
+        interpolation: Default::default(),
+    });
     let crop = Op::CenterCrop(ops::CenterCrop { column: column(), height: 23, width: 25 });
     let (scale, ratio, antialias) = ((0.3, 1.0), (0.75, 1.5), true);
     let part = Op::RandomResizedCrop(ops::RandomResizedCrop {
@@ -150,6 +162,7 @@ fn relaxed_orders_keep_shapes_and_the_distribution() {
         scale,
         ratio,
         antialias,
+        interpolation: Default::default(),
     });
     for smaller in [resize, crop, part] {
         let source = Source::Memory { blob: BlobId("x".to_owned()), rows: IMAGES as u64, fields: vec![field.clone()] };

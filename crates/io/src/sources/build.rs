@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::Result;
-use forebay_plan::{Combination, Combined, Combining, Source, SourcePart};
+use forebay_plan::{Combination, Combined, Combining, Source, SourcePart, counts_rows};
 
 use super::format::{FileAccess, FileRows, FileToScan, Listed};
 use super::registry::format_of;
@@ -69,6 +69,8 @@ fn joined(
     let one = |part: &SourcePart, stop: &AtomicBool| {
         let source = part.graph.source();
         let threads = threads.div_ceil(combined.parts.len());
+        // Datasets that are mixed as they come are counted where their own ops need it.
+        let counted = counted && source.can_index() || combined.is_streamed() && counts_rows(&part.graph);
         let index = build(source, allowed, counted, cache, near, threads, &|_, _| check(stop));
         let index = index.map_err(|e| part.graph.blame_source(e).with("part", &part.name))?;
         Ok(IndexPart { name: part.name.as_str().into(), index })

@@ -22,7 +22,7 @@ use crate::source::{Combined, Combining, Source, Stop};
 /// Rows of a block of datasets that are read as one, over which a shuffle behind them may have windows.
 const ROWS_IN_BLOCK: u64 = 65_536;
 /// The number of the random stream that orders a mix. No op has it.
-const MIX_STREAM: u64 = u64::MAX;
+pub(super) const MIX_STREAM: u64 = u64::MAX;
 /// Distinguishes the seeds of parts from those of jobs.
 const PART_SEED: u64 = 0x7061_7274_7365_6564;
 

@@ -22,13 +22,39 @@ use crate::epoch::sharding::Sharding;
 use crate::ops::Op;
 use crate::physical::sizing::Sizing;
 use crate::physical::stages::Stages;
-use crate::source::Source;
+use crate::source::{Source, SourcePart};
 
 /// Returns the order of the rows; `None` if the source is not counted.
 fn order(stages: &Stages, extent: &Extent, combination: Option<&Combination>, blocks: Blocks) -> Result<Option<Order>> {
     let ops = stages.order.iter().map(|s| (&s.node.op, s.random));
     let Some(rows) = extent.rows else { return Ok(None) };
     Order::new(combination.map_or(Some(rows), Combination::len), blocks, ops).map(Some)
+}
+
+/// Returns the size of a mix without the rows that its plan does not need, though an index may have counted them.
+fn uncounted(stages: &Stages, extent: Extent) -> Extent {
+    let parts = extent.parts.into_iter().zip(&stages.parts);
+    let parts = parts.map(|(part, stages)| if stages.counted { part } else { Extent { rows: None, ..part } });
+    Extent { rows: None, parts: parts.collect(), ..extent }
+}
+
+/// Plans the datasets of a mix that is merged in the tail. Each consumer mixes its own share of each of them.
+fn plans_of_parts(stages: &Stages, extent: &Extent, seed: Seed, sharding: Sharding) -> Result<Vec<Arc<EpochPlan>>> {
+    let Source::Combined(combined) = &stages.source else { return Ok(Vec::new()) };
+    if !combined.is_streamed() {
+        return Ok(Vec::new());
+    }
+    if extent.parts.len() != combined.parts.len() || stages.parts.len() != combined.parts.len() {
+        return Err(Error::internal("the extent is not one of these datasets"));
+    }
+    let sharding = Sharding::from(sharding.parts() as u32);
+    let plan = |(number, part): (usize, &SourcePart)| {
+        let (stages, extent) = (&stages.parts[number], extent.parts[number].clone());
+        let seed = Combination::part_seed(seed, number);
+        let plan = EpochPlan::new(stages, extent, seed, sharding, None);
+        plan.map(Arc::new).map_err(|e| e.with("part", &part.name))
+    };
+    combined.parts.iter().enumerate().map(plan).collect()
 }
 
 /// Checks that coordinated consumers, which take turns at the batches of one stream, see the same rows.
@@ -97,6 +123,8 @@ pub struct EpochPlan {
     /// If the source is several datasets.
     combination: Option<Arc<Combination>>,
     lane_order: Option<LaneOrder>,
+    /// If the source is a mix that is merged in the tail: the plan of each of its datasets.
+    parts: Vec<Arc<EpochPlan>>,
     extent: Extent,
     sharding: Sharding,
     /// Whether the plan knows how many units consumers get.
@@ -127,6 +155,8 @@ impl EpochPlan {
     ) -> Result<Self> {
         let sharding = sharding.into();
         let sharding = Sharding { consumers: sharding.consumers.max(1), ..sharding };
+        let extent = if stages.source.is_streamed_mix() { uncounted(stages, extent) } else { extent };
+        let parts = plans_of_parts(stages, &extent, seed, sharding)?;
         let combination = match extent.rows {
             Some(_) => Combination::new(stages, &extent, None)?.map(Arc::new),
             None => None,
@@ -157,6 +187,7 @@ impl EpochPlan {
             order,
             combination,
             lane_order,
+            parts,
             extent,
             sharding,
             counts_known,
@@ -230,6 +261,11 @@ impl EpochPlan {
     /// Returns the rows of the datasets that are the source, if it is several and counted.
     pub fn combination(&self) -> Option<&Arc<Combination>> {
         self.combination.as_ref()
+    }
+
+    /// Returns the plans of the datasets of a mix that is merged in the tail; none for any other source.
+    pub fn parts(&self) -> &[Arc<EpochPlan>] {
+        &self.parts
     }
 
     /// Returns the window layout of a shuffle whose rows are not counted.

@@ -27,11 +27,11 @@ const WINDOWS_MAX: u64 = u64::MAX / (2 * WINDOW);
 
 /// The end of the share of each part on the line of a window, in 2^-32 of a place.
 #[derive(Debug, Clone)]
-struct Shares(Vec<u64>);
+pub(super) struct Shares(Vec<u64>);
 
 impl Shares {
     /// Divides the line by weights. A part of weight 0 has no share.
-    fn new(weights: &[f64]) -> Self {
+    pub(super) fn new(weights: &[f64]) -> Self {
         let (sum, whole) = (weights.iter().sum::<f64>(), WINDOW << BITS);
         let last = weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
         let mut before = 0.0;
@@ -54,7 +54,7 @@ impl Shares {
     }
 
     /// Returns the rows of each part in the window of this number, which has `places` places.
-    fn window(&self, window: u64, places: u64) -> Vec<u64> {
+    pub(super) fn window(&self, window: u64, places: u64) -> Vec<u64> {
         let of = |end: &u64| {
             let end = (u128::from(*end) * u128::from(places) / u128::from(WINDOW)) as u64;
             (end >> BITS) + u64::from(first_point(window) < (end & low(BITS)))
@@ -292,16 +292,20 @@ impl MixFinder {
     }
 }
 
+/// Returns the part of each place of a window with so many rows of each part.
+pub(super) fn lay_out(counts: &[u64], key: u64, window: u64) -> Vec<u16> {
+    let sorted: Vec<u16> =
+        counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();
+    let mut slots: Vec<u64> = (0..sorted.len() as u64).collect();
+    Permutation::new(sorted.len() as u64, mix64(key ^ mix64(window.wrapping_add(1)))).map(&mut slots);
+    slots.into_iter().map(|slot| sorted[slot as usize]).collect()
+}
+
 impl Layout {
     fn new(mix: &Mix, key: u64, phase: usize, window: u64) -> Self {
         let of = &mix.phases[phase];
         let (before, counts) = (of.before(window), of.counts(window));
-        let sorted: Vec<u16> =
-            counts.iter().zip(0u16..).flat_map(|(count, part)| std::iter::repeat_n(part, *count as usize)).collect();
-        let mut slots: Vec<u64> = (0..sorted.len() as u64).collect();
-        let number = of.first_window + window;
-        Permutation::new(sorted.len() as u64, mix64(key ^ mix64(number + 1))).map(&mut slots);
-        let parts: Vec<u16> = slots.into_iter().map(|slot| sorted[slot as usize]).collect();
+        let parts = lay_out(&counts, key, of.first_window + window);
         let mut next = vec![0u16; counts.len()];
         let rank = |part: &u16| {
             let next = &mut next[usize::from(*part)];

@@ -8,6 +8,7 @@
 //! - `parts`: the rows of a part of a `split`
 //! - `combination`: the rows of datasets that are read as one
 //! - `mix`: which dataset of a mix the row at a place is from
+//! - `streamed_mix`: the same, where the datasets are not counted
 //! - `permute`: a pseudo-random permutation that is computed element by element
 //! - `window`: shuffles over windows of counted rows, and their sizes
 //! - `lanes`, `lane_order`: shuffles over windows of files whose rows are not counted
@@ -23,4 +24,5 @@ pub(crate) mod order;
 mod parts;
 pub(crate) mod permute;
 pub(crate) mod sharding;
+pub(crate) mod streamed_mix;
 pub(crate) mod window;

@@ -25,6 +25,8 @@ const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 const WINDOW_BYTES: u64 = 256 << 20;
 /// The bytes of a window, as stored, of a streamed source: the first batch needs a whole window.
 const STREAMED_BYTES: u64 = 16 << 20;
+/// The least bytes of such a window where many datasets share memory.
+const SHARED_BYTES_MIN: u64 = 1 << 20;
 /// How many such windows are in memory at once: all threads work on the chunks of one.
 pub const STREAMED_AT_ONCE: u64 = 3;
 
@@ -60,6 +62,9 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     match window? {
         ShuffleWindow::Bytes(bytes) => Some(bytes),
         ShuffleWindow::Auto if graph.source().is_remote() => Some(STREAMED_BYTES),
+        ShuffleWindow::Shared(sharers) if graph.source().is_remote() => {
+            Some((STREAMED_BYTES / sharers.max(1)).max(SHARED_BYTES_MIN))
+        }
         _ => None,
     }
 }
@@ -85,8 +90,9 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64, s
             ShuffleWindow::Global => 0,
             ShuffleWindow::Rows(rows) => rows,
             ShuffleWindow::Bytes(bytes) => (bytes / row_bytes).max(1),
-            ShuffleWindow::Auto if before.is_some() => 0,
+            ShuffleWindow::Auto | ShuffleWindow::Shared(_) if before.is_some() => 0,
             ShuffleWindow::Auto => automatic(source, rows, row_bytes, sharers.max(1)),
+            ShuffleWindow::Shared(more) => automatic(source, rows, row_bytes, sharers.max(1).max(more)),
         };
         if let Some(before) = before.filter(|_| wanted > 0) {
             let message = format!(

@@ -1,7 +1,9 @@
 //! The pipeline as the user wrote it: a source and its ops, checked as they are added.
 //!
 //! - `stored`: the JSON of a graph, its dataset id, and the first difference to another graph
+//! - `declared`: the columns that follow an image
 
+mod declared;
 mod stored;
 
 use std::sync::Arc;
@@ -12,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::chosen_order::{Chosen, Reorder};
 use crate::on_error::OnError;
-use crate::ops::{self, Access, Class, Op};
-use crate::source::Source;
+use crate::ops::{self, Access, Class, Op, ShuffleWindow};
+use crate::source::{Combining, Source};
+use declared::Declared;
 
 /// A line of the user's code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +85,8 @@ pub struct Graph {
     site: Option<Site>,
     nodes: Vec<Arc<Node>>,
     schema: Schema,
+    /// The columns that follow an image at the end.
+    declared: Declared,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
@@ -110,7 +115,9 @@ impl Graph {
             combined.check()?;
         }
         let schema = source.schema()?;
+        let declared = declared_of(&source)?;
         Ok(Self {
+            declared,
             source,
             site,
             nodes: Vec::new(),
@@ -126,10 +133,12 @@ impl Graph {
     ///
     /// # Errors
     /// Any fault of the op, with its name and the user's line.
-    pub fn then(&self, node: Node) -> Result<Self> {
+    pub fn then(&self, mut node: Node) -> Result<Self> {
+        node.op = self.declared.attach(node.op.clone()).map_err(|e| node.blame(e))?;
         let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
+        let declared = self.declared.after(&node.op, &schema).map_err(|e| node.blame(e))?;
         let mut graph = self.clone();
-        (graph.schema, graph.batch) = (schema, batch);
+        (graph.schema, graph.batch, graph.declared) = (schema, batch, declared);
         graph.nodes.push(Arc::new(node));
         Ok(graph)
     }
@@ -138,6 +147,11 @@ impl Graph {
         let schema = node.op.apply(&self.schema)?;
         self.check_numbered_rows(&node.op)?;
         if self.batch.is_some() {
+            if node.op.annotations().is_some_and(|with| with.columns().next().is_some()) {
+                let name = node.op.name();
+                return Err(Error::invalid(format!("{name} comes after batch, and moves boxes, masks or points"))
+                    .hint(format!("put {name} before batch: each sample has boxes of its own number")));
+            }
             match node.op.class() {
                 Class::Hint | Class::RowWise => {}
                 // They count batches, which are rows of a known number.
@@ -289,6 +303,15 @@ impl Graph {
         self.check_enumerate(op)?;
         self.check_chosen_rows(op)?;
         self.check_shuffle(op)?;
+        if self.source.is_streamed_mix() && !streams {
+            let name = op.name();
+            return Err(Error::invalid(format!(
+                "{name} comes after mix, and how many rows its datasets give is not known before they are read"
+            ))
+            .hint(format!(
+                "put {name} into the datasets that are mixed; or save the rows once (save), and read what was saved"
+            )));
+        }
         if !self.source.can_index() && !streams {
             return Err(Error::invalid(format!(
                 "{}: {} cannot be read in any other order",
@@ -315,6 +338,20 @@ impl Graph {
     /// Returns the source.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Checks that it can be one job of a service.
+    ///
+    /// # Errors
+    /// Invalid for a mix whose rows are put together at the consumer.
+    pub fn check_on_service(&self) -> Result<()> {
+        if !self.source.is_streamed_mix() {
+            return Ok(());
+        }
+        let error = Error::invalid(
+            "this mix is no single job: how many rows its datasets give is not known before they are read",
+        );
+        Err(self.blame_source(error.hint("open each dataset as a job (Service::open_mix)")))
     }
 
     /// Returns the line of the source.
@@ -383,6 +420,19 @@ impl Graph {
         self.source.is_endless() || self.nodes.iter().any(is_endless)
     }
 
+    /// Returns the same pipeline as one of so many that share the memory for the windows of shuffles.
+    #[must_use]
+    pub(crate) fn sharing_memory(&self, sharers: u64) -> Self {
+        let mut graph = self.clone();
+        for node in &mut graph.nodes {
+            if let Op::Shuffle(ops::Shuffle { window: ShuffleWindow::Auto }) = node.op {
+                let op = Op::Shuffle(ops::Shuffle { window: ShuffleWindow::Shared(sharers) });
+                *node = Arc::new(Node { op, ..(**node).clone() });
+            }
+        }
+        graph
+    }
+
     /// Returns the same ops over another source with the same columns.
     #[must_use]
     pub(crate) fn with_source(&self, source: Source) -> Self {
@@ -399,6 +449,36 @@ impl Graph {
             _ => Vec::new(),
         };
         source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
+    }
+
+    /// Returns the blobs of its ops, and of the ops of the datasets that are its source.
+    pub fn op_blobs(&self) -> Vec<&crate::source::BlobId> {
+        let of_parts = match &self.source {
+            Source::Combined(combined) => combined.parts.iter().flat_map(|part| part.graph.op_blobs()).collect(),
+            _ => Vec::new(),
+        };
+        self.nodes.iter().filter_map(|n| n.op.blob()).chain(of_parts).collect()
+    }
+}
+
+/// Returns the columns that follow an image in the rows of a source.
+///
+/// # Errors
+/// Invalid when datasets that are read one after another declare differently.
+fn declared_of(source: &Source) -> Result<Declared> {
+    let Source::Combined(combined) = source else { return Ok(Declared::default()) };
+    let parts = &combined.parts;
+    if matches!(combined.how, Combining::Zip { .. }) {
+        return Ok(Declared::joined(parts.iter().map(|part| &part.graph.declared)));
+    }
+    let Some(first) = parts.first() else { return Ok(Declared::default()) };
+    match parts.iter().find(|part| part.graph.declared != first.graph.declared) {
+        None => Ok(first.graph.declared.clone()),
+        Some(other) => {
+            let (name, first, other) = (combined.name(), &first.name, &other.name);
+            Err(Error::invalid(format!("{name}: {first:?} and {other:?} have different annotations"))
+                .hint(format!("write the same annotate for each dataset, or one behind {name}")))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ops of a pipeline, each a struct of its arguments that describes itself, in one file.
 //!
 //! - `op`: the enum of all ops, which only dispatches; `spec`: the properties that an op declares; `access`: the
-//!   columns that it reads and writes
+//!   columns that it reads and writes; `annotated`: an image op with the columns that follow the image
 //! - `columns/`: ops on columns, by expressions and by Python functions; `images/`, `augment/`: ops on an image column;
 //!   `text/`: tokens; `batches/`: batches, and ops inside them; `order/`: which rows come in which order; `cache`:
 //!   where rows may be cached
@@ -9,6 +9,7 @@
 //! - `expr/`: the expression language of `filter` and `with_column`
 
 mod access;
+mod annotated;
 mod augment;
 mod batches;
 mod cache;
@@ -22,6 +23,7 @@ mod spec;
 mod text;
 
 pub use access::Access;
+pub use annotated::Annotated;
 pub use augment::*;
 pub use batches::*;
 pub use cache::{Autocache, Cache};

@@ -5,8 +5,9 @@ use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
 use super::access::Access;
+use super::annotated::Annotated;
 use super::columns::Function;
-use super::images::ImageSpec;
+use super::images::{Annotations, ImageSpec};
 use super::order::{Shuffle, ShuffleWindow};
 use super::spec::{Class, OpSpec};
 use super::{augment, batches, cache, columns, images, order, text};
@@ -73,12 +74,22 @@ ops! {
     CheckFinite(columns::CheckFinite),
     /// Decodes encoded bytes to an image.
     DecodeImage(images::DecodeImage),
+    /// Declares the boxes, masks and points of an image.
+    Annotate(images::Annotate),
+    /// An image op, and the columns that follow the image.
+    Annotated(Annotated),
     /// Resizes to exactly one height and width.
     Resize(images::Resize),
     /// Resizes the shorter side to so many pixels.
     ResizeShorter(images::ResizeShorter),
     /// Keeps the middle of an image.
     CenterCrop(images::CenterCrop),
+    /// Keeps a part of an image.
+    Crop(images::Crop),
+    /// Puts a border around an image.
+    Pad(images::Pad),
+    /// Keeps a part of an image at a random place.
+    RandomCrop(images::RandomCrop),
     /// Crops a random part and resizes it.
     RandomResizedCrop(images::RandomResizedCrop),
     /// Mirrors an image, at random.
@@ -204,6 +215,22 @@ impl Op {
     /// Returns its image column, if it is an image op.
     pub fn image_column(&self) -> Option<&str> {
         self.image().map(ImageSpec::column)
+    }
+
+    /// Returns the columns that follow its image through it, if there are any.
+    pub fn annotations(&self) -> Option<&Annotations> {
+        self.image().and_then(ImageSpec::annotations)
+    }
+
+    /// Returns the op that also moves these columns of its image, if it moves pixels and names none itself.
+    #[must_use]
+    pub(crate) fn annotated(self, with: &Annotations) -> Self {
+        match self.image() {
+            Some(image) if image.moves_pixels() && image.annotations().is_none() => {
+                Op::Annotated(Annotated { of: Box::new(self), with: with.clone() })
+            }
+            _ => self,
+        }
     }
 
     pub(crate) fn image(&self) -> Option<&dyn ImageSpec> {

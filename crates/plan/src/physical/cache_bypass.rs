@@ -28,15 +28,19 @@ pub struct CacheBypass {
 
 impl Stages {
     /// Returns the bypass for `fused_ops`, which begin with the prefix; `None` if no image op would be fused across the
-    /// cache point, or if random ops were frozen.
+    /// cache point, if random ops were frozen, or if other columns follow the image.
     pub fn cache_bypass(&self, fused_ops: &[FusedOp]) -> Option<CacheBypass> {
         let (prefix, behind) = fused_ops.split_at(self.prefix().len());
         let (FusedOp::Image { column, steps }, before) = prefix.split_last()? else { return None };
-        if !self.frozen().is_empty() {
+        let annotated = |step: &Step| step.node.op.annotations().is_some();
+        if !self.frozen().is_empty() || steps.iter().any(annotated) {
             return None;
         }
         let is_next = |fused: &FusedOp| matches!(fused, FusedOp::Image { column: own, .. } if own == column);
         let between = behind.iter().position(is_next)?;
+        if behind[between].steps().iter().any(annotated) {
+            return None;
+        }
         let mut schema = match before.last().and_then(|fused| fused.steps().last()) {
             Some(step) => step.schema.clone(),
             None => Arc::new(self.source.schema().ok()?),

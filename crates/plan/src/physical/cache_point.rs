@@ -126,6 +126,10 @@ pub(crate) fn mark(stages: &mut Stages, steps: usize) {
 pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
     let (name, freeze) = (op.name(), matches!(op, Op::Cache(Cache { freeze: true })));
     let before = &stages.graph.nodes()[..place];
+    if stages.graph.source().is_streamed_mix() {
+        return Err(Error::invalid(format!("{name} comes after mix, and the rows of its datasets are not counted"))
+            .hint("leave it out, or save the rows once (save) and read what was saved"));
+    }
     if !stages.graph.source().can_index() {
         return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
             .hint("use from_map_dataset, or write the samples to files first"));

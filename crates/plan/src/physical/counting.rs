@@ -5,6 +5,11 @@ use crate::graph::Graph;
 use crate::ops::Op;
 use crate::source::facts::RowsKnown;
 
+/// Returns whether the rows of a dataset's source are counted before it is read, where one consumer reads all of them.
+pub fn counts_rows(graph: &Graph) -> bool {
+    is_counted(graph, 1)
+}
+
 /// Returns whether to count the rows of the source. Counting is free for some sources. It is needed if the plan has to
 /// know the last row, or shards rows instead of whole files. It is worth a pass over the file if the ops on a line cost
 /// far more than finding its end: all threads can then share a large file.

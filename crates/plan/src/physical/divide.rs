@@ -10,6 +10,9 @@
 //! choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so every
 //! consumer gets the same rows as without skipping.
 //!
+//! A mix of datasets whose rows are not counted ([`Combined::is_streamed`](crate::Combined::is_streamed)) is merged in
+//! the tail, which begins with it: each of its datasets is a pipeline with stages of its own.
+//!
 //! Row ops are in the running order ([`RunOrder`]), in which none moves past an op of another class. Only the needed
 //! columns of the source are read ([`Stages::source`]); an op on other columns only is dropped.
 //!
@@ -47,7 +50,20 @@ impl Stages {
     /// # Errors
     /// Errors of [`Stages::new`].
     pub fn in_parts(graph: &Graph, parts: u64) -> Result<Self> {
-        Self::build(graph, is_counted(graph, parts), None)
+        let mut stages = Self::build(graph, is_counted(graph, parts), None)?;
+        if let Source::Combined(combined) = &stages.source
+            && combined.is_streamed()
+        {
+            let sharers = combined.leaves() as u64;
+            let of = |part: &SourcePart| {
+                // What happens to samples that fail is decided for all datasets.
+                let graph = part.graph.sharing_memory(sharers).with_on_error(graph.on_error());
+                Self::in_parts(&graph, parts).map(Arc::new).map_err(|e| e.with("part", &part.name))
+            };
+            stages.parts = combined.parts.iter().map(of).collect::<Result<_>>()?;
+            stages.counted = parts > 1;
+        }
+        Ok(stages)
     }
 
     /// Divides a graph; nothing is fused across the place after `kept` row ops.
@@ -56,6 +72,9 @@ impl Stages {
         let places = run_order.places().to_vec();
         let mut stages = Self::empty(graph, run_order, counted)?;
         let mut exact = counted;
+        if stages.source.is_streamed_mix() {
+            stages.tail.push(TailStep::Mix);
+        }
         let streams = streams(graph);
         let mut batched = false;
         let mut batches = Batches::default();
@@ -157,7 +176,7 @@ impl Stages {
     fn empty(graph: &Graph, run_order: RunOrder, counted: bool) -> Result<Self> {
         let source = graph.projected_source()?;
         let parts = match &source {
-            Source::Combined(combined) => {
+            Source::Combined(combined) if !combined.is_streamed() => {
                 let part = |part: &SourcePart| Self::build(&part.graph, true, None).map(Arc::new);
                 combined.parts.iter().map(part).collect::<Result<_>>()?
             }

@@ -17,6 +17,7 @@ fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
     if let (Some(FusedOp::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
         && column == next
         && !step.per_batch
+        && moves_alike(steps, &step)
     {
         steps.push(step);
         return;
@@ -24,10 +25,17 @@ fn push(fused_ops: &mut Vec<FusedOp>, closed: usize, step: Step) {
     fused_ops.push(FusedOp::of(step));
 }
 
+/// Returns whether the same columns follow the image through a step and through those before it, if any do.
+fn moves_alike(steps: &[Step], next: &Step) -> bool {
+    let before = steps.iter().rev().find_map(|step| step.node.op.annotations());
+    before.zip(next.node.op.annotations()).is_none_or(|(before, next)| before == next)
+}
+
 fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
     if let (Some(TailStep::RowOps(FusedOp::Image { column, steps })), Some(next)) =
         (tail.last_mut(), step.node.op.image_column())
         && column == next
+        && moves_alike(steps, &step)
     {
         steps.push(step);
         return;

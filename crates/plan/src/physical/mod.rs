@@ -12,7 +12,7 @@
 pub(crate) mod boundary;
 pub(crate) mod cache_bypass;
 pub(crate) mod cache_point;
-mod counting;
+pub(crate) mod counting;
 mod divide;
 mod fusion;
 mod late_batch;

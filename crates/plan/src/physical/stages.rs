@@ -20,7 +20,8 @@ pub struct Stages {
     pub graph: Graph,
     /// The source, with only the needed columns.
     pub source: Source,
-    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone.
+    /// If the source is several datasets: each of them, divided. They have order ops and ops inside splits alone, except
+    /// those of a mix that is merged in the tail.
     pub parts: Vec<Arc<Stages>>,
     /// The order in which its ops run.
     pub run_order: RunOrder,
@@ -98,6 +99,10 @@ impl Stages {
         let is_of: fn(&Op) -> bool =
             match self.tail.iter().find(|step| !matches!(step, TailStep::RowOps(_) | TailStep::Batch(_))) {
                 None | Some(TailStep::RowOps(_) | TailStep::Batch(_)) => return Ok(()),
+                Some(TailStep::Mix) => {
+                    let error = Error::invalid("ordered=False, and what a mix gives depends on the order of rows");
+                    return Err(self.graph.blame_source(error.hint("leave out ordered=False")));
+                }
                 Some(TailStep::Take(_)) => |op| matches!(op, Op::Take(_)),
                 Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip(_)),
                 Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard(_)),

@@ -86,6 +86,8 @@ impl FusedOp {
 /// An op on the merged, ordered stream of one consumer.
 #[derive(Debug, Clone)]
 pub enum TailStep {
+    /// Puts the rows of datasets together that are mixed as they come. It is the first step.
+    Mix,
     /// Row ops.
     RowOps(FusedOp),
     /// Keeps the first rows only.

@@ -129,6 +129,8 @@ fn values_allow(later: &Item, earlier: &Item, rules: Rules) -> bool {
         return true;
     }
     match (earlier.node.op.image(), later.node.op.image()) {
+        // Boxes are rounded after each op, and small ones are dropped, so they depend on the order.
+        (Some(a), Some(b)) if a.annotations().is_some() && b.annotations().is_some() => false,
         (Some(a), Some(b)) if a.column() == b.column() => {
             let (a, b) = ((a, &earlier.input), (b, &later.input));
             one_way(a, b, rules.relaxed) || one_way(b, a, rules.relaxed)

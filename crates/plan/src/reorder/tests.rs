@@ -43,7 +43,13 @@ fn decode() -> Op {
 }
 
 fn resize(side: usize) -> Op {
-    Op::Resize(ops::Resize { column: "jpg".to_owned(), height: side, width: side, antialias: true })
+    Op::Resize(ops::Resize {
+        column: "jpg".to_owned(),
+        height: side,
+        width: side,
+        antialias: true,
+        interpolation: Default::default(),
+    })
 }
 
 fn crop(side: usize) -> Op {

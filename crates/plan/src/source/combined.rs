@@ -1,7 +1,8 @@
 //! Datasets that are read as one: which datasets may be parts, the columns of their rows, and their description.
 //!
-//! Invariant: a part is counted. Its ops decide the order of its rows, or change each row by itself, so the epoch plan
-//! can find any of its rows. All other ops come behind the combination.
+//! Invariant: a part is counted, except in a mix. The ops of a counted part decide the order of its rows, or change each
+//! row by itself, so the epoch plan can find any of its rows. A mix with a part that is not counted is streamed: its parts
+//! are pipelines of their own, whose rows are put together as they come.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,6 +31,13 @@ impl Combined {
             Combining::Concatenate => "concatenate",
             Combining::Zip { .. } => "zip",
         }
+    }
+
+    /// Returns whether it is a mix of which a part's rows are known only after they were computed: rows of all parts are
+    /// then read in their order, and put together at the consumer.
+    pub fn is_streamed(&self) -> bool {
+        let is_mix = matches!(self.how, Combining::Mix { .. });
+        is_mix && self.parts.iter().any(|part| !is_counted(&part.graph))
     }
 
     /// Returns whether its rows never end.
@@ -103,7 +111,14 @@ impl Combined {
     /// Checks that the rows of a part are counted, and that its ops need nothing but single rows.
     fn check_part(&self, graph: &Graph) -> Result<()> {
         let name = self.name();
-        if !graph.source().can_index() {
+        let may_stream = matches!(self.how, Combining::Mix { .. });
+        if matches!(graph.source(), Source::Combined(inner) if inner.is_streamed()) {
+            return Err(Error::invalid(format!(
+                "{name}: a mix of datasets whose rows are not counted is a part, and cannot be read as one again"
+            ))
+            .hint("mix all datasets at once, or save the rows of the inner mix once (save)"));
+        }
+        if !may_stream && !graph.source().can_index() {
             return Err(Error::invalid(format!("{name}: {} cannot be counted", graph.source().name()))
                 .hint("use from_map_dataset, or write the samples to files first"));
         }
@@ -118,7 +133,13 @@ impl Combined {
         };
         for node in graph.nodes() {
             let op = node.op.name();
-            let is_counted = matches!(node.op.class(), Class::Order | Class::RowWise);
+            let is_known = match node.op.class() {
+                Class::Order | Class::RowWise => true,
+                Class::Filter | Class::Expand | Class::Global => {
+                    may_stream && !matches!(node.op, Op::BucketByLength(_))
+                }
+                Class::Group | Class::Hint => false,
+            };
             if matches!(node.op, Op::Repeat(ops::Repeat { count: None })) {
                 return refuse(
                     node,
@@ -126,8 +147,14 @@ impl Combined {
                 );
             }
             let is_numbered = matches!(node.op, Op::Enumerate(_));
-            if !is_counted || is_numbered || node.op.is_uncounted() || node.op.is_cache_point() {
-                return refuse(node, format!("put {op} behind {name}"));
+            if !is_known || is_numbered || node.op.is_cache_point() {
+                let is_late = self.is_streamed() && (is_numbered || node.op.is_cache_point());
+                let hint = if is_late {
+                    format!("leave {op} out, or save the rows once (save) and mix what was saved")
+                } else {
+                    format!("put {op} behind {name}")
+                };
+                return refuse(node, hint);
             }
             // The rows of a zip are found by their number, the same in each epoch.
             if matches!(self.how, Combining::Zip { .. }) && matches!(node.op, Op::Shuffle(_) | Op::Repeat(_)) {
@@ -304,6 +331,12 @@ impl Combined {
             Combining::Zip { strict } => format!("{names}, strict={}", if *strict { "True" } else { "False" }),
         }
     }
+}
+
+/// Returns whether the epoch plan finds any row of a part.
+fn is_counted(graph: &Graph) -> bool {
+    let is_counted = |node: &Arc<Node>| matches!(node.op.class(), Class::Order | Class::RowWise);
+    graph.source().can_index() && graph.nodes().iter().all(is_counted)
 }
 
 impl Stop {

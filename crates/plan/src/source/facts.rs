@@ -94,7 +94,8 @@ impl Source {
             // The index has the indexes of all parts.
             Source::Combined(combined) => {
                 let expansion = combined.parts.iter().map(|part| part.graph.source().facts().expansion).max();
-                SourceFacts { expansion: expansion.unwrap_or(1), ..SourceFacts::new(combined.name(), ByIndex) }
+                let rows = if combined.is_streamed() { Never } else { ByIndex };
+                SourceFacts { expansion: expansion.unwrap_or(1), ..SourceFacts::new(combined.name(), rows) }
             }
         }
     }
@@ -134,6 +135,24 @@ impl Source {
         let is_remote =
             |path: &String| path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'));
         self.paths().iter().any(is_remote)
+    }
+
+    /// Returns whether it is a mix whose rows are put together at the consumer ([`Combined::is_streamed`]).
+    ///
+    /// [`Combined::is_streamed`]: super::Combined::is_streamed
+    pub fn is_streamed_mix(&self) -> bool {
+        matches!(self, Source::Combined(combined) if combined.is_streamed())
+    }
+
+    /// Returns the rows of an epoch of a mix that is put together at the consumer, if the user set them.
+    pub fn rows_of_mix(&self) -> Option<u64> {
+        match self {
+            Source::Combined(super::Combined {
+                how: super::Combining::Mix { stop: super::Stop::Rows(rows), .. },
+                ..
+            }) if self.is_streamed_mix() => Some(*rows),
+            _ => None,
+        }
     }
 
     /// Returns whether its rows never end.

@@ -75,6 +75,8 @@ fn write_counts(text: &mut Exposition, of: &Counts) {
     count("forebay_splits_recomputed_total", again, of.splits_recomputed);
     let raced = "Splits that a second worker got because the first was late, or had other splits to compute.";
     count("forebay_splits_raced_total", raced, of.splits_raced);
+    let gave_way = "Waiting splits whose place at a worker went to a consumer that had none.";
+    count("forebay_splits_gave_way_total", gave_way, of.splits_gave_way);
     count("forebay_rows_delivered_total", "Rows that consumers received.", of.rows_delivered);
     count(
         "forebay_bytes_delivered_total",

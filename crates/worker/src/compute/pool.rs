@@ -1,5 +1,8 @@
 //! The threads that compute. They take work from consumers in turn (see `fair_queue`), and of each consumer the morsels
-//! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel.
+//! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel. A
+//! source block is one task, which gives way to other consumers between two of its chunks (see `turn`). A job without a
+//! thread comes before the rows that threads share, so it waits for one row, or, of a worker with one thread, for one
+//! morsel.
 //!
 //! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
 //! once as the worker was configured with. A thread that waits (for a slow consumer, or before it retries a storage)
@@ -9,7 +12,7 @@
 #![expect(clippy::disallowed_methods, reason = "the threads that compute, and the one that watches them")]
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,8 +22,9 @@ use forebay_exec::{RowPool, Scratch, ThreadCpuTime};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
-use crate::compute::fair_queue::{Charge, FairQueue};
+use crate::compute::fair_queue::{Charge, Eligibility, FairQueue, Flow};
 use crate::compute::run::{block, morsel};
+use crate::compute::turn::{Paused, Turn};
 use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
 use crate::lock::lock;
 use crate::splits::jobs::Prepared;
@@ -34,6 +38,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 thread_local! {
     /// The task of this thread.
     static CURRENT: Cell<TaskId> = const { Cell::new(0) };
+}
+
+/// An entry of the queue.
+enum Queued {
+    Split(QueuedSplit),
+    /// A block whose thread waits for its turn.
+    Paused(Paused),
+}
+
+impl Queued {
+    /// Returns a function that tells whether an entry comes before those of this order. Order 0 goes to the front.
+    fn comes_before(order: u64) -> impl Fn(&Self) -> bool {
+        move |entry| {
+            let own = match entry {
+                Self::Split(split) => split.order,
+                Self::Paused(paused) => paused.order,
+            };
+            own < order
+        }
+    }
 }
 
 /// A split to compute: morsel by morsel, or as a whole where its morsels must come in order.
@@ -63,19 +87,31 @@ impl QueuedSplit {
 enum Task {
     Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
     Block(QueuedSplit, Option<WindowAnnouncement>),
+    /// A block's thread goes on; this thread takes other work.
+    Resume(Paused),
     /// Rows of a morsel that another thread has begun.
     Help,
 }
 
 #[derive(Default)]
 struct State {
-    queue: FairQueue<QueuedSplit>,
+    queue: FairQueue<Queued>,
     pushed: u64,
     watchdog: Watchdog,
+    /// The blocks that were paused and whose turn it is, until their threads see that.
+    resumed: BTreeMap<TaskId, Charge>,
     threads: usize,
     /// Threads that may compute at once.
     threads_max: usize,
     stop: bool,
+}
+
+impl State {
+    /// Lets a paused block go on.
+    fn resume(&mut self, paused: &Paused, charge: Charge) {
+        self.watchdog.go_on(Instant::now(), paused.id);
+        self.resumed.insert(paused.id, charge);
+    }
 }
 
 /// The threads of one worker. Dropping it stops them after their current morsel.
@@ -86,9 +122,13 @@ pub(crate) struct Pool {
 pub(crate) struct PoolShared {
     state: Mutex<State>,
     work: Condvar,
+    /// Notified when a paused block goes on.
+    turns: Condvar,
     /// The function that a thread calls first.
     on_start: fn(),
     row_pool: Arc<RowPool>,
+    /// The number of splits that were ever pushed: threads that help look for a new consumer when it changes.
+    pushed: AtomicU64,
     /// Microseconds that threads spent on rows of other threads' morsels, not yet counted for any job.
     helped_us: AtomicU64,
 }
@@ -117,8 +157,10 @@ impl Pool {
             PoolShared {
                 state: Mutex::default(),
                 work: Condvar::new(),
+                turns: Condvar::new(),
                 on_start,
                 row_pool,
+                pushed: AtomicU64::default(),
                 helped_us: AtomicU64::default(),
             }
         });
@@ -164,9 +206,10 @@ impl Pool {
         state.pushed += 1;
         let order = if first { 0 } else { state.pushed };
         let share = job.share;
-        let entry = QueuedSplit { morsels, split, job, run, counted, order };
-        state.queue.push((key.job, key.consumer), share, entry, first);
+        let entry = Queued::Split(QueuedSplit { morsels, split, job, run, counted, order });
+        state.queue.push((key.job, key.consumer), share, entry, Queued::comes_before(order));
         drop(state);
+        self.shared.pushed.fetch_add(1, Relaxed);
         self.shared.work.notify_all();
     }
 }
@@ -175,6 +218,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         lock(&self.shared.state).stop = true;
         self.shared.work.notify_all();
+        self.shared.turns.notify_all();
     }
 }
 
@@ -205,18 +249,23 @@ fn watch(shared: Weak<PoolShared>) {
 }
 
 /// Takes the next task from a flow's entries.
-fn next_task(entries: &mut VecDeque<QueuedSplit>) -> Option<Task> {
+fn next_task(entries: &mut VecDeque<Queued>) -> Option<Task> {
     loop {
-        let entry = entries.front_mut()?;
-        if entry.split.is_stale(entry.run) {
-            entries.pop_front();
-        } else if !entry.counted {
-            return entries.pop_front().map(QueuedSplit::into_block);
-        } else if let Some(next) = entry.morsels.next() {
-            return Some(Task::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
-        } else {
-            entries.pop_front();
+        match entries.front_mut()? {
+            Queued::Split(entry) if entry.split.is_stale(entry.run) => {}
+            Queued::Split(entry) if entry.counted => {
+                if let Some(next) = entry.morsels.next() {
+                    return Some(Task::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
+                }
+            }
+            _ => {
+                return Some(match entries.pop_front()? {
+                    Queued::Split(block) => block.into_block(),
+                    Queued::Paused(paused) => Task::Resume(paused),
+                });
+            }
         }
+        entries.pop_front();
     }
 }
 
@@ -238,9 +287,8 @@ impl PoolShared {
         let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
-            let began = Instant::now();
-            // The thread of a block also waits for its consumer, so its time is not a cost.
-            let charge = charge.filter(|_| matches!(task, Task::Morsel(..)));
+            let (began, mut charged) = (Instant::now(), charge);
+            let mut since = began;
             match task {
                 Task::Morsel(split, job, run, next, order) => {
                     scratch.share(&self.row_pool, order);
@@ -248,19 +296,25 @@ impl PoolShared {
                 }
                 Task::Block(entry, announced) => {
                     scratch.share(&self.row_pool, entry.order);
-                    let (split, job) = (&entry.split, &entry.job);
-                    block(&self, &mut scratch, (split, job, entry.run), entry.morsels, announced);
+                    let (split, job, order) = (&entry.split, &entry.job, entry.order);
+                    let flow = (split.key.job, split.key.consumer);
+                    let mut turn = Turn { id, flow, share: job.share, order, charge: charged, since };
+                    block(&self, &mut scratch, (split, job, entry.run), (entry.morsels, announced), &mut turn);
+                    (charged, since) = (turn.charge, turn.since);
                 }
+                // `take_task` resumes the block's thread itself.
+                Task::Resume(_) => {}
                 Task::Help => {
-                    self.row_pool.run_shared(&mut scratch);
+                    let pushed = self.pushed.load(Relaxed);
+                    self.row_pool.run_shared_while(&mut scratch, &|| self.pushed.load(Relaxed) == pushed);
                     self.helped_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
                 }
             }
             let mut state = lock(&self.state);
             let held_up = state.watchdog.held_up();
             state.watchdog.end(id);
-            if let Some(charge) = charge {
-                state.queue.settle(charge, began.elapsed());
+            if let Some(charge) = charged {
+                state.queue.settle(charge, since.elapsed());
             }
             drop(state);
             self.wake_threads(held_up);
@@ -279,17 +333,24 @@ impl PoolShared {
                 return None;
             }
             if state.watchdog.computing() < state.threads_max {
-                let help = self.row_pool.has_work().then_some((Task::Help, None));
+                let can_help = self.row_pool.has_work();
                 let State { queue, watchdog, threads_max, .. } = &mut *state;
-                let next = || {
-                    queue.next(watchdog.eligibility(*threads_max), next_task).map(|(task, charge)| (task, Some(charge)))
-                };
-                if let Some((task, charge)) = help.or_else(next) {
+                // A job without a thread comes before the rows of other jobs' morsels.
+                let (eligibility, at_work) = (watchdog.eligibility(*threads_max), watchdog.jobs_at_work());
+                let is_served = |flow: Flow| can_help && at_work.contains(&flow.0);
+                let eligibility = |flow| if is_served(flow) { Eligibility::Never } else { eligibility(flow) };
+                let next = queue.next(eligibility, next_task).map(|(task, charge)| (task, Some(charge)));
+                if let Some((task, charge)) = next.or(can_help.then_some((Task::Help, None))) {
+                    if let (Task::Resume(paused), Some(charge)) = (&task, charge) {
+                        state.resume(paused, charge);
+                        self.turns.notify_all();
+                        continue;
+                    }
                     let split = match &task {
                         Task::Morsel(split, _, run, ..) | Task::Block(QueuedSplit { split, run, .. }, _) => {
                             Some((split.clone(), *run))
                         }
-                        Task::Help => None,
+                        Task::Help | Task::Resume(_) => None,
                     };
                     let thread = BusyThread { processor: processor.clone(), split };
                     let id = watchdog.begin(Instant::now(), charge.map(Charge::flow), thread);
@@ -298,6 +359,53 @@ impl PoolShared {
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Ends a part of a block, and begins the next one once it is its turn.
+    pub(crate) fn next_turn(self: &Arc<Self>, turn: &mut Turn) {
+        let mut state = lock(&self.state);
+        if let Some(charge) = turn.charge.take() {
+            state.queue.correct(charge, turn.since.elapsed());
+        }
+        let is_due = state.queue.is_due(turn.flow, state.watchdog.eligibility(state.threads_max));
+        if is_due && state.watchdog.computing() >= state.threads_max && self.can_replace(&mut state, turn.id) {
+            let paused = Queued::Paused(Paused { id: turn.id, order: turn.order });
+            state.queue.give_way(turn.flow, turn.share, paused, Queued::comes_before(turn.order));
+            self.work.notify_one();
+            while !state.stop {
+                turn.charge = state.resumed.remove(&turn.id);
+                if turn.charge.is_some() {
+                    break;
+                }
+                state = self.turns.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        } else {
+            turn.charge = Some(state.queue.go_on(turn.flow, false));
+        }
+        turn.since = Instant::now();
+    }
+
+    /// Takes a thread out of those that compute, if another one is there in its place.
+    fn can_replace(self: &Arc<Self>, state: &mut State, id: TaskId) -> bool {
+        state.watchdog.step_aside(id);
+        self.clone().fill(state);
+        let is_replaced = state.threads >= state.threads_max + state.watchdog.away();
+        if !is_replaced {
+            state.watchdog.go_on(Instant::now(), id);
+        }
+        is_replaced
+    }
+
+    /// Runs `wait`, for the block's consumer, while another thread may compute in this one's place. The wait is not
+    /// charged.
+    pub(crate) fn wait_for_consumer<T>(self: &Arc<Self>, turn: &mut Turn, wait: impl FnOnce() -> T) -> T {
+        if let Some(charge) = turn.charge.take() {
+            lock(&self.state).queue.correct(charge, turn.since.elapsed());
+        }
+        let waited = self.aside(wait);
+        turn.charge = Some(lock(&self.state).queue.go_on(turn.flow, true));
+        turn.since = Instant::now();
+        waited
     }
 
     /// Runs `wait` while another thread may compute in this one's place. Afterwards both compute: for the length of one

@@ -16,6 +16,7 @@ use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::compute::pool::PoolShared;
+use crate::compute::turn::Turn;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
 use crate::splits::chunk::ProducedChunk;
 use crate::splits::jobs::Prepared;
@@ -67,13 +68,13 @@ fn decide_or_wait(pool: &Arc<PoolShared>, split: &SplitBuffer, job: &Prepared, r
     }
 }
 
-/// Computes a split of an unknown number of chunks in order, waiting for its consumer.
+/// Computes a split of an unknown number of chunks in order, waiting for its consumer, and in turn with other consumers.
 pub(crate) fn block(
     pool: &Arc<PoolShared>,
     scratch: &mut Scratch,
     (split, job, run): (&SplitBuffer, &Prepared, u64),
-    morsels: impl Iterator<Item = (u64, Morsel)>,
-    mut announced: Option<WindowAnnouncement>,
+    (morsels, mut announced): (impl Iterator<Item = (u64, Morsel)>, Option<WindowAnnouncement>),
+    turn: &mut Turn,
 ) {
     let mut next = 0;
     let mut began = Instant::now();
@@ -100,10 +101,14 @@ pub(crate) fn block(
                 }
                 loop {
                     match split.put(run, here, &produced, true) {
-                        PutOutcome::Kept => return Ok(()),
+                        PutOutcome::Kept => {
+                            pool.next_turn(turn);
+                            began = Instant::now();
+                            return Ok(());
+                        }
                         PutOutcome::Stale => return Err(stale()),
                         PutOutcome::Full => {
-                            if !pool.aside(|| split.wait_for_room(run)) {
+                            if !pool.wait_for_consumer(turn, || split.wait_for_room(run)) {
                                 return Err(stale());
                             }
                             began = Instant::now();

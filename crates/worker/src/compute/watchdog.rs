@@ -112,6 +112,11 @@ impl Watchdog {
         self.threads.values().filter(|thread| thread.state == ThreadState::HeldUp).filter_map(Watched::job).collect()
     }
 
+    /// Returns the jobs for which a thread computes.
+    pub(crate) fn jobs_at_work(&self) -> BTreeSet<u64> {
+        self.threads.values().filter(|thread| thread.state == ThreadState::Computing).filter_map(Watched::job).collect()
+    }
+
     /// Returns a function that returns when a flow may be served, with this many threads.
     pub(crate) fn eligibility(&self, threads_max: usize) -> impl Fn(Flow) -> Eligibility + use<> {
         let mut jobs: BTreeMap<u64, (usize, usize)> = BTreeMap::new();

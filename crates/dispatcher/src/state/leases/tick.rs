@@ -25,6 +25,7 @@ impl Leases {
             self.clock.speculated = now;
             self.speculate(now, out);
             self.rebalance(now, out);
+            self.changed |= self.make_way(now, out);
         }
         was_stopped
     }

@@ -123,9 +123,9 @@ fn a_split_that_may_end_workers_does_not_wait_for_what_hangs_and_that_goes_on_la
     world.hello(2);
     says(&mut world, 2, &[], 1);
     assert_eq!(held(&world, 2, other), 1);
-    world.attach(ENDLESS, 0, 3);
     world.hello(0);
     says(&mut world, 0, &[], 3);
+    world.attach(ENDLESS, 0, 3);
     died(&mut world, 2);
     says(&mut world, 0, &[], 3);
     let has = |world: &World| [ENDLESS, other].map(|consumer| held(world, 0, consumer));

@@ -12,7 +12,7 @@ use crate::image::view::Image;
 
 /// An affine map, with the pixel outside the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::image) struct Warp {
+pub(crate) struct Warp {
     /// Maps a place in the result to a place in the image: the factors of x, y and 1 for x, then for y.
     matrix: [f64; 6],
     pub(in crate::image) interpolation: Interpolation,
@@ -23,7 +23,7 @@ pub(in crate::image) struct Warp {
 
 impl Warp {
     /// Returns a turn to the left about the centre.
-    pub(in crate::image) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
+    pub(crate) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
         let (sin, cos) = sin_cos(degrees);
         Self { matrix: [cos, -sin, 0.0, sin, cos, 0.0], interpolation, fill }
     }
@@ -44,6 +44,41 @@ impl Warp {
         Self { matrix: [1.0, 0.0, -right, 0.0, 1.0, -down], ..*how }
     }
 
+    /// Returns the map back: the factors of x, y and 1 for x, then for y, from a place in the image to its place in the
+    /// result. Places are counted from the centre. `None` if the map has no inverse.
+    pub(crate) fn forward(&self) -> Option<[f64; 6]> {
+        let [xx, xy, x1, yx, yy, y1] = self.matrix;
+        let determinant = xx * yy - xy * yx;
+        if determinant.abs() < 1e-12 {
+            return None;
+        }
+        let (a, b, c, d) = (yy / determinant, -xy / determinant, -yx / determinant, xx / determinant);
+        Some([a, b, -(a * x1 + b * y1), c, d, -(c * x1 + d * y1)])
+    }
+
+    /// Calls `f` for each pixel of the result, row by row, with the column and row of the nearest pixel of an image of
+    /// this size; with `None` outside.
+    pub(crate) fn nearest(&self, (width, height): (usize, usize), mut f: impl FnMut(Option<(usize, usize)>)) {
+        let inside = |at: i64, len: usize| usize::try_from((at + ONE / 2) >> BITS).ok().filter(|at| *at < len);
+        for y in 0..height {
+            let (mut at, step) = self.row((width, height), y);
+            for _ in 0..width {
+                f(inside(at.0, width).zip(inside(at.1, height)));
+                at = (at.0 + step.0, at.1 + step.1);
+            }
+        }
+    }
+
+    /// Returns the place of the first pixel of a row of the result, and the step from pixel to pixel.
+    fn row(&self, (width, height): (usize, usize), y: usize) -> ((i64, i64), (i64, i64)) {
+        let [xx, xy, x1, yx, yy, y1] = self.matrix;
+        let centre = |len: usize| (len as f64 - 1.0) * 0.5;
+        let (cx, cy) = (centre(width), centre(height));
+        let y = y as f64 - cy;
+        let first = (fixed(xy * y + x1 + cx - xx * cx), fixed(yy * y + y1 + cy - yx * cx));
+        (first, (fixed(xx), fixed(yx)))
+    }
+
     /// Writes the mapped image of one or three channels.
     pub(in crate::image) fn apply(&self, image: Image<'_>, out: &mut [u8]) {
         match image.channels() {
@@ -53,14 +88,10 @@ impl Warp {
     }
 
     fn rows<const C: usize>(&self, image: Image<'_>, out: &mut [u8]) {
-        let [xx, xy, x1, yx, yy, y1] = self.matrix;
-        let centre = |len: usize| (len as f64 - 1.0) * 0.5;
-        let (cx, cy) = (centre(image.width()), centre(image.height()));
-        let step = (fixed(xx), fixed(yx));
+        let size = (image.width(), image.height());
         let fill = self.fill.map(|fill| std::array::from_fn(|c| fill[c]));
         for (y, to) in out.chunks_exact_mut(image.width() * C).enumerate() {
-            let y = y as f64 - cy;
-            let mut at = (fixed(xy * y + x1 + cx - xx * cx), fixed(yy * y + y1 + cy - yx * cx));
+            let (mut at, step) = self.row(size, y);
             for to in to.as_chunks_mut::<C>().0 {
                 *to = match self.interpolation {
                     Interpolation::Nearest => pixel(image, (at.0 + ONE / 2) >> BITS, (at.1 + ONE / 2) >> BITS)

@@ -6,7 +6,7 @@ use forebay_data::DType;
 use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, ops};
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Augment, Chain, Input, Limits, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Chain, Filter, Input, Limits, Output, Scratch, Shape, Step};
 
 fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
     Step::Flip { direction: [Direction::Horizontal, Direction::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
@@ -53,17 +53,18 @@ fn any_augment(rng: &mut SampleRng) -> Op {
 }
 
 fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
-    let antialias = draw(rng, 0, 2) > 0;
+    let filters = [Filter::Nearest, Filter::Linear, Filter::Box, Filter::Triangle, Filter::Bicubic, Filter::Lanczos];
+    let filter = filters[draw(rng, 0, 5)];
     let (height, width) = (draw(rng, 1, 90), draw(rng, 1, 90));
     match draw(rng, 0, 8) {
-        0 => Step::Resize { height, width, antialias },
+        0 => Step::Resize { height, width, filter },
         1 => {
             let size = draw(rng, 5, 60);
             let max_size = [None, Some(size + draw(rng, 1, 60))][draw(rng, 0, 1)];
-            Step::ResizeShorter { size, max_size, antialias }
+            Step::ResizeShorter { size, max_size, filter }
         }
         2 | 3 => Step::CenterCrop { height, width },
-        4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), antialias, key_op },
+        4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), filter, key_op },
         5 | 6 => any_flip(rng, key_op),
         _ => augment(&any_augment(rng), key_op),
     }
@@ -151,7 +152,7 @@ fn what_cannot_work_is_refused_when_it_is_built() {
         "flip with probability 1.5, not within 0 and 1"
     );
     assert_eq!(
-        message(None, vec![Step::ResizeShorter { size: 0, max_size: None, antialias: true }]),
+        message(None, vec![Step::ResizeShorter { size: 0, max_size: None, filter: Filter::Triangle }]),
         "resize shorter side to 0 pixels, not within 1 and 1048576"
     );
     let reversed = Step::RandomResizedCrop {
@@ -159,7 +160,7 @@ fn what_cannot_work_is_refused_when_it_is_built() {
         width: 2,
         scale: (0.5, 0.1),
         ratio: (1.0, 1.0),
-        antialias: true,
+        filter: Filter::Triangle,
         key_op: 0,
     };
     assert!(message(None, vec![reversed]).starts_with("random resized crop with scale (0.5, 0.1)"));
@@ -170,8 +171,8 @@ fn what_does_not_fit_the_slot_or_the_limits_is_an_error() {
     let mut scratch = Scratch::new(Limits { pixels_max: 10_000 });
     let thin = [0; 2 * 900];
     let input = Input::Pixels { height: 900, width: 2, channels: 1, pixels: &thin };
-    let chain =
-        Chain::new(None, vec![Step::ResizeShorter { size: 50, max_size: None, antialias: true }]).expect("valid");
+    let chain = Chain::new(None, vec![Step::ResizeShorter { size: 50, max_size: None, filter: Filter::Triangle }])
+        .expect("valid");
     let mut out = Vec::new();
     let e = chain.run(input, super::rng, &mut scratch, &mut Output::Vec(&mut out)).expect_err("too large");
     assert_eq!(e.kind(), ErrorKind::Exhausted);

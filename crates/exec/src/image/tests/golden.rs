@@ -2,7 +2,7 @@
 
 use forebay_plan::ImageMode;
 
-use crate::image::{Decoder, Image, Limits, Region, Resizer};
+use crate::image::{Decoder, Filter, Image, Limits, Region, Resizer};
 
 pub(super) fn file(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -57,7 +57,7 @@ fn antialiased_resize_gives_pillows_bits() {
         let image = decoder.decode(&bytes_of(&line[1]), ImageMode::Rgb, &Limits::default()).expect("a good image");
         let view = image.crop(Region { x, y, width: w, height: h }).expect("inside");
         let mut out = vec![0; width * height * 3];
-        resizer.resize(view, width, height, true, &mut out).expect("valid");
+        resizer.resize(view, width, height, Filter::Triangle, &mut out).expect("valid");
         assert_eq!(crc32(&out) as usize, crc, "{line:?}");
     }
     assert_eq!(lines.len(), 40);
@@ -71,7 +71,7 @@ fn two_pixel_resize_is_the_real_number_rounded() {
         let bytes = bytes_of(&line[1]);
         let image: Image<'_> = decoder.decode(&bytes, ImageMode::Rgb, &Limits::default()).expect("a good image");
         let mut out = vec![0; width * height * 3];
-        Resizer::new().resize(image, width, height, false, &mut out).expect("valid");
+        Resizer::new().resize(image, width, height, Filter::Linear, &mut out).expect("valid");
         let real = bytes_of(&line[4]);
         for (got, want) in out.iter().zip(real.as_chunks::<4>().0) {
             assert!((f32::from(*got) - f32::from_le_bytes(*want)).abs() < 0.63, "{got} for {want:?}");

@@ -3,7 +3,7 @@
 use forebay_plan::Layout;
 
 use super::{draw, picture, rng};
-use crate::image::{Image, Mirror, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
+use crate::image::{Filter, Image, Mirror, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
 
 #[test]
 fn vector_and_portable_resizes_agree_and_views_are_copies() {
@@ -20,15 +20,17 @@ fn vector_and_portable_resizes_agree_and_views_are_copies() {
         let copy: Vec<u8> = view.rows().flatten().copied().collect();
         let copy = Image::packed(&copy, region.width, region.height, channels).expect("its size");
         let (w, h) = (draw(&mut rng, 1, 120), draw(&mut rng, 1, 120));
-        for antialias in [true, false] {
+        let filters =
+            [Filter::Nearest, Filter::Linear, Filter::Box, Filter::Triangle, Filter::Bicubic, Filter::Lanczos];
+        for filter in filters {
             let (mut a, mut b) = (vec![1; w * h * channels], vec![2; w * h * channels]);
-            fast.resize(view, w, h, antialias, &mut a).expect("valid");
+            fast.resize(view, w, h, filter, &mut a).expect("valid");
             if channels == 1 {
-                plain.portable::<1>(copy, w, h, antialias, &mut b).expect("valid");
+                plain.portable::<1>(copy, w, h, filter, &mut b).expect("valid");
             } else {
-                plain.portable::<3>(copy, w, h, antialias, &mut b).expect("valid");
+                plain.portable::<3>(copy, w, h, filter, &mut b).expect("valid");
             }
-            assert_eq!(a, b, "{region:?} of {width}x{height}x{channels} to {w}x{h}, {antialias}");
+            assert_eq!(a, b, "{region:?} of {width}x{height}x{channels} to {w}x{h}, {filter:?}");
         }
     }
 }
@@ -82,7 +84,7 @@ fn wrong_sizes_are_refused() {
     let image = Image::packed(&pixels, 2, 2, 3).expect("its size");
     assert!(Image::packed(&pixels, 2, 2, 2).is_err());
     assert!(Image::packed(&[], 0, 2, 3).is_err());
-    assert!(Resizer::new().resize(image, 0, 1, true, &mut []).is_err());
+    assert!(Resizer::new().resize(image, 0, 1, Filter::Triangle, &mut []).is_err());
     assert!(copy_hwc(image, false, &mut [0; 11]).is_err());
     assert!(flip_floats(&[0; 12], [1, 1, 3], Layout::Hwc, Mirror::default(), &mut [0; 8]).is_err());
     assert!(Normalizer::new(&[0.0], &[0.0], Layout::Hwc).is_err());

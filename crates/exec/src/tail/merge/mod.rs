@@ -35,7 +35,7 @@ use crate::tail::delivery::Delivery;
 use crate::tail::empty_cycle::EmptyCycle;
 use crate::tail::merge::pending::PendingRows;
 use crate::tail::pack::Packer;
-use crate::tail::position::{Position, Unpacked};
+use crate::tail::position::{MixPosition, Position, Unpacked};
 use crate::tail::replay::Replay;
 use crate::tail::stream_ops::{StreamChain, StreamOp};
 
@@ -59,6 +59,8 @@ pub struct Merge {
     skips: SkipLog,
     /// The position after the last chunk that was pushed.
     next: Position,
+    /// Where the datasets of a mix are behind the chunk that is pushed, and whether it is the last of its split.
+    behind: Option<(Arc<MixPosition>, bool)>,
     /// The number of next rows to drop, because they were delivered before this merge started.
     discard: u64,
     /// Checks the rows that are computed again.
@@ -98,6 +100,7 @@ impl Merge {
                         false => chain.steps.push(StreamOp::Row(Box::new(compiled))),
                     }
                 }
+                TailStep::Mix => {}
                 TailStep::Take(n) => chain.steps.push(StreamOp::Take(*n)),
                 TailStep::Skip(n) => chain.steps.push(StreamOp::Skip(*n)),
                 TailStep::Shard { count, index } => {
@@ -149,10 +152,12 @@ impl Merge {
                 rows: from.rows,
                 inside: from.inside,
                 passed: from.passed.clone(),
+                mixed: from.mixed.clone(),
                 phase: from.phase,
                 ..Position::default()
             }
             .with_rows_as_part(),
+            behind: None,
             discard: 0,
             replay: Replay::new(from),
             given: from.given,
@@ -209,6 +214,12 @@ impl Merge {
         let chunk = self.within_share(split, index, chunk);
         self.begin_metering();
         self.next.pass(split, index);
+        if let Some((after, is_last)) = self.behind.take() {
+            self.next.mixed = Some(after);
+            if is_last {
+                self.next.end_split(split, index + 1);
+            }
+        }
         let chunks = self.executable.plan().num_chunks(self.consumer, Ordinal(split));
         if let Some(chunks) = chunks.filter(|chunks| self.next.has_passed_first(split, *chunks)) {
             self.next.end_split(split, chunks);
@@ -232,6 +243,22 @@ impl Merge {
         self.replay.end_chunk(self.discard > 0 || self.given > 0 || is_behind || self.next.passed.has_parts());
         self.end_metering();
         Ok(())
+    }
+
+    /// As [`Merge::push`], for rows of datasets that are mixed as they come. Behind the chunk, the datasets are at `after`.
+    /// `is_last`: it is the last chunk of its split.
+    ///
+    /// # Errors
+    /// As [`Merge::push`].
+    pub(crate) fn push_mixed(
+        &mut self,
+        (split, index): (u64, u64),
+        chunk: Chunk,
+        after: Arc<MixPosition>,
+        is_last: bool,
+    ) -> Result<()> {
+        self.behind = Some((after, is_last));
+        self.push(split, index, chunk)
     }
 
     /// Records that all chunks of a split were pushed.

@@ -10,8 +10,8 @@ use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
 use forebay_exec::{Environment, Executable, Functions, MadeRows, Pickle, Randomness};
 use forebay_plan::{
-    Binary, BlobId, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node,
-    Op, Source, Stages, Unary, ops,
+    Binary, BlobId, Border, Call, CastType, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout,
+    Node, Op, Resample, Source, Stages, Unary, ops,
 };
 
 use super::Empty;
@@ -63,6 +63,25 @@ impl Hashed {
     }
 }
 
+/// Makes a column of hashes; or of tensors that annotate an image of [`SIZED`], by their kind.
+fn made(kind: &Kind, hashes: &[i64]) -> Result<ArrayRef> {
+    let Some(shape) = kind.known_shape().filter(|shape| !shape.is_empty()) else {
+        return Ok(Arc::new(Int64Array::from(hashes.to_vec())));
+    };
+    let number = |hash: i64, at: usize| {
+        let (item, corner) = ((at / 4) as i64 + hash, at % 4);
+        let (left, top) = (item % 8, item / 7 % 6);
+        [left, top, left + 1 + item / 3 % 8, top + 1 + item / 11 % 7][corner]
+    };
+    let len: usize = shape.iter().product();
+    let numbers = hashes.iter().flat_map(|&hash| (0..len).map(move |at| number(hash, at)));
+    let bytes: Vec<u8> = match kind.dtype() {
+        Some(DType::Float32) => numbers.flat_map(|v| (v as f32).to_ne_bytes()).collect(),
+        _ => numbers.map(|v| v as u8).collect(),
+    };
+    column_of(kind, bytes.into(), hashes.len())
+}
+
 impl Functions for Hashed {
     fn map(
         &self,
@@ -70,9 +89,10 @@ impl Functions for Hashed {
         _: &Pickle,
         input: &Chunk,
         randomness: Option<Randomness>,
-        _: &Arc<Schema>,
+        output: &Arc<Schema>,
     ) -> Result<Vec<ArrayRef>> {
-        Ok(vec![Arc::new(Int64Array::from(Self::rows(function, input, randomness)))])
+        let hashes = Self::rows(function, input, randomness);
+        output.fields().iter().map(|field| made(&field.kind, &hashes)).collect()
     }
 
     fn filter(
@@ -222,12 +242,28 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
     let column = draw.one(&["png", "sized"]).to_owned();
     let (side, factor) = (4 + draw.below(14), Some((0.4, 1.6)));
     let (scale, ratio, antialias, probability) = ((0.2, 0.9), (0.5, 2.0), draw.coin(), 0.5);
-    match draw.below(13) {
-        0 => Op::Resize(ops::Resize { column, height: side, width: side + 1, antialias }),
-        1 => Op::ResizeShorter(ops::ResizeShorter { column, size: side, max_size: None, antialias }),
+    let interpolation = [Resample::Bilinear, Resample::Nearest][draw.below(2)];
+    match draw.below(15) {
+        0 => Op::Resize(ops::Resize { column, height: side, width: side + 1, antialias, interpolation }),
+        1 => Op::ResizeShorter(ops::ResizeShorter {
+            column,
+            size: side,
+            max_size: None,
+            antialias,
+            interpolation: Resample::default(),
+        }),
         2 | 3 => Op::CenterCrop(ops::CenterCrop { column, height: side + draw.below(3), width: side + draw.below(3) }),
         4 => {
-            Op::RandomResizedCrop(ops::RandomResizedCrop { column, height: side, width: side, scale, ratio, antialias })
+            let (height, width) = (side, side);
+            Op::RandomResizedCrop(ops::RandomResizedCrop {
+                column,
+                height,
+                width,
+                scale,
+                ratio,
+                antialias,
+                interpolation,
+            })
         }
         5 | 6 => {
             let direction = serde_json::from_value(draw.one(&["horizontal", "vertical"]).into()).expect("a direction");
@@ -263,6 +299,15 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
             }
             _ => Op::RandomErasing(ops::RandomErasing { column, probability, scale, ratio, value: Some(vec![7.0]) }),
         },
+        12 => {
+            let (border, fill) =
+                (Border { left: 9, top: 10, right: 9, bottom: 8 + draw.below(3) }, vec![draw.below(256) as u8]);
+            Op::RandomCrop(ops::RandomCrop { column, height: side, width: side, border, fill })
+        }
+        13 => {
+            let border = Border { left: draw.below(5), top: draw.below(5), right: 1, bottom: 0 };
+            Op::Pad(ops::Pad { column, border, fill: vec![9, 0, 255] })
+        }
         _ => {
             let layout = if draw.coin() { Layout::Chw } else { Layout::Hwc };
             Op::Normalize(ops::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout })

@@ -55,6 +55,10 @@ impl ImageSpec for RandomErasing {
         format!("{column}, p={probability}, scale={scale:?}, ratio={ratio:?}, value={value}")
     }
 
+    fn moves_pixels(&self) -> bool {
+        false
+    }
+
     fn ns(&self, from: f64, _to: f64) -> f64 {
         0.2 * self.probability * from
     }

@@ -69,6 +69,10 @@ impl ImageSpec for DecodeImage {
         format!("{}, mode={}", self.column, self.mode.name())
     }
 
+    fn moves_pixels(&self) -> bool {
+        false
+    }
+
     fn ns(&self, from: f64, _to: f64) -> f64 {
         6.0 * from
     }

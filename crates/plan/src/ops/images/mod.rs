@@ -1,24 +1,36 @@
-//! Ops on one image column: decode, resize, crop, mirror, normalise. `augment/` has the ops that change pixels at
-//! random.
+//! Ops on one image column: decode, resize, crop, mirror, normalise; the boxes, masks and points that follow it.
+//! `augment/` has the ops that change pixels at random.
 
+mod annotate;
+mod annotations;
 mod center_crop;
 pub(super) mod checks;
+mod crop;
 mod decode_image;
 mod direction;
 mod layout;
 mod normalize;
+mod pad;
+mod random_crop;
 mod random_flip;
 mod random_resized_crop;
+mod resample;
 mod resize;
 mod spec;
 
+pub use annotate::Annotate;
+pub use annotations::{Annotations, BoxFormat, Role};
 pub use center_crop::CenterCrop;
+pub use crop::Crop;
 pub use decode_image::{DecodeImage, ImageMode};
 pub use direction::Direction;
 pub use layout::{Layout, image_layout};
 pub use normalize::Normalize;
+pub use pad::{Border, Pad};
+pub use random_crop::RandomCrop;
 pub use random_flip::RandomFlip;
 pub use random_resized_crop::RandomResizedCrop;
+pub use resample::Resample;
 pub use resize::{Resize, ResizeShorter};
 
 pub(crate) use spec::{AboutImage, Effect, ImageSpec};

@@ -56,6 +56,10 @@ impl ImageSpec for Normalize {
         format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
     }
 
+    fn moves_pixels(&self) -> bool {
+        false
+    }
+
     fn ns(&self, _from: f64, to: f64) -> f64 {
         1.0 * to
     }

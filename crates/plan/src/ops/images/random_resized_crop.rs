@@ -5,6 +5,7 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{resized, sides};
+use super::resample::Resample;
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::range;
 
@@ -24,6 +25,9 @@ pub struct RandomResizedCrop {
     pub ratio: (f64, f64),
     /// As in `Resize`.
     pub antialias: bool,
+    /// Pillow's filter.
+    #[serde(default, skip_serializing_if = "Resample::is_bilinear")]
+    pub interpolation: Resample,
 }
 
 impl ImageSpec for RandomResizedCrop {
@@ -36,12 +40,15 @@ impl ImageSpec for RandomResizedCrop {
         sides(op, self.height, self.width)?;
         interval(op, "scale", self.scale, 1.0)?;
         interval(op, "ratio", self.ratio, f64::INFINITY)?;
+        self.interpolation.check(op, self.antialias)?;
         resized(op, field, Some(self.height), Some(self.width))
     }
 
     fn arguments(&self) -> String {
-        let Self { column, height, width, scale, ratio, .. } = self;
-        format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
+        let Self { column, height, width, scale, ratio, interpolation, .. } = self;
+        // A new pixel that is sampled is not told: texts of existing pipelines stay.
+        let how = interpolation.arguments(true);
+        format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3}){how}", ratio.0, ratio.1)
     }
 
     /// Only the cropped part is read.

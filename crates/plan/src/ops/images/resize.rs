@@ -5,10 +5,11 @@ use forebay_data::{Field, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{SIDE_MAX, resized, sides};
+use super::resample::Resample;
 use super::spec::{AboutImage, Effect, ImageSpec};
 use crate::ops::checks::{count, range};
 
-/// Resizes to exactly this height and width, bilinear.
+/// Resizes to exactly this height and width.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
@@ -20,9 +21,12 @@ pub struct Resize {
     pub width: usize,
     /// Whether shrinking averages (as Pillow) or samples (as TensorFlow's and DALI's default).
     pub antialias: bool,
+    /// Pillow's filter.
+    #[serde(default, skip_serializing_if = "Resample::is_bilinear")]
+    pub interpolation: Resample,
 }
 
-/// Resizes the shorter side to this many pixels and keeps the aspect ratio (torchvision's rule), bilinear.
+/// Resizes the shorter side to this many pixels and keeps the aspect ratio (torchvision's rule).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeShorter {
@@ -35,6 +39,9 @@ pub struct ResizeShorter {
     pub max_size: Option<usize>,
     /// As in `Resize`.
     pub antialias: bool,
+    /// Pillow's filter.
+    #[serde(default, skip_serializing_if = "Resample::is_bilinear")]
+    pub interpolation: Resample,
 }
 
 impl ImageSpec for Resize {
@@ -44,11 +51,12 @@ impl ImageSpec for Resize {
 
     fn kind(&self, field: &Field) -> Result<Kind> {
         sides(self.name(), self.height, self.width)?;
+        self.interpolation.check(self.name(), self.antialias)?;
         resized(self.name(), field, Some(self.height), Some(self.width))
     }
 
     fn arguments(&self) -> String {
-        format!("{}, ({}, {}){}", self.column, self.height, self.width, sampled(self.antialias))
+        format!("{}, ({}, {}){}", self.column, self.height, self.width, self.interpolation.arguments(self.antialias))
     }
 
     fn ns(&self, from: f64, to: f64) -> f64 {
@@ -75,12 +83,13 @@ impl ImageSpec for ResizeShorter {
         if let Some(most) = self.max_size.filter(|most| *most <= size || *most > SIDE_MAX) {
             return Err(range(op, "max_size", most, &format!("{} to {SIDE_MAX}: more than shorter", size + 1)));
         }
+        self.interpolation.check(op, self.antialias)?;
         resized(op, field, None, None)
     }
 
     fn arguments(&self) -> String {
         let most = self.max_size.map_or(String::new(), |most| format!(", max_size={most}"));
-        format!("{}, shorter={}{most}{}", self.column, self.size, sampled(self.antialias))
+        format!("{}, shorter={}{most}{}", self.column, self.size, self.interpolation.arguments(self.antialias))
     }
 
     fn ns(&self, from: f64, to: f64) -> f64 {
@@ -95,8 +104,4 @@ impl ImageSpec for ResizeShorter {
     fn effect(&self) -> Effect {
         Effect::Scales { keeps_shape: true }
     }
-}
-
-fn sampled(antialias: bool) -> &'static str {
-    if antialias { "" } else { ", antialias=False" }
 }

@@ -7,9 +7,10 @@
 use forebay_core::Result;
 use forebay_data::{Field, Kind, Schema};
 
+use super::annotations::Annotations;
 use super::direction::Direction;
 use crate::ops::access::Access;
-use crate::ops::spec::{About, Class, OpSpec};
+use crate::ops::spec::{About, Class, Names, OpSpec};
 
 /// The effect of an op on pixels, as far as it decides which other ops of the column it may move past.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,6 +101,21 @@ pub(crate) trait ImageSpec {
         Effect::Other
     }
 
+    /// Returns whether it may move pixels, so that boxes, masks and points have to follow.
+    fn moves_pixels(&self) -> bool {
+        !matches!(self.effect(), Effect::Recolours { .. } | Effect::Blurs)
+    }
+
+    /// Returns the columns that follow the image through it. They can make it fail.
+    fn annotations(&self) -> Option<&Annotations> {
+        None
+    }
+
+    /// As [`ImageSpec::annotations`].
+    fn annotations_mut(&mut self) -> Option<&mut Annotations> {
+        None
+    }
+
     /// Returns whether an image of the right kind can make it fail, for example because a size exceeds a limit.
     fn may_fail(&self) -> bool {
         true
@@ -119,7 +135,12 @@ impl<T: ImageSpec> OpSpec for T {
 
     fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(self.column())?;
-        Ok(input.with(Field { kind: self.kind(field)?, ..field.clone() }))
+        let kind = self.kind(field)?;
+        let after = input.with(Field { kind: kind.clone(), ..field.clone() });
+        match self.annotations() {
+            Some(annotations) => annotations.follow(self.name(), &kind, &after),
+            None => Ok(after),
+        }
     }
 
     fn arguments(&self) -> String {
@@ -127,7 +148,23 @@ impl<T: ImageSpec> OpSpec for T {
     }
 
     fn access(&self, _input: &Schema) -> Option<Access> {
-        Some(Access { may_fail: self.may_fail(), ..Access::in_place([&self.column().to_owned()]) })
+        let (column, annotations) = (self.column().to_owned(), self.annotations());
+        let others = annotations.into_iter().flat_map(Annotations::columns).map(|(name, _)| name);
+        let access = Access::in_place(std::iter::once(&column).chain(others));
+        Some(Access { may_fail: self.may_fail() || annotations.is_some(), ..access })
+    }
+
+    fn needs(&self, input: &Schema, after: Names) -> Names {
+        let others = self.annotations().map_or_else(Vec::new, |annotations| annotations.needs(&after));
+        let exists = |name: &String| input.position(name).is_some();
+        after.into_iter().filter(exists).chain(others).chain([self.column().to_owned()]).collect()
+    }
+
+    fn restrict(&mut self, input: &Schema) -> bool {
+        if let Some(annotations) = self.annotations_mut() {
+            *annotations = annotations.renamed(|name| input.position(name).map(|_| name.clone()));
+        }
+        true
     }
 
     fn may_run_on_consumer(&self, _input: &Schema) -> bool {

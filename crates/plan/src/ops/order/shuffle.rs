@@ -29,6 +29,9 @@ pub enum ShuffleWindow {
     Rows(u64),
     /// As many rows as take so many bytes in memory.
     Bytes(u64),
+    /// As `Auto`, for one of so many datasets that share memory. Written by [`Stages`](crate::Stages) for the datasets of
+    /// a mix, never by users.
+    Shared(u64),
 }
 
 impl ShuffleWindow {
@@ -48,7 +51,7 @@ impl OpSpec for Shuffle {
 
     fn arguments(&self) -> String {
         match self.window {
-            ShuffleWindow::Auto => String::new(),
+            ShuffleWindow::Auto | ShuffleWindow::Shared(_) => String::new(),
             ShuffleWindow::Global => "window=None".to_owned(),
             ShuffleWindow::Rows(rows) => format!("window={rows}"),
             ShuffleWindow::Bytes(bytes) => format!("window=\"{bytes}B\""),

@@ -2,8 +2,10 @@
 //!
 //! Among the consumers that could use a split, the one with the fewest leases for its job's weight is served first, so
 //! a slow consumer cannot take the workers from a fast one. A job of a higher priority comes before all jobs of a lower
-//! one: it gets the workers' room as other splits end, and no granted lease is taken back. Ties go by number, so the
-//! schedule is deterministic.
+//! one: it gets the workers' room as other splits end. Ties go by number, so the schedule is deterministic.
+//!
+//! Where no worker has room, a consumer of which no worker computes anything takes places of splits that wait (see
+//! `make_way`).
 //!
 //! - A split that failed at a worker waits a little for another worker, or for that worker to recover.
 //! - A worker that a consumer cannot reach gets none of its splits for longer and longer, while there are other
@@ -89,6 +91,15 @@ impl Leases {
         self.join_sharing_groups(now, out);
         self.rebalance_for_newcomer(now, out);
         self.clear_reserved(out);
+        self.grant_room(now, out);
+        if self.make_way(now, out) {
+            // What lost its place may go to a worker that has room for nobody else.
+            self.grant_room(now, out);
+        }
+    }
+
+    /// Grants splits until no worker that has room may compute for a consumer that has room.
+    fn grant_room(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
         let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {

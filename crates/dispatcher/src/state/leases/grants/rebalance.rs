@@ -17,7 +17,7 @@ use forebay_core::Ticks;
 use crate::records::SplitKey;
 use crate::state::effect::Effect;
 use crate::state::leases::machine::Leases;
-use crate::state::leases::workers::worker::Worker;
+use crate::state::leases::workers::worker::{RunOrder, Worker};
 
 /// The shortest time between two rebalances for new workers: ten thousand may come at a time.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(10);
@@ -60,10 +60,10 @@ impl Leases {
     /// moving is worth it. Returns the last waiting split instead if the first one may have begun since the last
     /// heartbeat.
     fn waits(&self, now: Ticks, worker: &Worker) -> Option<(u32, SplitKey)> {
-        let turns = worker.run_order(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
-        let (at, waiting) = turns.split_at(turns.len().min(worker.threads.max(1) as usize));
-        let rounds = turns.len().checked_sub(1)? as u32 / worker.threads.max(1);
-        let by_now = at.iter().filter_map(|(_, token)| worker.begun.get(token)).map(|begun| now - *begun).max()?;
+        let RunOrder { begun, waiting } =
+            worker.run_order(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
+        let rounds = (begun.len() + waiting.len()).checked_sub(1)? as u32 / worker.threads.max(1);
+        let by_now = begun.iter().filter_map(|(_, token)| worker.begun.get(token)).map(|begun| now - *begun).max()?;
         let job_of = |(_, token): &(u32, u64)| self.jobs.get(&worker.leases.get(token)?.0.0);
         let first = waiting.first()?;
         let may_be_begun = job_of(first)?.split_durations.may_end_within(self.timing.heartbeat, by_now);

@@ -6,7 +6,7 @@
 //! backups cost a few splits in a hundred, and the tail no longer follows the slowest worker.
 //!
 //! Late is relative to the other splits of the job. The time counts from when the worker began the split, as far as the
-//! dispatcher can tell: a worker computes the oldest of its leases, the highest priority first, as many as it has
+//! dispatcher can tell: a worker computes the oldest lease of each consumer, the highest priority first, as many as it has
 //! threads, and reports in its heartbeats which ones it finished.
 //!
 //! Invariants: only splits that are late and needed soon get a backup, the most urgent first; there is at most one

@@ -19,6 +19,14 @@ pub(in crate::state::leases) const LOAD_OF_ONE: usize = 2;
 /// Added to the load of a slow worker: more than the leases of any worker add up to.
 const SLOW_LOAD: usize = 1 << 32;
 
+/// The unfinished leases of a worker, with their priorities and tokens.
+pub(in crate::state::leases) struct RunOrder {
+    /// The leases that the worker computes now, in its order.
+    pub(in crate::state::leases) begun: Vec<(u32, u64)>,
+    /// The leases behind these.
+    pub(in crate::state::leases) waiting: Vec<(u32, u64)>,
+}
+
 #[derive(Debug, Clone)]
 pub(in crate::state::leases) struct Worker {
     pub(in crate::state::leases) address: Arc<str>,
@@ -155,31 +163,48 @@ impl Worker {
         self.is_local() && self.threads == 0
     }
 
-    /// Lists the unfinished leases in the order in which the worker computes them: the highest priority first, then the
-    /// oldest, and those of held-up jobs last.
-    pub(in crate::state::leases) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
+    /// Lists the unfinished leases in the order in which the worker computes them: the highest priority first, then
+    /// consumers in turn, each with its oldest split first, and those of held-up jobs last.
+    pub(in crate::state::leases) fn run_order(&self, priority: impl Fn(&SplitKey) -> u32) -> RunOrder {
+        let mut turns: BTreeMap<ConsumerKey, usize> = BTreeMap::new();
         let unfinished = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
-        let mut order: Vec<_> =
-            unfinished.map(|(token, key)| (self.held_up.contains(&key.0.0), priority(key), *token)).collect();
-        order.sort_by_key(|(held_up, priority, token)| (*held_up, Reverse(*priority), *token));
-        order.into_iter().map(|(_, priority, token)| (priority, token)).collect()
+        let mut order: Vec<_> = unfinished
+            .map(|(token, key)| {
+                let turn = turns.entry(key.0).or_default();
+                *turn += 1;
+                (self.held_up.contains(&key.0.0), Reverse(priority(key)), *turn, *token)
+            })
+            .collect();
+        order.sort_unstable();
+        let mut computed = order.len().min(self.threads.max(1) as usize);
+        // The threads take turns: the first split of each consumer of one priority is under way.
+        while let (Some(last), Some(next)) = (computed.checked_sub(1).and_then(|at| order.get(at)), order.get(computed))
+            && (next.0, next.1, next.2) == (last.0, last.1, 1)
+        {
+            computed += 1;
+        }
+        let mut turns = order.into_iter().map(|(_, Reverse(priority), _, token)| (priority, token));
+        let begun = turns.by_ref().take(computed).collect();
+        RunOrder { begun, waiting: turns.collect() }
     }
 
-    /// Returns whether a lease that was just granted must wait, because the worker is busy with as many leases that
-    /// come first as it has threads. Each grant calls this, so it looks at the begun leases only.
+    /// Returns whether a lease that was just granted must wait: its consumer has a split under way, and the worker is
+    /// busy with as many leases that come first as it has threads. Each grant calls this, so it looks at the begun
+    /// leases only.
     pub(in crate::state::leases) fn must_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
+        let consumer = |token: &u64| self.leases.get(token).map(|key| key.0);
         let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
         let at = self.begun.keys().filter(|at| !self.finished.contains(at) && !is_held_up(at));
-        at.filter(|at| **at < token && of(at) >= of(&token)).count() >= self.threads.max(1) as usize
+        let before: Vec<_> = at.filter(|at| **at < token && of(at) >= of(&token)).collect();
+        before.len() >= self.threads.max(1) as usize && before.iter().any(|at| consumer(at) == consumer(&token))
     }
 
-    /// Notes the splits that the worker computes now: the first in its order, as many as it has threads. The others
-    /// wait, also those that were preempted by a higher priority: their waiting time does not count as late.
+    /// Notes the splits that the worker computes now. The others wait, also those that were preempted by a higher
+    /// priority: their waiting time does not count as late.
     pub(in crate::state::leases) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
-        let order = self.run_order(priority);
-        let highest = order.first().map_or(0, |(priority, _)| *priority);
-        let (at, waiting) = order.split_at(order.len().min(self.threads.max(1) as usize));
+        let RunOrder { begun, waiting } = self.run_order(priority);
+        let highest = begun.first().map_or(0, |(priority, _)| *priority);
         let leases = &self.leases;
         self.begun.retain(|token, _| leases.contains_key(token));
         self.gave_way.retain(|token, _| leases.contains_key(token));
@@ -188,8 +213,8 @@ impl Worker {
                 self.gave_way.insert(*token, now);
             }
         }
-        for (_, token) in at {
-            self.begun.entry(*token).or_insert(now);
+        for (_, token) in begun {
+            self.begun.entry(token).or_insert(now);
         }
     }
 

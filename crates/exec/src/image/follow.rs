@@ -1,0 +1,56 @@
+//! What follows an image through a chain: boxes, masks and points hear of each change of its geometry.
+//!
+//! A chain reports a change with its drawn parameters as it makes it, so what follows needs no draw of its own.
+
+use forebay_core::Result;
+use forebay_plan::Direction;
+
+use super::edit::warp::Warp;
+use super::view::Region;
+
+/// A change of an image's geometry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'a> {
+    /// None: a random op leaves the image as it is.
+    Keep,
+    /// None: what follows is checked.
+    Check {
+        /// Whether boxes may reach over the border, and are clipped.
+        clip: bool,
+    },
+    /// The image becomes a region of itself.
+    Crop(Region),
+    /// The image is mirrored.
+    Mirror(Direction),
+    /// The image is resized to so many columns and rows.
+    Resize(usize, usize),
+    /// The image is put on a larger one.
+    Place {
+        /// Columns left of it.
+        left: usize,
+        /// Rows above it.
+        top: usize,
+        /// Columns and rows of the larger image.
+        size: (usize, usize),
+    },
+    /// The image is mapped; its size stays.
+    Warp(&'a Warp),
+}
+
+/// What follows an image.
+pub(crate) trait Follow {
+    /// Follows a change that step number `step` of the chain makes to an image of `size` (columns and rows).
+    ///
+    /// # Errors
+    /// Data when what follows does not fit the image.
+    fn follow(&mut self, step: usize, change: Change<'_>, size: (usize, usize)) -> Result<()>;
+}
+
+/// Nothing follows.
+pub(crate) struct Alone;
+
+impl Follow for Alone {
+    fn follow(&mut self, _step: usize, _change: Change<'_>, _size: (usize, usize)) -> Result<()> {
+        Ok(())
+    }
+}
