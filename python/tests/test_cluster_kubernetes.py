@@ -132,6 +132,11 @@ def test_another_number_of_workers_is_a_conflict_or_an_update(user: User) -> Non
     assert service.status().workers == "3/3"
     pod = user.get("/apis/apps/v1/namespaces/NS/deployments/pipes-worker-cpu")["spec"]["template"]["spec"]
     assert {"name": "A", "value": "b"} in pod["containers"][0]["env"]
+    # What plain objects cannot be changes nothing.
+    for wrong in ({"spec": {"tls": {"secretName": "certs"}}}, {"workers": "auto"}):
+        with pytest.raises(InvalidPipelineError, match="needs forebay-operator"):
+            user.start(plain=True, **{"workers": 3, **wrong}, update=True)
+    assert "certs" not in str(user.get("/api/v1/namespaces/NS/configmaps/pipes"))
     # What an update no longer names is gone.
     user.start(plain=True, workers=3, update=True)
     pod = user.get("/apis/apps/v1/namespaces/NS/deployments/pipes-worker-cpu")["spec"]["template"]["spec"]

@@ -156,6 +156,8 @@ def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> 
                 f"cluster: {asked.name!r} runs already, and not as asked for (now → asked): {differs}",
                 {"namespace": asked.namespace, "hint": "change it with --update (update=True), or stop it before"},
             )
+        if found.kind == CONFIG_MAPS:
+            _check_plain(asked)
         found = _replace(api, asked, found)
         progress(f"{found} is changed: {differs}")
     else:
@@ -168,13 +170,7 @@ def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> 
 def _make(api: Api, asked: Asked, kind: Kind, progress: Tell) -> Root:
     body = _described(asked, kind)
     if kind == CONFIG_MAPS:
-        # Says what it cannot do before there is anything.
-        parts.plain(asked, "")
-        if asked.workers[0] != asked.workers[1]:
-            raise InvalidPipelineError(
-                "cluster.start: workers='auto' needs forebay-operator, which this cluster does not have",
-                {"hint": "give a number of workers, or install it: kubectl apply -k deploy/kubernetes"},
-            )
+        _check_plain(asked)
     try:
         made = Root(kind, api.create(kind, asked.namespace, body))
     except PermissionDeniedError as error:
@@ -186,6 +182,16 @@ def _make(api: Api, asked: Asked, kind: Kind, progress: Tell) -> Root:
     how = "which forebay-operator makes pods of" if kind == FOREBAY_SERVICES else "and plain objects that it owns"
     progress(f"made {made}, {how}")
     return made
+
+
+def _check_plain(asked: Asked) -> None:
+    """Refuses what plain objects cannot do, before anything is made or changed."""
+    parts.plain(asked, "")
+    if asked.workers[0] != asked.workers[1]:
+        raise InvalidPipelineError(
+            "cluster.start: workers='auto' needs forebay-operator, and this service is made of plain objects",
+            {"hint": "give a number of workers, or install the operator: kubectl apply -k deploy/kubernetes"},
+        )
 
 
 def _described(asked: Asked, kind: Kind) -> Json:
