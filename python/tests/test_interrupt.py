@@ -55,6 +55,32 @@ def test_ctrl_c_ends_at_once(executor, function, until):
     until(lambda: not any(os.path.exists(f"/proc/{p}") for p in children))
 
 
+@pytest.mark.parametrize("where", ["here", "service"])
+def test_ctrl_c_ends_a_stream_whose_filter_keeps_nothing(where, tmp_path):
+    """Such a stream never waits: chunks without a row come all the time."""
+    code = textwrap.dedent(
+        f"""
+        import signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        import forebay as fb
+        ds = fb.range(10**9).filter(fb.col("id") < 8).batch(8)
+        if {where!r} == "service":
+            service = fb.up(workers=1, state_dir={str(tmp_path)!r})
+            ds = ds.distribute(service, job="empty")
+        it = iter(ds)
+        next(it)
+        print("running", flush=True)
+        next(it)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as it:
+        assert it.stdout.readline() == "running\n"
+        it.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in it.communicate(timeout=20)[1]
+
+
 def read_children(pid: int, task: str) -> list[str]:
     try:
         with open(f"/proc/{pid}/task/{task}/children") as file:

@@ -31,6 +31,8 @@ use crate::stream::step_sync::StepSync;
 
 /// Chunks that are merged ahead for each delivery, if consumers end epochs together.
 const AHEAD_MAX: usize = 2;
+/// Chunks without a row to deliver after which `next` calls `poll`, though it does not wait.
+const HEADS_A_POLL: usize = 64;
 
 /// An iterator over the deliveries of one consumer of a job. Dropping it closes its connections at once.
 pub struct ServiceStream {
@@ -148,7 +150,7 @@ impl ServiceStream {
     }
 
     /// Returns the next batch (or run of samples); `None` after the last epoch. Calls `poll` about every 50 ms while it
-    /// waits; an error of `poll` ends the stream.
+    /// waits, and while chunks without a row come; an error of `poll` ends the stream.
     ///
     /// # Errors
     /// The first error in the order of the stream, after all deliveries before it; Unavailable if no dispatcher
@@ -198,8 +200,12 @@ impl ServiceStream {
     }
 
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
-        let mut ahead = 0;
+        let (mut ahead, mut taken) = (0, 0_usize);
         loop {
+            taken += 1;
+            if taken.is_multiple_of(HEADS_A_POLL) {
+                poll()?;
+            }
             if ahead < AHEAD_MAX && self.progress.has_room() {
                 let head = self.shared.lock().pop_head();
                 ahead += 1;

@@ -37,6 +37,8 @@ const SLOTS_AHEAD: usize = 2;
 const SLOT_CHUNKS: usize = 16;
 /// How often a waiting `next` calls `poll`.
 const POLL: Duration = Duration::from_millis(50);
+/// Chunks without a row to deliver after which `next` calls `poll`, though it does not wait.
+const CHUNKS_A_POLL: usize = 64;
 
 /// The options of a stream.
 #[derive(Debug, Clone)]
@@ -145,7 +147,7 @@ impl LocalStream {
     }
 
     /// Returns the next batch (or run of samples); `None` when the last epoch is over. Calls `poll` about every 50 ms
-    /// while it waits, and ends with the error that `poll` returns.
+    /// while it waits, and while chunks without a row come. Ends with the error that `poll` returns.
     ///
     /// # Errors
     /// The first error in the order of the stream; after it, the stream has ended with that error.
@@ -179,7 +181,12 @@ impl LocalStream {
     }
 
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
+        let mut taken = 0_usize;
         loop {
+            taken += 1;
+            if taken.is_multiple_of(CHUNKS_A_POLL) {
+                poll()?;
+            }
             if let Some(delivery) = self.merge.pop() {
                 (self.had_row, self.was_empty) = (true, false);
                 return Ok(Some(delivery));
