@@ -52,7 +52,7 @@ fn find(source: &Source, name: &str, seed: Seed) -> Option<(Arc<Graph>, Seed)> {
 }
 
 /// Runs the row ops of a pipeline on a record, with functions in a separate process; raises the error if it still
-/// fails. `part` is the dataset whose op failed, of those that are read as one.
+/// fails. `part` is the dataset whose op failed, of the datasets that are read as one.
 #[pyfunction]
 #[pyo3(signature = (graph, blobs, seed, record, part=None))]
 pub(crate) fn retry(

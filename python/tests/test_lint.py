@@ -1,4 +1,4 @@
-"""`forebay lint`: it finds what was planted, at its line, and nothing in programs that are right."""
+"""`forebay lint`: it finds each planted mistake, at its line, and nothing in programs that are right."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pipelines import fingerprint, name
 E = fb.errors
 WEIGHTS = {"web": 0.6, "code": 0.3, "math": 0.1}
 LENGTH = 16
-#: Rows of each dataset, and those that its filter keeps.
+#: Rows of each dataset, and the rows that its filter keeps.
 SIZES = {"web": 900, "code": 400, "math": 300}
 
 
@@ -237,7 +237,7 @@ def it_of(ds: fb.Dataset, options: dict) -> list:
         (lambda a, b: fb.mix([a, b]).enumerate("n"), E.InvalidPipelineError, "enumerate comes after mix"),
         (lambda a, b: fb.mix([a, b]).repeat(2), E.InvalidPipelineError, "put repeat into the datasets"),
         (lambda a, b: fb.mix([a, b]).cache(), E.InvalidPipelineError, "not counted"),
-        (lambda a, b: fb.mix([a, b.cache()]), E.InvalidPipelineError, "mix what was saved"),
+        (lambda a, b: fb.mix([a, b.cache()]), E.InvalidPipelineError, "mix the saved files"),
         (lambda a, b: fb.mix([a, fb.mix([a, b])]), E.InvalidPipelineError, "mix all datasets at once"),
         (lambda a, b: fb.concatenate([a, b]), E.InvalidPipelineError, "put filter behind concatenate"),
         (lambda a, b: fb.concatenate([b, fb.mix([a, b])]), E.InvalidPipelineError, "saved|mix all"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AnnotateOps(Base):
-    """Declares what belongs to an image, so that ops on the image change it by the same draws."""
+    """Declares the columns that belong to an image, so that ops on the image change them by the same draws."""
 
     __slots__ = ()
 

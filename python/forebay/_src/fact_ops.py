@@ -1,4 +1,4 @@
-"""What is known of a dataset: its columns, its length and id, the order of its ops, and how well it is shuffled."""
+"""Facts of a dataset: its columns, its length and id, the order of its ops, and how well it is shuffled."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _SIZED_MAX = 100_000
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of a source.
+    """Facts of a source.
 
     Attributes:
         source: As given.
@@ -73,7 +73,7 @@ def info(
     rows: int | None = ROWS,
     count: bool = False,
 ) -> Info:
-    """Reads the first rows of a source, and says what it holds.
+    """Reads the first rows of a source, and describes its columns.
 
     Args:
         source: A path, a pattern, a folder or a URL.

@@ -57,7 +57,7 @@ class Step:
         return found
 
     def changes(self) -> tuple[list[str], list[str], list[str]]:
-        """Returns the columns that the op adds, those that it changes in type, and those that it removes."""
+        """Returns the columns that the op adds, changes in type, and removes."""
         was, now = _columns(self.before.schema), _columns(self.after.schema)
         added = [name for name in now if name not in was]
         changed = [name for name in now if name in was and was[name] != now[name]]

@@ -32,7 +32,7 @@ use crate::stream::step_sync::StepSync;
 /// Chunks that are merged ahead for each delivery, if consumers end epochs together.
 const AHEAD_MAX: usize = 2;
 /// Chunks without a row to deliver after which `next` calls `poll`, though it does not wait.
-const HEADS_A_POLL: usize = 64;
+const HEADS_A_POLL: usize = 16;
 
 /// An iterator over the deliveries of one consumer of a job. Dropping it closes its connections at once.
 pub struct ServiceStream {

@@ -51,7 +51,7 @@ impl Boxes {
         if self.relative { (width as f64, height as f64) } else { (1.0, 1.0) }
     }
 
-    /// Refuses boxes that are none; where `clip` is given and false, also those that reach over the border.
+    /// Refuses boxes without an area; if `clip` is false, also boxes that reach over the border.
     ///
     /// # Errors
     /// Data, with the first such box.
@@ -67,7 +67,7 @@ impl Boxes {
                 return Err(error("is inverted: its right or lower edge comes first").hint(hint));
             }
             let (width, height) = (size.0 as f64, size.1 as f64);
-            let hint = "clip=True clips boxes and drops what is empty then; on_error=\"skip\" leaves the sample out";
+            let hint = "clip=True clips boxes and drops empty ones; on_error=\"skip\" leaves the sample out";
             let over = left < -OVER_MAX || top < -OVER_MAX || right > width + OVER_MAX || bottom > height + OVER_MAX;
             let beside = right <= 0.0 || bottom <= 0.0 || left >= width || top >= height;
             if clip == Some(false) && (over || beside) {

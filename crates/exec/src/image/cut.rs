@@ -1,4 +1,4 @@
-//! Steps that cut or pad an image: the part that stays, reported to what follows the image.
+//! Steps that cut or pad an image: the part that stays, reported to the columns that follow the image.
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};

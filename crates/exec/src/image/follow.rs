@@ -1,6 +1,6 @@
-//! What follows an image through a chain: boxes, masks and points hear of each change of its geometry.
+//! The columns that follow an image through a chain: boxes, masks and points get each change of its geometry.
 //!
-//! A chain reports a change with its drawn parameters as it makes it, so what follows needs no draw of its own.
+//! A chain reports a change with its drawn parameters as it makes it, so these columns need no draw of their own.
 
 use forebay_core::Result;
 use forebay_plan::Direction;
@@ -13,7 +13,7 @@ use super::view::Region;
 pub(crate) enum Change<'a> {
     /// None: a random op leaves the image as it is.
     Keep,
-    /// None: what follows is checked.
+    /// None: the columns that follow are checked.
     Check {
         /// Whether boxes may reach over the border, and are clipped.
         clip: bool,
@@ -37,12 +37,12 @@ pub(crate) enum Change<'a> {
     Warp(&'a Warp),
 }
 
-/// What follows an image.
+/// The columns that follow an image.
 pub(crate) trait Follow {
     /// Follows a change that step number `step` of the chain makes to an image of `size` (columns and rows).
     ///
     /// # Errors
-    /// Data when what follows does not fit the image.
+    /// Data when one of the columns does not fit the image.
     fn follow(&mut self, step: usize, change: Change<'_>, size: (usize, usize)) -> Result<()>;
 }
 

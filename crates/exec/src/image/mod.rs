@@ -8,7 +8,7 @@
 //! - `chain`, `step`: the steps of a pipeline on one image, run as one kernel
 //! - `cut`: steps that cut or pad
 //! - `flow`: an image between two steps
-//! - `follow`: what follows an image hears of each change of its geometry
+//! - `follow`: the columns that follow an image get each change of its geometry
 //! - `decode/`: encoded bytes to pixels
 //! - `geometry`: where to crop, and how large to resize
 //! - `resize`, `taps`, `wide`: the resize, its weights, and its loops for AVX2

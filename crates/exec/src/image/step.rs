@@ -85,7 +85,7 @@ pub enum Step {
         /// Names the random stream.
         key_op: u64,
     },
-    /// Keep the image; what follows it is checked.
+    /// Keep the image; the columns that follow it are checked.
     Annotate {
         /// Whether boxes that reach over the border are clipped.
         clip: bool,

@@ -38,7 +38,7 @@ const SLOT_CHUNKS: usize = 16;
 /// How often a waiting `next` calls `poll`.
 const POLL: Duration = Duration::from_millis(50);
 /// Chunks without a row to deliver after which `next` calls `poll`, though it does not wait.
-const CHUNKS_A_POLL: usize = 64;
+const CHUNKS_A_POLL: usize = 16;
 
 /// The options of a stream.
 #[derive(Debug, Clone)]

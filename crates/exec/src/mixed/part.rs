@@ -46,7 +46,7 @@ pub trait PartStreams: Send {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeats {
     Never,
-    /// Unless the epoch ends there. What comes after its end must not be computed before that is known: it might fail.
+    /// Unless the epoch ends there. Rows behind its end must not be computed before that is known: they might fail.
     Unless,
     Always,
 }

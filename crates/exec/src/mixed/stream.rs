@@ -2,7 +2,7 @@
 //!
 //! The rows of a run of places are one chunk of the merge, and a window of the mix is a split. So a position names a run
 //! like any other chunk, and with it the position of each dataset before the run. A resumed stream reads at most one run
-//! of the mix again, and of each dataset what its own position asks for.
+//! of the mix again, and of each dataset the rows behind its own position.
 //!
 //! Invariants: the datasets' threads decide when rows are computed, never which rows come; a dataset is asked for a row
 //! only when its place has come, so the end of an epoch is the same in every run.
@@ -24,7 +24,7 @@ use crate::tail::position::{MixPosition, Position};
 /// Places whose rows are put together at once. Positions name runs, so it is fixed.
 const RUN: u64 = 64;
 
-/// What comes behind the last row of a run.
+/// The item behind the last row of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Run,
@@ -184,7 +184,7 @@ impl MixedStream {
         self.push(rows, next)
     }
 
-    /// Takes the row of a place. Returns what comes next if there is none.
+    /// Takes the row of a place. Returns the next item if there is no row.
     fn take(&mut self, part: usize, rows: &mut RunRows, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Next>> {
         if !self.parts[part].has_row(&*self.streams, poll)? {
             if let Some(next) = self.end_part(part)? {

@@ -1,7 +1,7 @@
 //! Functions of lists of texts: items, slices, whether a text is among them, all of them as one text.
 //!
 //! Invariant: a list that is missing stays missing, and nothing is computed of it. A text that is missing in a list is
-//! left out of what is joined, as polars does.
+//! left out of the joined text, as polars does.
 
 use std::sync::Arc;
 

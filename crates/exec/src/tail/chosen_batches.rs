@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The batches of an epoch that are delivered.
 #[derive(Debug, Clone)]
 pub(crate) struct ChosenBatches {
-    /// The numbers of those that are.
+    /// The numbers of the batches that are kept.
     chosen: Range<u64>,
     /// How many came so far in this epoch.
     seen: u64,
@@ -20,12 +20,12 @@ impl ChosenBatches {
         Self { chosen: 0..u64::MAX, seen }
     }
 
-    /// Keeps the first `count` of those that were kept so far.
+    /// Keeps the first `count` of the batches that were kept so far.
     pub(crate) fn take(&mut self, count: u64) {
         self.chosen.end = self.chosen.end.min(self.chosen.start.saturating_add(count));
     }
 
-    /// Leaves out the first `count` of those that were kept so far.
+    /// Leaves out the first `count` of the batches that were kept so far.
     pub(crate) fn skip(&mut self, count: u64) {
         self.chosen.start = self.chosen.start.saturating_add(count).min(self.chosen.end);
     }

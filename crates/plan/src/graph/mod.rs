@@ -290,7 +290,7 @@ impl Graph {
                 "{name} comes after mix, and how many rows its datasets give is not known before they are read"
             ))
             .hint(format!(
-                "put {name} into the datasets that are mixed; or save the rows once (save), and read what was saved"
+                "put {name} into the datasets that are mixed; or save the rows once (save), and read the saved files"
             )));
         }
         if !self.source.can_index() && !streams {

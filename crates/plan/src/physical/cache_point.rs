@@ -128,7 +128,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
     let before = &stages.graph.nodes()[..place];
     if stages.graph.source().is_streamed_mix() {
         return Err(Error::invalid(format!("{name} comes after mix, and the rows of its datasets are not counted"))
-            .hint("leave it out, or save the rows once (save) and read what was saved"));
+            .hint("leave it out, or save the rows once (save) and read the saved files"));
     }
     if !stages.graph.source().can_index() {
         return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))

@@ -238,7 +238,7 @@ impl Stages {
         self.order.insert(at, step);
     }
 
-    /// Adds a batch that pads rows of `input`: what it does to single rows, the batch, and what it does to each batch.
+    /// Adds a batch that pads rows of `input`: its step on single rows, the batch, and its step on each batch.
     /// Returns the number of steps inside splits.
     fn pad(
         &mut self,

@@ -7,7 +7,7 @@ use crate::ops::{self, Op};
 use crate::physical::stages::Stages;
 use crate::physical::steps::{Batching, Step, TailStep};
 
-/// What is known of batches while a graph is divided.
+/// The batches of a graph, as far as it is divided.
 #[derive(Default)]
 pub(super) struct Batches {
     /// The rows of a batch, behind one.

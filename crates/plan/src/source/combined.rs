@@ -150,7 +150,7 @@ impl Combined {
             if !is_known || is_numbered || node.op.is_cache_point() {
                 let is_late = self.is_streamed() && (is_numbered || node.op.is_cache_point());
                 let hint = if is_late {
-                    format!("leave {op} out, or save the rows once (save) and mix what was saved")
+                    format!("leave {op} out, or save the rows once (save) and mix the saved files")
                 } else {
                     format!("put {op} behind {name}")
                 };

@@ -1,4 +1,4 @@
-//! A consumer's process: its timers, its state, and what it keeps when it ends.
+//! A consumer's process: its timers, its state, and the state that outlives it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -272,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_task_gives_way_between_two_parts_to_whoever_has_waited_longer() {
+    fn a_long_task_gives_way_between_two_parts_to_the_job_that_has_waited_longer() {
         let mut queue = FairQueue::default();
         queue.push((1, 0), of(0, 1), 10, last);
         let always = |_: Flow| Eligibility::InTurn;
         let (_, mut charge) = queue.next(always, VecDeque::pop_front).expect("an entry");
         for _ in 0..5 {
             queue.correct(charge, MS * 10);
-            assert!(!queue.is_due((1, 0), always), "nobody waits");
+            assert!(!queue.is_due((1, 0), always), "no job waits");
             charge = queue.go_on((1, 0), false);
         }
         queue.push((2, 0), of(0, 1), 7, last);

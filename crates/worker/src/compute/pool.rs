@@ -384,7 +384,7 @@ impl PoolShared {
         turn.since = Instant::now();
     }
 
-    /// Takes a thread out of those that compute, if another one is there in its place.
+    /// Takes a thread out of the computing threads, if another thread takes its place.
     fn can_replace(self: &Arc<Self>, state: &mut State, id: TaskId) -> bool {
         state.watchdog.step_aside(id);
         self.clone().fill(state);

@@ -186,7 +186,7 @@ class Api:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """API servers send nobody elsewhere, and credentials must not follow."""
+    """API servers do not redirect, and credentials must not go to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

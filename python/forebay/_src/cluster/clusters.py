@@ -118,7 +118,7 @@ def start(
         spec: More fields of a `ForebayService`, as `{"env": [...], "serviceAccountName": "reads-the-bucket"}`. Without
             forebay-operator: `env`, `imagePullSecrets`, `serviceAccountName`, `volumes` and `volumeMounts`.
         plain: Whether plain objects are made although forebay-operator is installed.
-        update: Whether a running service of this name is changed to what is asked for.
+        update: Whether a running service of this name is changed to these arguments.
         timeout: Seconds to wait; with 0 the call returns at once.
         tls: The certificates for connections to it, as for `connect`.
         token: Identifies the caller to it, as for `connect`.

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--image", help="Kubernetes: image of the pods, with this version of Forebay")
     start.add_argument("--spec", type=Path, help="Kubernetes: a YAML file with more fields of a ForebayService")
     start.add_argument("--plain", action="store_true", help="Kubernetes: plain objects, even with forebay-operator")
-    start.add_argument("--update", action="store_true", help="Kubernetes: change a running service to what is asked")
+    start.add_argument("--update", action="store_true", help="Kubernetes: change a running service to these arguments")
     start.add_argument("--timeout", type=float, default=clusters.START_SECONDS, help="seconds to wait; 0: do not [600]")
     status = actions.add_parser("status", help="show a service, or all")
     status.add_argument("name", nargs="?", help="its name [all]")

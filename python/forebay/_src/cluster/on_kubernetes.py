@@ -70,7 +70,7 @@ class KubernetesPlace:
         return wait(self.api, root, request.timeout, tell) if request.timeout else self.status(request.name)
 
     def status(self, name: str) -> ClusterStatus:
-        """Looks at a service, whoever made it."""
+        """Looks at a service of any maker."""
         return status(self.api, self.namespace, name)
 
     def statuses(self) -> list[ClusterStatus]:
@@ -100,7 +100,7 @@ class Root:
         return bool(self.body["metadata"].get("labels", {}).get(parts.MANAGED_BY) == parts.OURS)
 
     def asked(self) -> Json:
-        """Returns what was asked for."""
+        """Returns the arguments of `start`."""
         try:
             found = json.loads(self.body["metadata"].get("annotations", {})[parts.ASKED])
         except (KeyError, ValueError):
@@ -113,7 +113,7 @@ class Root:
 
 
 def find(api: Api, namespace: str, name: str) -> Root | None:
-    """Returns the root of a service of this name, whoever made it."""
+    """Returns the root of a service of this name, of any maker."""
     if found := _service(api, namespace, name):
         return Root(FOREBAY_SERVICES, found)
     found = api.get(CONFIG_MAPS, namespace, name)
@@ -233,7 +233,7 @@ def _replace(api: Api, asked: Asked, found: Root) -> Root:
 
 
 def _make_parts(api: Api, asked: Asked, root: Root, is_new: bool) -> None:
-    """Makes the plain objects. After a failure of the first start, what was made is deleted."""
+    """Makes the plain objects. After a failure of the first start, it deletes the objects that it made."""
     try:
         for kind, body in parts.plain(asked, root.uid):
             there = api.get(kind, asked.namespace, body["metadata"]["name"])
@@ -306,7 +306,7 @@ def _hints(name: str, namespace: str) -> dict[str, str]:
 
 
 def status(api: Api, namespace: str, name: str) -> ClusterStatus:
-    """Looks at a service, whoever made it."""
+    """Looks at a service of any maker."""
     root = find(api, namespace, name)
     if root is None or (root.kind == CONFIG_MAPS and not _is_service(root)):
         raise NotFoundError(

@@ -31,7 +31,7 @@ POLICIES = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 SERVICE, ROLE, WORKER_TYPE = "forebay.dev/service", "forebay.dev/role", "forebay.dev/worker-type"
 #: Label of all objects: the program that made them.
 MANAGED_BY = "app.kubernetes.io/managed-by"
-#: Annotation of the object that owns the others: what was asked for, as JSON.
+#: Annotation of the object that owns the others: the arguments of `start`, as JSON.
 ASKED = "forebay.dev/cluster-spec"
 #: Its value for objects of this module.
 OURS = "forebay-cluster"

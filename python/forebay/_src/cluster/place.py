@@ -65,7 +65,7 @@ class Place(Protocol):
 
 
 def of(on: str, namespace: str | None, context: str | None, address: str | None) -> Place:
-    """Returns the place that a user names. What it needs is imported here, because most programs need none of it."""
+    """Returns the place that a user names. Its modules are imported here, because most programs need none of them."""
     foreign = {"ray": {"namespace": namespace, "context": context}, "kubernetes": {"address": address}}
     if on not in foreign:
         raise InvalidPipelineError(f"cluster: on={on!r} is no kind of cluster", {"hint": "use 'kubernetes' or 'ray'"})

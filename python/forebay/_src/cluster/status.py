@@ -13,7 +13,7 @@ class ClusterStatus:
         name: Its name.
         on: `kubernetes` or `ray`.
         place: Its namespace, or the address of the Ray cluster.
-        kind: What it is there: a `ForebayService` (with forebay-operator), `objects`, or `actors` of Ray.
+        kind: The form of the service: a `ForebayService` (with forebay-operator), `objects`, or `actors` of Ray.
         address: Where programs that reach the cluster's network connect.
         ready: Whether the dispatcher and all workers serve; where the jobs decide on the number, the fewest workers.
         dispatchers: The dispatchers that serve, of all: `1/1`.

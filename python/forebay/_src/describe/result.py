@@ -22,7 +22,7 @@ class ColumnStatistics:
         name: Its name.
         column: Its dtype and shape.
         rows: The rows that were read.
-        nulls: The rows whose value is missing; in a column of single floats also those that are NaN, because a missing
+        nulls: The rows whose value is missing; in a column of single floats also NaN, because a missing
             float is NaN in a batch.
         nans: The numbers of tensors that are NaN.
         mean: The mean of numbers, those of tensors together; of booleans the share that is true. `None` for texts and

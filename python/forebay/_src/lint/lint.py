@@ -25,7 +25,7 @@ _OF_SAMPLES = (DataError, FunctionError)
 
 @dataclass
 class Report:
-    """What was found.
+    """The findings.
 
     Attributes:
         file: The script.

@@ -86,7 +86,7 @@ def _small(image: Array) -> Array:
 
 
 def _scaled(image: Array) -> Array:
-    """Stretches numbers to 0 to 255; those that are not finite are black."""
+    """Stretches numbers to 0 to 255; numbers that are not finite are black."""
     wide = image.astype(np.float64)
     there = np.isfinite(wide)
     if not there.any():

@@ -133,7 +133,7 @@ fn refused(field: &Field, value: Value<'_>) -> Error {
     error.with("value", brief(culprit))
 }
 
-/// Writes the texts of a list; `None` for what is no list of texts.
+/// Writes the texts of a list; `None` for a value that is no list of texts.
 fn texts(value: Value<'_>, to: &mut Vec<u8>) -> Result<Option<()>> {
     let Some(items) = value.items() else { return Ok(None) };
     for item in items {

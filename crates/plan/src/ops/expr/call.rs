@@ -67,19 +67,19 @@ pub enum Call {
     },
     /// The part of a text at `index`, split at `separator`; missing where there are fewer.
     Split {
-        /// What is between parts.
+        /// The text between two parts.
         separator: String,
         /// The part; from the end if negative.
         index: i64,
     },
     /// The parts of a text, split at `separator`: a list of texts.
     SplitAll {
-        /// What is between parts.
+        /// The text between two parts.
         separator: String,
     },
     /// The texts of a list as one, with `separator` between them.
     Join {
-        /// What is between them.
+        /// The text between two of them.
         separator: String,
     },
     /// The whole number that a text writes in a base.

@@ -65,7 +65,7 @@ impl Expr {
     }
 }
 
-/// Returns the shapes of what is computed number by number: those of all operands, which are equal in each row.
+/// Returns the shapes of a value that is computed number by number: the operands have equal shapes in each row.
 fn equal<const N: usize>(operands: [Option<Lengths>; N]) -> Option<Lengths> {
     operands.into_iter().flatten().reduce(|a, b| Lengths { uniform: a.uniform || b.uniform, ..a })
 }

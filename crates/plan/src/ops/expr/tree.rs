@@ -93,7 +93,7 @@ pub enum Expr {
     Call {
         /// The function.
         call: Call,
-        /// What it is of.
+        /// Its operand.
         arg: Box<Expr>,
     },
     /// Another type, as NumPy's `astype`.

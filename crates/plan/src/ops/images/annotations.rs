@@ -64,7 +64,7 @@ fn is_zero(v: &f64) -> bool {
     *v == 0.0
 }
 
-/// What a column is to its image.
+/// The part of an annotation that a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Boxes.
@@ -78,7 +78,7 @@ pub enum Role {
 }
 
 impl Annotations {
-    /// Returns the columns, and what they are.
+    /// Returns the columns, and the part that each holds.
     pub fn columns(&self) -> impl Iterator<Item = (&String, Role)> {
         let labels = self.labels.iter().map(|name| (name, Role::Label));
         let masks = self.masks.iter().map(|name| (name, Role::Mask));
@@ -86,7 +86,7 @@ impl Annotations {
         self.boxes.iter().map(|name| (name, Role::Boxes)).chain(labels).chain(masks).chain(points)
     }
 
-    /// Returns these columns under other names, without those that `rename` has no name for. Labels need their boxes.
+    /// Returns these columns under other names, without columns for which `rename` has no name. Labels need their boxes.
     #[must_use]
     pub(crate) fn renamed(&self, rename: impl Fn(&String) -> Option<String>) -> Self {
         let boxes = self.boxes.as_ref().and_then(&rename);
@@ -132,7 +132,7 @@ impl Annotations {
     /// Returns the columns after an op on the image, which then has the kind `image`.
     ///
     /// # Errors
-    /// Invalid when a column is not what it was declared as, NotFound when there is none.
+    /// Invalid when the type of a column does not fit its declaration, NotFound when there is no such column.
     pub(crate) fn follow(&self, op: &str, image: &Kind, schema: &Schema) -> Result<Schema> {
         let mut after = schema.clone();
         for (name, role) in self.columns() {

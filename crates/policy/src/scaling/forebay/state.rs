@@ -40,7 +40,7 @@ pub struct Previous {
     /// The most threads on the reader's machine, once they had to give some back.
     pub(super) local_max: Option<u32>,
     /// The only allowed cut, once the trainer lacked cores, or became slower, while its process ran ops that workers
-    /// can run; and the spare cores then, with those that these ops took.
+    /// can run; and the spare cores then, with the cores that these ops took.
     pub(super) cut_only: Option<(u32, f64)>,
     /// The threads of one worker by type, when marks began to be compared.
     pub(super) unit: Vec<f64>,

@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_has_less_than_its_share_by_more_than_a_split(
+        fn every_consumer_has_its_share_within_a_split(
             weights in (1u64..100, 1u64..100), splits in 0u64..200,
         ) {
             let claim = |weight, splits| Claim { priority: 0, weight, splits };

@@ -93,7 +93,7 @@ impl Leases {
         self.clear_reserved(out);
         self.grant_room(now, out);
         if self.make_way(now, out) {
-            // What lost its place may go to a worker that has room for nobody else.
+            // A split that lost its place may go to a worker that has no other room.
             self.grant_room(now, out);
         }
     }

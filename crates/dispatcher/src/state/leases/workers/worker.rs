@@ -200,7 +200,7 @@ impl Worker {
         before.len() >= self.threads.max(1) as usize && before.iter().any(|at| consumer(at) == consumer(&token))
     }
 
-    /// Notes the splits that the worker computes now. The others wait, also those that were preempted by a higher
+    /// Notes the splits that the worker computes now. The other splits wait, or are preempted by a higher
     /// priority: their waiting time does not count as late.
     pub(in crate::state::leases) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
         let RunOrder { begun, waiting } = self.run_order(priority);
