@@ -96,7 +96,6 @@ DECIMALS = {
 CHAT = pa.struct([("role", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us")), ("p", pa.decimal128(9, 2))])
 DAY = dt.datetime(2026, 11, 22, 3, 4, 5, 6)
 NESTED = {
-    "fixed_texts": pa.array(some(lambda i: [f"{i}", None]), pa.list_(pa.string(), 2)),
     "blobs": pa.array(some(lambda i: [bytes(range(j)) for j in range(i % 6)])),
     "truths": pa.array(some(lambda i: [[i % 2 == 0, None]])),
     "lists": pa.array(some(lambda i: [[1, None, i], [], None])),
@@ -111,6 +110,7 @@ NESTED = {
     "map_of_ints": pa.array(some(lambda i: [(i, "v"), (-1, None)]), pa.map_(pa.int64(), pa.string())),
 }
 TEXTS = {
+    "fixed_texts": pa.array(some(lambda i: [f"{i}", None]), pa.list_(pa.string(), 2)),
     "texts": pa.array(some(lambda i: ['a\n"é\\' * j if j % 3 else None for j in range(i % 5)])),
     "large_texts": pa.array(some(lambda i: [f"{j}" for j in range(i % 5)]), pa.large_list(pa.large_string())),
     "view_texts": pa.array(some(lambda i: [f"{j}" * 20 for j in range(i % 5)]), pa.list_view(pa.string_view())),

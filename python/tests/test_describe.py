@@ -209,6 +209,9 @@ def test_strange_data_have_figures():
     assert (stats["x"].nulls, stats["x"].max, stats["t"].nulls, stats["t"].nans) == (1, float("inf"), 0, 1)
     empty = fb.range(0).describe()
     assert (empty.rows, empty.complete, empty["id"].mean, dict(empty["id"].quantiles)) == (0, True, None, {})
+    assert fb.from_dict({"x": [1.0, 2.0, float("inf")]}).describe()["x"].quantiles[0.5] == 2.0
+    tags = fb.from_dict({"tags": [["x"], ["y", "x"], []]}).describe()["tags"]
+    assert (tags.top, tags.sizes, tags.nulls) == ((("x", 2), ("y", 1)), (0, 1.0, 2), 0)
     hostile = fb.from_dict({"<b>\x1b[31m": ["\x1b[0m<script>", "\u202eabc"]}).describe()
     assert "\x1b" not in str(hostile)
     assert "\u202e" not in str(hostile)

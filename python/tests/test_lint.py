@@ -189,5 +189,12 @@ def test_the_command_prints_findings_and_its_code_tells_them(tmp_path: Path) -> 
     assert (done.returncode, "error [shuffle-behind-batch]" in done.stdout) == (1, True)
     script.write_text("x = 1\n")
     assert command().returncode == 4
+    script.write_text("import sys, forebay as fb\nds = fb.range(5)\nsys.exit(0)\n")
+    done = command()
+    assert (done.returncode, "ended by sys.exit(0)" in done.stderr) == (4, True)
+    script.write_text("def f():\n    raise ValueError('mine')\nf()\n")
+    done = command()
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1].endswith('train.py", line 3, in <module>'), done.stderr
     script.unlink()
     assert command().returncode == 4

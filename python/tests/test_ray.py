@@ -155,7 +155,7 @@ def test_workers_that_cannot_start_are_told_of_and_the_job_goes_on(
         ds = fb.range(1_000).shuffle().batch(8)
         there = [fingerprint(batch) for batch in ds.distribute(service, job="goes on", seed=1)]
         assert there == [fingerprint(batch) for batch in ds.iter(seed=1)]
-        until(lambda: len(failures()) >= 3)
+        until(lambda: len(failures()) >= 3, 90)
         assert "the worker on 127.0.0.1 (process" in failures()[0].message, failures()
         assert "ended (exit code" in failures()[0].message, failures()
         assert f"file: {tmp_path}/no.pem" in failures()[0].cause, failures()

@@ -310,6 +310,9 @@ def running(pid: int) -> bool:
 def test_nothing_stays_behind(how, until):
     script = textwrap.dedent(
         """
+        import signal
+        # Where the tests run in the background, SIGINT may be ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import forebay as fb
         service = fb.up(workers=2, threads=1)
         print(service.dispatcher_pid, *service.worker_pids, flush=True)
@@ -333,7 +336,10 @@ def test_nothing_stays_behind(how, until):
         ]
         mine = [p for p in functions if parent(p) in pids]
         process.send_signal(how)
-        process.wait(30)
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
         if how == signal.SIGINT:
             assert "KeyboardInterrupt" in process.stderr.read()
     until(lambda: not any(running(p) for p in pids + mine))

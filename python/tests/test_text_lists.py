@@ -93,10 +93,15 @@ def test_an_item_that_is_not_there_is_an_error_of_its_sample() -> None:
 
 def test_what_takes_no_list_says_what_does() -> None:
     ds = fb.from_dict({"tags": [["a"], ["b", "c"]]})
+    texts = fb.from_dict({"text": ["a", "bc"]})
     for make, hint in [
         (lambda: ds.cast(tags=str), ".list.join"),
         (lambda: ds.with_column("y", fb.col("tags").hash_mod(3)), ".list.join"),
         (lambda: fb.range(2).with_column("y", fb.col("id").list.join(",")), "concat_str"),
+        (lambda: texts.filter(fb.col("text").list.contains("a")), ".str.split"),
+        (lambda: texts.with_column("y", fb.col("text").list.slice(0, 1)), "int32[?]"),
+        (lambda: ds.filter(fb.col("tags").str.contains("a")), ".list"),
+        (lambda: ds.with_column("y", fb.col("tags").list.sum()), "int32[?]"),
         (lambda: fb.range(2).map(lambda row: {"y": 1}, schema={"y": ("string", (3,))}), "[None]"),
     ]:
         with pytest.raises(E.InvalidPipelineError) as caught:
@@ -132,6 +137,22 @@ def test_files_and_tables_give_their_lists(tmp_path: pathlib.Path, missing: floa
         saved = tmp_path / f"saved-{format}"
         sources[0].save(saved, format=format)
         assert sorted(map(str, column(fb.load(saved)))) == sorted(map(str, lists))
+
+
+def test_lists_of_other_forms_are_read_too(tmp_path: pathlib.Path) -> None:
+    lists = some(5, missing=0.2)
+    for form in (pa.list_view(pa.string()), pa.large_list_view(pa.large_string())):
+        array = pa.array(lists, form)
+        for table in (pa.table({"tags": array}), pa.table({"tags": array}).slice(3, 20)):
+            assert column(fb.from_table(table)) == table["tags"].to_pylist()
+    numbers = pa.array([[1, 2], [], [3]], pa.list_view(pa.int32())).slice(1)
+    assert [row["x"].tolist() for row in fb.from_table(pa.table({"x": numbers}))] == [[], [3]]
+    pairs = pa.table({"tags": pa.array([["a", "b"], None, ["c", "d"]], pa.list_(pa.string(), 2))})
+    pq.write_table(pairs, tmp_path / "pairs.parquet")
+    for ds in (fb.from_table(pairs), fb.from_parquet(tmp_path / "pairs.parquet")):
+        assert column(ds) == [["a", "b"], None, ["c", "d"]]
+    (tmp_path / "nulls.jsonl").write_text('{"tags": ["a"]}\n{"tags": [null]}\n{"tags": []}\n')
+    assert column(fb.from_jsonl(tmp_path / "nulls.jsonl")) == [["a"], [None], []]
 
 
 def test_a_text_may_be_missing_in_its_list(tmp_path: pathlib.Path) -> None:

@@ -260,5 +260,28 @@ def _plain_type(array: Any) -> Any:
         narrow = types.is_date32(kind) or types.is_time32(kind)
         return array.cast(pa.int32()).cast(pa.int64()) if narrow else array.cast(pa.int64())
     if types.is_list_view(kind) or types.is_large_list_view(kind):
-        return array.cast(pa.large_list(kind.value_field))
+        return _list_of_view(array)
+    if types.is_fixed_size_list(kind) and _is_text(kind.value_type):
+        is_null = array.is_null().to_numpy(zero_copy_only=False)
+        return _list_array(np.where(is_null, 0, kind.list_size), array.flatten(), kind.value_field, is_null)
     return array
+
+
+def _list_of_view(array: Any) -> Any:
+    """Returns the lists of a view: pyarrow 26's cast reads other items where rows are out of order or missing."""
+    import pyarrow as pa
+
+    is_null = array.is_null().to_numpy(zero_copy_only=False)
+    sizes = np.where(is_null, 0, array.sizes.to_numpy(zero_copy_only=False)).astype(np.int64)
+    starts = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    return _list_array(sizes, array.values.take(pa.array(places)), array.type.value_field, is_null)
+
+
+def _list_array(sizes: Any, items: Any, item: Any, is_null: Any) -> Any:
+    """Returns lists of these sizes of items that stand one after the other."""
+    import pyarrow as pa
+
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    mask = pa.array(is_null) if is_null.any() else None
+    return pa.LargeListArray.from_arrays(offsets, items, pa.large_list(item), mask=mask)

@@ -10,12 +10,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import forebay
 from forebay import _native
 from forebay._src.commands import COMMANDS, EXITS
 from forebay._src.quality import quality_file
 from forebay.errors import ForebayError, NotFoundError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from forebay._src.dataset import Dataset
 
 
@@ -28,6 +31,7 @@ def main() -> None:
     if sys.argv[1:2] == ["cluster"]:
         sys.exit(cluster(sys.argv[2:]))
     if command := COMMANDS.get("".join(sys.argv[1:2])):
+        sys.excepthook = show_script_error
         sys.exit(command(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))
 
@@ -52,7 +56,13 @@ def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]
     from forebay._src.dataset import Dataset
 
     path = as_script(file, [])
-    names = runpy.run_path(path, run_name=f"__forebay_{method}__")
+    try:
+        names = runpy.run_path(path, run_name=f"__forebay_{method}__")
+    except SystemExit as exit_:
+        raise NotFoundError(
+            f"{path!r} ended by sys.exit({exit_.code!r}) before its datasets could be read",
+            {"hint": "put the call under `if __name__ == '__main__':`, or in a function"},
+        ) from None
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
     if not found:
         raise NotFoundError(
@@ -60,6 +70,16 @@ def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]
             {"hint": f"assign one to a variable outside of functions, or print(ds.{method}()) in the script"},
         )
     return found
+
+
+def show_script_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Prints an error of a user's script without the frames that lead to the script."""
+    own = (os.path.dirname(forebay.__file__), runpy.__file__, "<frozen runpy>")
+    # The first frame is the command itself.
+    at = traceback and traceback.tb_next
+    while at is not None and at.tb_frame.f_code.co_filename.startswith(own):
+        at = at.tb_next
+    sys.__excepthook__(kind, error.with_traceback(at), at)
 
 
 def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:

@@ -79,7 +79,7 @@ def mix(
     (100, 30)
     >>> even = fb.range(0, 100).filter(fb.col("id") % 2 == 0)
     >>> [int(row["id"]) for row in fb.mix([even, fb.range(1000, 1100)], rows=8).iter(seed=1)]
-    [1000, 1001, 0, 2, 1002, 4, 6, 1003]
+    [1000, 0, 1001, 2, 4, 6, 1002, 1003]
     """
     parts = _named("mix", datasets)
     given = _weights(weights, [name for name, _ in parts], isinstance(datasets, Mapping))

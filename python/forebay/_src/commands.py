@@ -132,7 +132,10 @@ def _few(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number; use 1 or more") from None
     if number < 1:
         raise argparse.ArgumentTypeError("use 1 or more")
     return number

@@ -59,7 +59,7 @@ class TextFunctions(_Functions):
         >>> [row["kind"] for row in ds.with_column("kind", fb.col("file").str.slice(-3))]
         ['jpg', 'png']
         """
-        return self._text("slice", (start, stop), _slice(start, stop))
+        return self._call("str", "slice", (start, stop), {"fn": "substring", **_slice(start, stop)})
 
     def contains(self, text: str) -> Expr:
         """Whether this text is in it, letter by letter; `search` takes patterns."""
@@ -162,7 +162,7 @@ class ListFunctions(_Functions):
         >>> [int(row["id"]) for row in ds.filter(fb.col("tags").list.contains("dog"))]
         [2]
         """
-        return self._call("list", "contains", (text,), {"fn": "contains", "text": _word("contains", "text", text)})
+        return self._call("list", "contains", (text,), {"fn": "has_item", "text": _word("contains", "text", text)})
 
     def join(self, separator: str = "") -> Expr:
         """The strings of a list as one, as Python's `separator.join(list)`."""

@@ -8,6 +8,8 @@ use super::rows::Numbers;
 
 /// How far a box may reach over the border without an error, in pixels: coordinates of data sets are rounded.
 const OVER_MAX: f64 = 1.0;
+/// Pixels of a side below which a box is dropped: rounding leaves less than this of a box that an edge touches.
+const SIDE_MIN: f64 = 1e-3;
 
 /// The boxes of a row.
 #[derive(Debug)]
@@ -91,7 +93,8 @@ impl Boxes {
             let clipped =
                 [left.clamp(0.0, width), top.clamp(0.0, height), right.clamp(0.0, width), bottom.clamp(0.0, height)];
             let (whole, visible) = (area(moved), area(clipped));
-            if visible > 0.0 && visible >= self.min_area && visible >= self.min_visibility * whole {
+            let is_seen = clipped[2] - clipped[0] >= SIDE_MIN && clipped[3] - clipped[1] >= SIDE_MIN;
+            if is_seen && visible >= self.min_area && visible >= self.min_visibility * whole {
                 kept.push(at as u32);
                 values.extend(self.written(clipped, motion.size));
             }

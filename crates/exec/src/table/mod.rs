@@ -119,7 +119,7 @@ fn called(call: &Call, arg: Value, rows: usize) -> Result<Value> {
         (Call::IsIn { values }, _) => lookup::is_in(arg, values, rows),
         (Call::Bucketize { bounds, right }, _) => lookup::bucketize(arg, bounds, *right),
         (Call::OneHot { classes }, _) => lookup::one_hot(arg, *classes, rows),
-        (Call::Slice { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
+        (Call::Substring { start, stop }, Value::Text(column)) if column.as_binary_opt::<i64>().is_some() => {
             words::slice_bytes(column, *start, *stop)
         }
         (_, Value::Texts(column)) => text_lists::call(call, column),

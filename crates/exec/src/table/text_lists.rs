@@ -33,7 +33,7 @@ pub(super) fn call(call: &Call, column: &ArrayRef) -> Result<Value> {
     let is_there = |row: &usize| lists.nulls().is_none_or(|nulls| nulls.is_valid(*row));
     let rows = 0..lists.rows();
     match call {
-        Call::Contains { text } => {
+        Call::HasItem { text } => {
             let has = rows.map(|row| i8::from(lists.get(row).any(|one| one == Some(text))));
             Ok(numbers(DType::Bool, Buffer::from_vec(has.collect::<Vec<_>>()), lists.nulls()))
         }

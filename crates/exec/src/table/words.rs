@@ -82,7 +82,7 @@ pub(super) fn call(call: &Call, value: &Value, rows: usize) -> Result<Value> {
         Call::Strip { chars: Some(chars) } => {
             made(&texts, |text| Some(text.trim_matches(|c| chars.contains(c)).into()))
         }
-        Call::Slice { start, stop } => made(&texts, |text| Some(slice(text, *start, *stop).into())),
+        Call::Substring { start, stop } => made(&texts, |text| Some(slice(text, *start, *stop).into())),
         Call::Replace { old, new } => made(&texts, |text| Some(text.replace(old, new).into())),
         Call::Split { separator, index } => made(&texts, |text| part(text, separator, *index).map(Into::into)),
         Call::Contains { text } => told(&texts, |row| row.contains(text.as_str())),

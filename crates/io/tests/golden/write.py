@@ -186,7 +186,7 @@ def write_jsonl():
     expected = []
     for item in items:
         user = item.pop("user")
-        expected.append(item | {"user.age": user["age"], "user.tags": json.dumps(user["tags"])})
+        expected.append(item | {"user.age": user["age"], "user.tags": user["tags"]})
     rows(name, expected)
 
 

@@ -221,7 +221,7 @@ def statuses(ray: Any) -> list[ClusterStatus]:
 
 
 def stop(ray: Any, name: str, timeout: float, progress: Tell) -> None:
-    """Ends a service: its workers serve the splits that they hold, then the dispatcher ends, and its state is removed."""
+    """Ends a service: its workers serve the splits that they hold, then the dispatcher ends, and its state goes."""
     actor, deadline = _found(ray, name), time.monotonic() + timeout
     if actor is None:
         raise NotFoundError(f"cluster: there is no service {name!r} on this Ray cluster")

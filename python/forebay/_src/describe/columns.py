@@ -86,7 +86,8 @@ class Gathered:
         assert self._sizes is not None
         assert self._counts is not None
         self._sizes.add(np.fromiter(map(len, known), np.int64, len(known)))
-        self._counts.add_sized(known)
+        items = known if not self._column.shape else [one for value in known for one in value if one is not None]
+        self._counts.add_sized(items)
 
     def result(self, name: str, shares: list[float], top: int) -> ColumnStatistics:
         """Returns the figures."""

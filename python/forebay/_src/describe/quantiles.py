@@ -75,8 +75,7 @@ class Quantiles:
         if not self.count:
             return [float("nan")] * len(shares)
         if self._exact:
-            with np.errstate(invalid="ignore"):
-                return [float(q) for q in np.quantile(np.concatenate(self._exact), shares)]
+            return _interpolated(np.concatenate(self._exact), np.asarray(shares, np.float64))
         kept = [(level, one) for level, one in enumerate(self._levels) if one is not None]
         values = np.concatenate([*self._waiting, *(one for _, one in kept)])
         weights = np.concatenate(
@@ -86,3 +85,17 @@ class Quantiles:
         ranks = np.cumsum(weights[order])
         places = np.searchsorted(ranks, np.asarray(shares) * (self.count - 1), side="right")
         return [float(values[order[min(place, len(values) - 1)]]) for place in places]
+
+
+def _interpolated(values: Array, shares: Array) -> list[float]:
+    """Returns NumPy's quantiles; also beside an infinity, and where the difference of two values overflows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.quantile(values, shares)
+        if np.isfinite(found).all():
+            return [float(q) for q in found]
+        ranks = shares * (len(values) - 1)
+        low, part = np.floor(ranks).astype(np.int64), ranks % 1
+        values = np.sort(values)
+        below, above = values[low], values[np.minimum(low + 1, len(values) - 1)]
+        between = np.where((part == 0) | (below == above), below, below * (1 - part) + above * part)
+        return [float(q) for q in np.where(np.isfinite(found), found, between)]

@@ -185,7 +185,7 @@ fn expression(draw: &mut Draw, columns: &[&str]) -> Expr {
         }
         3 => {
             let text = Expr::Cast { arg: Box::new(left), dtype: CastType::String };
-            let call = Call::Slice { start: Some(-2), stop: None };
+            let call = Call::Substring { start: Some(-2), stop: None };
             Expr::Unary { op: Unary::Len, arg: Box::new(Expr::Call { call, arg: Box::new(text) }) }
         }
         1 => Expr::HashMod { arg: Box::new(left), buckets: 17 },
@@ -349,7 +349,10 @@ pub(crate) fn executable(graph: &Graph, rows: Option<usize>) -> Result<Arc<Execu
 }
 
 pub(crate) fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
-    executable(graph, Some(rows.num_rows()))?.finish(rows.clone(), 0)
+    // A source reads only the columns that the pipeline needs.
+    let read = Stages::new(graph)?.source.schema()?;
+    let names: Vec<_> = read.fields().iter().map(|field| field.name.clone()).collect();
+    executable(graph, Some(rows.num_rows()))?.finish(rows.project(&names)?, 0)
 }
 
 /// Returns the order in which a pipeline runs, for the message of a failed test.

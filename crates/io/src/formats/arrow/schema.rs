@@ -286,6 +286,7 @@ fn kind(field: &ArrowField, ty: &DataType) -> Kind {
                 };
                 Kind::fixed(dtype, &shape.filter(fits).unwrap_or(vec![n]))
             }
+            _ if is_text(item.data_type()) => Kind::Texts,
             _ => Kind::Utf8,
         },
         DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => {

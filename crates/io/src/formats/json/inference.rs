@@ -20,6 +20,8 @@ enum Shape {
     List(Option<DType>, Option<usize>),
     /// A list of texts.
     Texts,
+    /// A list of nulls alone.
+    Nulls,
     /// A list that no column holds as it is.
     Json,
 }
@@ -38,6 +40,7 @@ fn shape(value: Value<'_>) -> Option<Shape> {
         // A text may be missing in a list, and a number may not.
         match (numbers, texts) {
             (numbers, 0) if numbers == count => {}
+            (0, 0) => return Some(Shape::Nulls),
             (0, 1..) => return Some(Shape::Texts),
             _ => return Some(Shape::Json),
         }
@@ -55,7 +58,7 @@ fn shape(value: Value<'_>) -> Option<Shape> {
 
 /// Returns the shape that holds both, if there is one.
 fn meet(a: Shape, b: Shape) -> Option<Shape> {
-    use Shape::{Int, Json, List, Real, Texts};
+    use Shape::{Int, Json, List, Nulls, Real, Texts};
     Some(match (a, b) {
         _ if a == b => a,
         (Int | Real, Int | Real) => Real,
@@ -63,9 +66,10 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
             let dtype = if x.is_none() || y.is_none() || x == y { x.or(y) } else { Some(DType::Float64) };
             List(dtype, n.filter(|_| n == m))
         }
-        // An empty list is one of texts too.
-        (Texts, List(None, _)) | (List(None, _), Texts) => Texts,
-        (List(..) | Texts | Json, List(..) | Texts | Json) => Json,
+        // An empty list is one of texts too, and so is one of nulls.
+        (Texts, List(None, _) | Nulls) | (List(None, _) | Nulls, Texts) => Texts,
+        (Nulls, List(None, _)) | (List(None, _), Nulls) => Nulls,
+        (List(..) | Texts | Nulls | Json, List(..) | Texts | Nulls | Json) => Json,
         _ => return None,
     })
 }
@@ -138,7 +142,7 @@ impl FieldInference {
                     Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![len.filter(|&n| n > 0)] }
                 }
                 Some(Shape::Texts) => Kind::Texts,
-                Some(Shape::List(..) | Shape::Text | Shape::Json) | None => Kind::Utf8,
+                Some(Shape::List(..) | Shape::Text | Shape::Nulls | Shape::Json) | None => Kind::Utf8,
             };
             Field { nullable: count < self.lines, ..Field::new(name, kind) }
         };

@@ -9,7 +9,7 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use bytes::Bytes;
 use forebay_core::{Epoch, Error, ErrorKind, Result};
-use forebay_data::{Chunk, DType, Kind, tensor_shape_of_row, tensor_values};
+use forebay_data::{Chunk, DType, Kind, TextLists, tensor_shape_of_row, tensor_values};
 use forebay_io::{Blobs, Draft, Place, ReadOptions, Reader, SourceIndex, infer};
 use forebay_plan::{BlobId, Source};
 use serde_json::{Value, json};
@@ -95,6 +95,7 @@ pub(crate) fn rows(chunks: &[Chunk]) -> Vec<Value> {
                             column.as_binary::<i64>().value(0).iter().map(|b| format!("{b:02x}")).collect::<String>()
                         ),
                         Kind::Utf8 => json!(column.as_string::<i64>().value(0)),
+                        Kind::Texts => json!(TextLists::of(column).expect("lists").get(0).collect::<Vec<_>>()),
                         kind => {
                             let numbers = numbers(kind, &tensor_values(kind, column).expect("numbers"));
                             nest(

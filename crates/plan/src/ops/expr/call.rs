@@ -29,16 +29,28 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chars: Option<String>,
     },
-    /// The characters, or items of the first dimension, from `start` to before `stop`, as Python's slices.
+    /// The characters from `start` to before `stop`, as Python's slices.
+    Substring {
+        /// The first; from the end if negative.
+        start: Option<i64>,
+        /// The first that is left out; from the end if negative.
+        stop: Option<i64>,
+    },
+    /// The items of the first dimension from `start` to before `stop`, as Python's slices.
     Slice {
         /// The first; from the end if negative.
         start: Option<i64>,
         /// The first that is left out; from the end if negative.
         stop: Option<i64>,
     },
-    /// Whether a text has another one in it; whether a list of texts has it among them.
+    /// Whether a text has another one in it.
     Contains {
         /// The other one.
+        text: String,
+    },
+    /// Whether a list of texts has a text among them.
+    HasItem {
+        /// The text.
         text: String,
     },
     /// Whether a text begins with another one.
@@ -138,8 +150,8 @@ impl Call {
             Call::Lower {} => "lower",
             Call::Upper {} => "upper",
             Call::Strip { .. } => "strip",
-            Call::Slice { .. } => "slice",
-            Call::Contains { .. } => "contains",
+            Call::Substring { .. } | Call::Slice { .. } => "slice",
+            Call::Contains { .. } | Call::HasItem { .. } => "contains",
             Call::StartsWith { .. } => "starts_with",
             Call::EndsWith { .. } => "ends_with",
             Call::Replace { .. } => "replace",
@@ -183,7 +195,7 @@ impl Call {
         let truth = Kind::scalar(DType::Bool);
         match self {
             Call::Lower {} | Call::Upper {} | Call::Strip { .. } | Call::Replace { .. } => text(name, kind, Kind::Utf8),
-            Call::Contains { .. } if *kind == Kind::Texts => Ok(truth),
+            Call::HasItem { .. } => texts(name, kind, truth),
             Call::Contains { .. } | Call::StartsWith { .. } | Call::EndsWith { .. } => text(name, kind, truth),
             Call::Match { pattern, .. } => text_pattern(pattern).and_then(|_| text(name, kind, truth)),
             Call::Split { separator, .. } | Call::SplitAll { separator } if separator.is_empty() => {
@@ -192,23 +204,21 @@ impl Call {
             }
             Call::Split { .. } => text(name, kind, Kind::Utf8),
             Call::SplitAll { .. } => text(name, kind, Kind::Texts),
-            Call::Join { .. } => match kind {
-                Kind::Texts => Ok(Kind::Utf8),
-                kind => Err(Error::invalid(format!("join: {kind} is no list of texts"))
-                    .hint("texts of several columns are joined by fb.concat_str(...), or with +")),
-            },
+            Call::Join { .. } => texts(name, kind, Kind::Utf8),
+            Call::Substring { .. } if *kind == Kind::Bytes => Ok(Kind::Bytes),
+            Call::Substring { .. } => text(name, kind, Kind::Utf8),
             Call::ToInt { base } if !(2..=36).contains(base) => {
                 Err(Error::invalid(format!("to_int: base={base} is out of range")).hint("use 2 to 36"))
             }
             Call::ToInt { .. } => text(name, kind, Kind::scalar(DType::Int64)),
             Call::Slice { start, stop } => match kind {
-                Kind::Utf8 | Kind::Bytes | Kind::Texts => Ok(kind.clone()),
+                Kind::Texts => Ok(Kind::Texts),
                 Kind::Tensor { dtype, shape } => {
                     let length = shape[0].map(|len| Call::bounds(*start, *stop, len).len());
                     let shape = std::iter::once(length).chain(item(name, kind)?.into_iter().map(Some)).collect();
                     Ok(Kind::Tensor { dtype: *dtype, shape })
                 }
-                Kind::Scalar { .. } => Err(no_list(name, kind)),
+                kind => Err(no_list(name, kind)),
             },
             Call::IsIn { values } => values.check().and_then(|()| values.kind(kind)),
             Call::Bucketize { bounds, .. } => {
@@ -268,8 +278,12 @@ impl std::fmt::Display for Call {
         match self {
             Call::Lower {} | Call::Upper {} | Call::Sum {} | Call::Mean {} | Call::Min {} | Call::Max {} => {}
             Call::Strip { chars } => chars.iter().try_for_each(|chars| write!(f, "{chars:?}"))?,
-            Call::Slice { start, stop } => write!(f, "{}, {}", place(*start), place(*stop))?,
-            Call::Contains { text } | Call::StartsWith { text } | Call::EndsWith { text } => write!(f, "{text:?}")?,
+            Call::Substring { start, stop } | Call::Slice { start, stop } => {
+                write!(f, "{}, {}", place(*start), place(*stop))?
+            }
+            Call::Contains { text } | Call::HasItem { text } | Call::StartsWith { text } | Call::EndsWith { text } => {
+                write!(f, "{text:?}")?
+            }
             Call::Replace { old, new } => write!(f, "{old:?}, {new:?}")?,
             Call::Match { pattern, .. } => write!(f, "{pattern:?}")?,
             Call::Split { separator, index } => write!(f, "{separator:?}, {index}")?,
@@ -345,9 +359,22 @@ fn text(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
         Kind::Utf8 => Ok(gives),
         Kind::Bytes => Err(Error::invalid(format!("{name}: this is bytes, not a string"))
             .hint("if it is text in UTF-8, cast it first: .cast(str)")),
+        Kind::Texts => Err(Error::invalid(format!("{name}: {kind} is a list of strings, not a string"))
+            .hint("functions of lists are under .list: get, slice, contains, join")),
         other => {
             Err(Error::invalid(format!("{name}: {other} is no string")).hint("write it as text first: .cast(str)"))
         }
+    }
+}
+
+/// Returns `gives` for a list of texts.
+fn texts(name: &str, kind: &Kind, gives: Kind) -> Result<Kind> {
+    match kind {
+        Kind::Texts => Ok(gives),
+        kind => Err(Error::invalid(format!("{name}: {kind} is no list of texts"))
+            .hint(
+            "functions of one text are under .str, and .str.split(...) makes a list; fb.concat_str(...) and + join columns",
+        )),
     }
 }
 
@@ -373,5 +400,9 @@ fn item(name: &str, kind: &Kind) -> Result<Vec<usize>> {
 }
 
 fn no_list(name: &str, kind: &Kind) -> Error {
+    if *kind == Kind::Texts {
+        return Error::invalid(format!("{name}: {kind} is a list of strings, not of numbers"))
+            .hint("it takes columns like int32[?] or float32[8]");
+    }
     Error::invalid(format!("{name}: {kind} is no list")).hint("it takes columns like int32[?] or float32[8]")
 }
