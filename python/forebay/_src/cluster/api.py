@@ -28,6 +28,8 @@ from forebay.errors import (
 
 #: Seconds that a call may take.
 CALL_SECONDS = 15.0
+#: Calls of one apply, where other clients change the same object.
+APPLY_MAX = 5
 #: The most bytes of an answer.
 ANSWER_MAX = 64 << 20
 #: The most objects of a list. A service has some tens of objects, and as many pods as workers.
@@ -121,8 +123,14 @@ class Api:
 
     def apply(self, kind: Kind, namespace: str, body: Json) -> Json:
         """Makes the object be as described, by server-side apply."""
-        path = kind.path(namespace, body["metadata"]["name"])
-        return self.call("PATCH", f"{path}?fieldManager={MANAGER}&force=true", body)
+        path = f"{kind.path(namespace, body['metadata']['name'])}?fieldManager={MANAGER}&force=true"
+        for _ in range(APPLY_MAX - 1):
+            try:
+                return self.call("PATCH", path, body)
+            except ConflictError:
+                # Another client made or changed the object in the same moment: the next call finds it.
+                continue
+        return self.call("PATCH", path, body)
 
     def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Deletes this very object, and in the background all that it owns. One that is gone is no error."""
