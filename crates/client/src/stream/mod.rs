@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! service_stream   ServiceStream: next() for the user's thread
+//! waiting          ServiceStream: waits for the next chunk, within bounds
 //! progress         ConsumerProgress: the next delivery and the next acknowledgement, without I/O
 //! reorder_buffer   ReorderBuffer: chunks by (epoch, split, index), which arrive in any order
 //! pending_steps    PendingSteps: merged steps that not all consumers are known to have, if epochs end together
@@ -19,3 +20,4 @@ pub(crate) mod reorder_buffer;
 pub(crate) mod service_stream;
 pub(crate) mod shared;
 pub(crate) mod step_sync;
+mod waiting;
