@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -252,6 +253,21 @@ def test_what_cannot_be_mixed_is_refused_with_what_to_write(make: Callable, erro
     a, b = fb.range(40).filter(fb.col("id") % 2 == 0), fb.range(70)
     with pytest.raises(error, match=says):
         make(a, b)
+
+
+def test_a_consumer_without_a_split_of_a_dataset_is_told_why():
+    small = fb.range(900).filter(fb.col("id") % 2 == 0)
+    ds = fb.mix({"small": small, "large": fb.range(1000, 100_000)}).batch(8)
+    with pytest.raises(E.DataError, match='"small" gives no row to consumer 1 of 2') as caught:
+        list(ds.iter(consumers=(1, 2), even=False))
+    assert "coordinated=True" in caught.value.context["hint"]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        next(iter(ds.iter(consumers=(0, 2))))
+    # On a service, its consumers do not end together.
+    assert ["distribute()" in str(one.message) for one in said] == [False]
+    parts = [list(ds.iter(consumers=(index, 2), coordinated=True)) for index in range(2)]
+    assert len(parts[0]) == len(parts[1]) > 0
 
 
 def one_token(row):

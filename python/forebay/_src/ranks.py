@@ -103,10 +103,12 @@ def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
     op = pipeline.uneven(count)
     if op is None:
         return
+    # On a service, the consumers of a mix whose rows are not counted end each by itself.
+    service = "" if op == "mix" else "distribute(), where they end together; or "
     warn(
         f"{op}: how many batches each of {count} consumers gets is known only when it has run, and one that ends "
         "before the others leaves them waiting for it in their next collective operation (write "
-        'to_torch(even="drop") or even="pad"; or distribute(), where they end together; or coordinated=True, with '
+        f'to_torch(even="drop") or even="pad"; or {service}coordinated=True, with '
         "which each computes everything; or take a number of steps over epochs=None; where the numbers may differ, "
         "even=False)",
         RanksWarning,

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Epoch, Error, Result};
+use forebay_core::{ConsumerIndex, Epoch, Error, Result};
 use forebay_plan::{Combined, Combining, MixSchedule, Source, Stop};
 
 use super::part::{MixPart, PartStreams, Repeats};
@@ -35,6 +35,7 @@ enum Next {
 /// An iterator over a mix. Dropping it ends the streams of its datasets.
 pub struct MixedStream {
     executable: Arc<Executable>,
+    consumer: ConsumerIndex,
     streams: Box<dyn PartStreams>,
     schedule: MixSchedule,
     stop: Stop,
@@ -83,6 +84,7 @@ impl MixedStream {
         let columns = MixColumns { schema: Arc::new(executable.stages().source.schema()?), names, samples, memory };
         let mut stream = Self {
             executable,
+            consumer: options.consumer,
             streams,
             schedule,
             stop,
@@ -281,8 +283,17 @@ impl MixedStream {
 
     fn no_rows(&self, part: usize) -> Error {
         let (of, stages) = (&self.parts[part], &self.executable.stages().parts[part]);
-        let error = Error::data(format!("mix: {:?} gives no row", of.name))
-            .hint("look at the conditions of its filters; or leave it out, or use stop=\"once\"");
+        let sharding = self.executable.plan().sharding();
+        let error = if sharding.consumers > 1 && !sharding.coordinated {
+            let (consumer, consumers) = (self.consumer.0, sharding.consumers);
+            Error::data(format!("mix: {:?} gives no row to consumer {consumer} of {consumers}", of.name)).hint(
+                "consumers divide a dataset by splits: a small one has too few. coordinated=True divides the batches \
+                 instead; stop=\"once\" reads each dataset as far as it goes",
+            )
+        } else {
+            Error::data(format!("mix: {:?} gives no row", of.name))
+                .hint("look at the conditions of its filters; or leave it out, or use stop=\"once\"")
+        };
         stages
             .first_uncounted()
             .map_or_else(|| stages.graph.blame_source(error.clone()), |node| node.blame(error.clone()))
