@@ -51,7 +51,7 @@ KINDS = (
 
 
 class User:
-    """Somebody with a kubeconfig for the namespace of a test."""
+    """A user with a kubeconfig for the namespace of a test."""
 
     def __init__(self, world: World, kubelet: Kubelet, config: Path) -> None:
         self.world, self.kubelet, self.config = world, kubelet, config

@@ -1,4 +1,4 @@
-"""`describe` and `forebay info`: the figures are those of NumPy, pandas and polars, and never depend on threads."""
+"""`describe` and `forebay info`: the figures are those of NumPy, and never depend on threads."""
 
 from __future__ import annotations
 
@@ -79,43 +79,6 @@ def table(seed: int, rows: int = 3000) -> pa.Table:
             "text": pa.array(rng.choice(["x", "y", "long one"], rows), mask=~lost),
         }
     )
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_figures_are_those_of_pandas(seed):
-    pandas = pytest.importorskip("pandas")
-    frame = table(seed).to_pandas()
-    stats = fb.from_table(frame).describe(quantiles=SHARES)
-    for name in frame:
-        of, theirs = stats[name], frame[name]
-        assert (of.count, of.nulls) == (theirs.count(), theirs.isna().sum())
-        if name == "text":
-            assert dict(of.top) == theirs.value_counts().to_dict()
-            continue
-        assert (of.mean, of.std) == pytest.approx((theirs.mean(), theirs.std()), rel=1e-5)
-        assert list(of.quantiles.values()) == pytest.approx(list(theirs.quantile(SHARES)), rel=1e-5)
-    assert pandas.DataFrame(stats.to_dict()["columns"]).shape[1] == 4
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_figures_are_those_of_polars(seed):
-    polars = pytest.importorskip("polars")
-    frame = polars.from_arrow(table(seed))
-    stats = fb.from_table(frame).describe(quantiles=SHARES)
-    for name in frame.columns:
-        of, theirs = stats[name], frame[name]
-        assert (of.count, of.nulls, of.distinct or theirs.drop_nulls().n_unique()) == (
-            theirs.count(),
-            theirs.null_count(),
-            theirs.drop_nulls().n_unique(),
-        )
-        if name == "text":
-            continue
-        assert (of.mean, of.std, of.min, of.max) == pytest.approx(
-            (theirs.mean(), theirs.std(), theirs.min(), theirs.max()), rel=1e-5
-        )
-        mine = list(of.quantiles.values())
-        assert mine == pytest.approx([theirs.quantile(share, "linear") for share in SHARES], rel=1e-5)
 
 
 def test_threads_files_and_batches_change_no_figure(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import forebay as fb
@@ -105,12 +104,6 @@ def test_no_loader_of_tensors_takes_rows_of_several_shapes() -> None:
     with pytest.raises(E.InvalidPipelineError, match="'y' is int64") as caught:
         ds.to_torch()
     assert "before .batch" in caught.value.context["hint"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
-def test_padded_columns_are_tensors() -> None:
-    ds = lists().batch(2, pad=0).with_column("y", fb.col("ids") * 2)
-    assert [tuple(batch["y"].shape) for batch in ds.to_torch()] == [ids.shape for ids in batches()]
 
 
 def test_where_takes_one_list_or_the_other() -> None:

@@ -281,7 +281,7 @@ def test_workers_of_one_kind_are_as_many_as_are_wanted_of_it(
 
 
 class NoService:
-    """An actor of somebody else."""
+    """An actor that forebay did not make."""
 
 
 # On a busy machine the dispatcher takes long to start again, and the consumer rightly says that it waits.

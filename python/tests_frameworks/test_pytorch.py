@@ -106,3 +106,10 @@ def test_a_data_loader_says_why_it_needs_no_processes(tmp_path):
     assert done.stdout == "15 15\n"
     assert "each would read everything" in done.stderr
     assert "num_workers=0" in done.stderr
+
+
+def test_columns_computed_behind_a_padded_batch_are_tensors():
+    ids = [np.arange(n, dtype=np.int64) for n in (1, 3, 2, 0)]
+    ds = fb.from_dict({"ids": ids}).batch(2, pad=0).with_column("y", fb.col("ids") * 2)
+    batches = [batch["y"] for batch in ds.to_torch()]
+    assert [batch.tolist() for batch in batches] == [[[0, 0, 0], [0, 2, 4]], [[0, 2], [0, 0]]]
