@@ -59,7 +59,7 @@ mod tests {
         let after = |seconds, ready, started| START.verdict(Duration::from_secs(seconds), ready, started);
         assert_eq!([after(0, 2, 2), after(200, 2, 2), after(0, 0, 0)], [Verdict::All; 3]);
         assert_eq!([after(29, 1, 2), after(29, 0, 2), after(119, 0, 2)], [Verdict::Wait; 3]);
-        assert_eq!(after(30, 1, 2), Verdict::Some, "it begins with what there is");
+        assert_eq!(after(30, 1, 2), Verdict::Some, "the service begins with the workers that are registered");
         assert_eq!(after(120, 0, 2), Verdict::None);
     }
 }

@@ -38,8 +38,8 @@ class AnnotateOps(Base):
     ) -> Dataset:
         """Declares the boxes, masks and points of an image: each later op that moves its pixels moves them, too.
 
-        Each op draws once for the image and for all that belongs to it. The image's pixels are those that they would
-        be without `annotate`. Boxes are clipped to the image, and dropped with their labels when nothing is left.
+        Each op draws once for the image and for its boxes, masks and points. The image has the same pixels as without
+        `annotate`. Boxes are clipped to the image; a box of which nothing is left is dropped with its label.
 
         >>> import forebay as fb
         >>> import numpy as np

@@ -139,7 +139,7 @@ def start(api: Api, asked: Asked, plain: bool, update: bool, progress: Tell) -> 
         try:
             found = _make(api, asked, kind, progress)
         except ConflictError:
-            # Somebody else has just made it: it is judged as one that was there.
+            # Another client made the root in the same moment: it is checked as an older one is.
             found = find(api, asked.namespace, asked.name)
             if found is None:
                 raise

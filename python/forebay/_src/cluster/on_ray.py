@@ -124,7 +124,7 @@ def start(ray: Any, name: str, asked: dict[str, tuple[int, int]], progress: Tell
             progress(f"made the detached actor {PREFIX + name}")
             return
         except ValueError:
-            # Somebody else has just made it.
+            # Another client made the actor in the same moment.
             pass
     state = _state(ray, name)
     # While the actor starts, nothing is known of it; the caller waits for it, and looks again.

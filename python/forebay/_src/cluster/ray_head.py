@@ -112,7 +112,7 @@ class ServiceHead:
             self.dispatcher = self._launch(port)
 
     def state(self) -> dict[str, Any]:
-        """Returns what there is, in plain values: client and cluster may have different versions."""
+        """Returns the state of the service in plain values: client and cluster may have different versions."""
         there, events = (self.workers.workers, self.workers.events) if self.workers is not None else ([], [])
         runs = self.dispatcher.poll() is None
         told = [f"{it.kind}: {it.message}" + (f": {it.cause}" if it.cause else "") for it in events[-TOLD_MAX:]]
