@@ -56,8 +56,8 @@ pub(in crate::state::leases) struct Clock {
     pub(in crate::state::leases) speculated: Ticks,
     /// When a newcomer last took splits of others.
     pub(in crate::state::leases) newcomer_rebalanced: Ticks,
-    /// When places at full workers were last taken for consumers that had none.
-    pub(in crate::state::leases) made_way: Ticks,
+    /// From when places at full workers may be searched again for consumers that have none.
+    pub(in crate::state::leases) make_way_due: Ticks,
     /// When the first lease of a worker ends: before, the dispatcher need not look for silent workers.
     pub(in crate::state::leases) expiry: Ticks,
 }
@@ -79,7 +79,7 @@ impl Leases {
             next_job: 1,
             affinity: Box::new(CacheAffinity::default()),
             sharing: Box::new(SharingGroups::default()),
-            clock: Clock { ticked: now, speculated: now, newcomer_rebalanced: now, made_way: now, expiry: now },
+            clock: Clock { ticked: now, speculated: now, newcomer_rebalanced: now, make_way_due: now, expiry: now },
             has_newcomer: false,
             changed: true,
             counts: Counts::default(),

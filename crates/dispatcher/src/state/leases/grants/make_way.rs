@@ -10,7 +10,8 @@
 //!
 //! Invariants: a split that its worker may have begun keeps its place, and so does a streamed split, since any number
 //! of those may be under way at a worker. A consumer takes nothing from jobs of a higher priority. Bounds:
-//! [`PLACES_MAX`] places at a time, [`BESIDE_MAX`] unfinished splits at a worker, and one search every [`LOOK_EVERY`].
+//! [`PLACES_MAX`] places at a time, [`BESIDE_MAX`] unfinished splits at a worker, and one search every [`LOOK_EVERY`],
+//! or less often where it looks at more than [`LOOKS`] workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,6 +31,9 @@ const PLACES_MAX: usize = 16;
 const BESIDE_MAX: usize = 32;
 /// The shortest time between two searches: ten thousand workers may be full for long.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// For each so many workers that a search looks at, over all consumers, the pause before the next is one
+/// [`LOOK_EVERY`] longer: a thousand consumers without a place must not take the dispatcher's time.
+const LOOKS: usize = 20_000;
 
 /// A split that waits at a worker, and whose place another consumer may take.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +43,17 @@ struct WaitingSplit {
     split: SplitKey,
 }
 
+/// Returns the time from a search for so many consumers to the next.
+fn pause(consumers: usize, workers: usize) -> Duration {
+    let more = consumers.saturating_mul(workers) / LOOKS;
+    LOOK_EVERY.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
+}
+
 impl Leases {
     /// Grants splits of consumers of which no worker computes anything, where all workers that may compute for them are
     /// full. Returns whether a split lost its place.
     pub(in crate::state::leases) fn make_way(&mut self, now: Ticks, out: &mut Vec<Effect>) -> bool {
-        if now - self.clock.made_way < LOOK_EVERY {
+        if now < self.clock.make_way_due {
             return false;
         }
         let mut idle: Vec<_> = self.active_consumers().filter(|(_, c)| self.is_idle(c)).map(|(key, _)| key).collect();
@@ -52,7 +62,7 @@ impl Leases {
             return false;
         }
         let before = self.counts.splits_gave_way;
-        self.clock.made_way = now;
+        self.clock.make_way_due = now + pause(idle.len(), self.workers.len());
         for key in idle {
             self.make_way_for(now, key, out);
         }
@@ -158,5 +168,20 @@ impl Leases {
             && !self.sharing.knows(key.0)
             && !consumer.trouble.contains_key(&position)
             && consumer.attached.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_takes_the_same_share_of_the_time_however_many_wait() {
+        assert_eq!(pause(1, 10_000), LOOK_EVERY);
+        for (consumers, workers) in [(65_536, 10), (1_000, 1_000), (1_000, 10_000)] {
+            let looks_per_pause = consumers * workers * LOOK_EVERY.as_millis() as usize;
+            assert!(looks_per_pause / pause(consumers, workers).as_millis() as usize <= LOOKS);
+        }
+        assert!(pause(usize::MAX, usize::MAX) > Duration::from_secs(3600));
     }
 }
