@@ -28,11 +28,12 @@ use serde_json::Value;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{
     CACHE_BACKENDS, CLAIMS, JOB_SETS, JOBS, KUBEFLOW_PYTORCH_JOBS, KUBEFLOW_TF_JOBS, Kind, Objects, PODS, PYTORCH_JOBS,
-    RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, kind, text,
+    RAY_CLUSTERS, RAY_JOBS, TF_JOBS, TRAIN_JOBS, VOLUMES, kind, text,
 };
 use crate::cluster::queue::Queue;
 use crate::cluster::watches::{Change, watch};
 use crate::cluster::{Key, looks};
+use crate::engines::CACHE_UID;
 use index::Index;
 
 /// Caches that are looked at beside each other.
@@ -77,13 +78,20 @@ pub(crate) async fn run(objects: Objects, events: Events) {
 
 fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
     let plain = [CACHE_BACKENDS].into_iter().chain(PARTS).chain(USERS).map(|kind| (kind, None));
-    plain.chain([(PODS, Some(uses::CACHE.to_owned()))])
+    // A claim that is made again before its old volume is released gets no event of its own when it is.
+    plain.chain([(PODS, Some(uses::CACHE.to_owned())), (VOLUMES, Some(CACHE_UID.to_owned()))])
+}
+
+/// Returns the cache that an object belongs to by its name; a volume has no namespace, and names its claim.
+fn cache_of(kind: Kind, object: &Value) -> Key {
+    let at = if kind == VOLUMES { "/spec/claimRef" } else { "/metadata" };
+    Key::new(text(object, &format!("{at}/namespace")), text(object, &format!("{at}/name")))
 }
 
 impl Context {
     /// Has the caches looked at that a change concerns.
     fn changed(&self, kind: Kind, change: Change) {
-        let of = |object: &Value| Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        let of = |object: &Value| cache_of(kind, object);
         let is_user = kind == PODS || USERS.contains(&kind);
         match change {
             Change::There(object) if is_user => self.add(self.index.put(kind, &object)),

@@ -379,10 +379,11 @@ def _ready(workloads: list[Json]) -> tuple[int, int]:
 
 
 def _is_new(workload: Json) -> bool:
-    """Whether all pods of a workload are of its newest spec."""
+    """Whether a workload has all pods of its newest spec, and no older ones: as `kubectl rollout status` decides it."""
     told, wanted = workload.get("status", {}), workload["spec"].get("replicas", 1)
     seen = told.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
-    return bool(seen and (told.get("updatedReplicas") or 0) >= wanted)
+    updated = told.get("updatedReplicas") or 0
+    return bool(seen and updated >= wanted and (told.get("replicas") or 0) <= updated)
 
 
 def _why(api: Api, namespace: str, chosen: str, workloads: list[Json]) -> list[str]:
