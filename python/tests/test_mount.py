@@ -420,6 +420,39 @@ def test_a_folder_of_many_names_is_listed_whole_by_two_processes(moto, s3, tmp_p
         assert [(mount.folder / "far" / f"{i:05}").read_bytes() for i in (0, 999, 1000)] == [b"0", b"999", b"1000"]
 
 
+def test_one_name_of_a_large_folder_is_found_without_its_list(moto, s3, tmp_path):
+    put(moto, "names")
+    for i in range(FAR_NAMES):
+        put(moto, f"names/deep/{i:05}", b"%d" % i)
+    put(moto, "names/deep/below/00777/x", b"")
+    with (
+        FaultProxy(moto, none) as proxy,
+        mounted(tmp_path / "mnt", "s3://names", **credentials(proxy.url)) as mount,
+    ):
+        deep = mount.folder / "deep"
+        assert deep.is_dir()
+
+        def asked(look: Callable[[], object]) -> tuple[int, object]:
+            before = proxy.requests
+            found = look()
+            return proxy.requests - before, found
+
+        # The first name shows by one answer of the list that there are many.
+        found = asked(lambda: (deep / "00777").stat())
+        assert (found[0], found[1].st_size) == (3, 3)
+        assert asked((deep / "00778").exists) == (2, True)
+        assert asked((deep / "none").exists) == (2, False)
+        assert asked((deep / "below").is_dir) == (2, True)
+        assert asked((deep / "00042").read_bytes) == (3, b"42")
+        # Looked up or listed, a name is one inode with the same time.
+        with os.scandir(deep) as entries:
+            listed = {entry.name: entry for entry in entries}
+        assert len(listed) == FAR_NAMES + 1
+        assert listed["00777"].inode() == found[1].st_ino
+        assert listed["00777"].stat().st_mtime == found[1].st_mtime
+        assert asked(lambda: [(deep / f"{i:05}").stat() for i in range(900, 1000)])[0] == 0, "the list serves them"
+
+
 def test_a_mount_that_cannot_be_says_why(bucket, s3, tmp_path):
     at = tmp_path / "mnt"
     assert refused(at, bucket, **s3)[1].startswith("error: the folder for the mount does not exist")

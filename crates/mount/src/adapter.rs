@@ -43,8 +43,12 @@ impl Names for MountedSource {
         Names::is_listed(&self.tree)
     }
 
-    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>> {
-        Names::list(&self.tree, folder)
+    fn can_look(&self, path: &Path) -> bool {
+        Names::can_look(&self.tree, path)
+    }
+
+    fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>> {
+        Names::list(&self.tree, folder, most)
     }
 
     fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {

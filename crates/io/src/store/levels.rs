@@ -1,7 +1,7 @@
-//! One folder of a store: what is directly in it, and single objects with their times.
+//! One folder of a store: what is directly in it, and single names with their times.
 //!
 //! A list that breaks goes on with the answer that broke. Bounds: a folder has at most as many names as the caller says;
-//! [`HEADS_MAX`] objects are asked for at once; every answer has the policy's time.
+//! a single name costs two requests; [`HEADS_MAX`] objects are asked for at once; every answer has the policy's time.
 
 #![expect(clippy::disallowed_methods, reason = "lists are tried again within a bound")]
 
@@ -72,6 +72,34 @@ pub(crate) fn is_prefix(folder: &str) -> Result<bool> {
     wait(async move { store.level(&path, &uri, usize::MAX, true).await }).map(|level| !level.is_empty())
 }
 
+/// What a url names.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Folder,
+    Object(Listed),
+}
+
+/// Looks at a url, with two requests at once: a folder hides an object of its name, as in lists. `None` when nothing is there.
+///
+/// # Errors
+/// What the store says.
+pub(crate) fn look(uri: &str) -> Result<Option<Found>> {
+    let (store, path) = parse(uri, &Allowed::everything())?;
+    let uri = uri.to_owned();
+    wait(async move {
+        let (is_folder, object) =
+            tokio::join!(store.has_names(&path, &uri), store.tried(&uri, || store.inner.head(&path)));
+        if is_folder? {
+            return Ok(Some(Found::Folder));
+        }
+        match object {
+            Ok(meta) => Ok(Some(Found::Object(listed(&meta, path.filename().unwrap_or_default())))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    })
+}
+
 /// Asks for objects by their urls, and returns them in this order.
 ///
 /// # Errors
@@ -89,11 +117,35 @@ pub(crate) fn objects(uris: &[String]) -> Result<Vec<Listed>> {
 }
 
 fn listed(meta: &ObjectMeta, name: &str) -> Listed {
-    let mtime = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
+    // Lists tell of milliseconds, and stores that are asked for one object of seconds.
+    let mtime = meta.last_modified.timestamp().saturating_mul(1_000_000_000);
     Listed { name: name.to_owned(), stat: identity(meta), mtime }
 }
 
 impl Store {
+    /// Says whether names begin with a path and a slash; the object that marks an empty folder is one.
+    async fn has_names(&self, path: &Path, uri: &str) -> Result<bool> {
+        let Some(Levels(lists)) = &self.levels else { return Ok(false) };
+        let below = format!("{path}/");
+        let (mut page_token, mut attempts) = (None, Attempts::new(Instant::now()));
+        loop {
+            let options =
+                PaginatedListOptions { max_keys: Some(1), page_token: page_token.clone(), ..Default::default() };
+            let failed = match timeout(self.policy.stall, lists.list_paginated(Some(&below), options)).await {
+                Ok(Ok(page)) if !page.result.objects.is_empty() => return Ok(true),
+                Ok(Ok(page)) => {
+                    attempts.progressed(Instant::now());
+                    let Some(next) = page.page_token else { return Ok(false) };
+                    page_token = Some(next);
+                    continue;
+                }
+                Ok(Err(e)) => why(uri, &NOTHING_PINNED, e),
+                Err(_) => self.silent(),
+            };
+            self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+        }
+    }
+
     /// Lists a folder; of one that is only looked at, `first` answer is enough.
     async fn level(&self, path: &Path, uri: &str, most: usize, first: bool) -> Result<Level> {
         let Some(Levels(lists)) = &self.levels else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, ErrorKind, Result};
 
-use crate::store::levels::{Level, Listed, is_prefix, level, objects};
+use crate::store::levels::{self, Found, Level, Listed, is_prefix, level, objects};
 use crate::store::{self, Arriving, Object, ReadThrough, Stat, is_remote};
 use crate::{Allowed, fail};
 
@@ -140,7 +140,7 @@ impl FileTree {
         &self.uri
     }
 
-    /// Says whether its files are remote: then a folder is listed as a whole, and single names are found in that list.
+    /// Says whether its files are remote.
     pub fn is_remote(&self) -> bool {
         !matches!(self.place, Place::Local(_))
     }
@@ -165,14 +165,28 @@ impl FileTree {
         Ok(in_order(entries))
     }
 
-    /// Looks at one name of a local source; `None` when it is not there.
+    /// Says whether [`FileTree::look`] asks a store for this path: not for names that a url cannot have as they are, and
+    /// not where the source is single files.
+    pub fn can_look(&self, path: &Path) -> bool {
+        let is_plain = |text: &str| text.trim() == text && !text.contains(|c: char| c.is_control() || c == '\\');
+        matches!(self.place, Place::Prefix) && path.to_str().is_some_and(is_plain)
+    }
+
+    /// Looks at one name; `None` when it is not there. Of a store this is two requests, however many names a folder has.
     ///
     /// # Errors
-    /// Internal for a source that is remote; what the system says.
+    /// Internal for remote names that have to be looked for in lists; what the system or the store says.
     pub fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
         match &self.place {
             Place::Local(local) => local.look(path),
-            _ => Err(Error::internal("names of a store are found in its lists")),
+            Place::Prefix if self.can_look(path) => {
+                let name = path.file_name().unwrap_or_default();
+                Ok(levels::look(&self.uri_of(path)?)?.map(|found| match found {
+                    Found::Folder => folder(name.to_owned()),
+                    Found::Object(listed) => TreeEntry { name: name.to_owned(), ..file(listed) },
+                }))
+            }
+            _ => Err(Error::internal("this name of a store is found in its lists")),
         }
     }
 
@@ -236,12 +250,12 @@ fn file(Listed { name, stat, mtime }: Listed) -> TreeEntry {
     TreeEntry { name: name.into(), kind: EntryKind::File(Pinned { stat, number: 0 }), attributes }
 }
 
+fn folder(name: OsString) -> TreeEntry {
+    TreeEntry { name, kind: EntryKind::Folder, attributes: Attributes { mtime: None, owner: None } }
+}
+
 fn entries_of(level: Level) -> Vec<TreeEntry> {
-    let folder = |name: String| {
-        let attributes = Attributes { mtime: None, owner: None };
-        TreeEntry { name: name.into(), kind: EntryKind::Folder, attributes }
-    };
-    level.folders.into_iter().map(folder).chain(level.objects.into_iter().map(file)).collect()
+    level.folders.into_iter().map(|name| folder(name.into())).chain(level.objects.into_iter().map(file)).collect()
 }
 
 /// An open file of a [`FileTree`].

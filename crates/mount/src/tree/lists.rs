@@ -1,7 +1,8 @@
-//! Lists of remote folders, kept for the refresh time.
+//! Lists of remote folders, kept for the refresh time; and how many names of a folder were asked for without its list.
 //!
 //! Invariants: one thread lists a folder, and the others wait for it. Bounds: a folder has at most [`FOLDER_NAMES_MAX`]
-//! names, and lists of at most [`LISTED_NAMES_MAX`] names are kept; the oldest is dropped first.
+//! names, and lists of at most [`LISTED_NAMES_MAX`] names are kept; the oldest is dropped first. Of [`LOOKED_FOLDERS_MAX`]
+//! folders the names are counted, [`LOOKS_MAX`] of each before a folder of more than [`SHORT_NAMES_MAX`] names is listed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,6 +18,22 @@ use forebay_io::TreeEntry;
 pub const FOLDER_NAMES_MAX: usize = 1_000_000;
 /// The most names in lists that are kept: about 400 MB.
 pub const LISTED_NAMES_MAX: usize = 2_000_000;
+
+/// The most names of a folder that are asked for one by one, in a refresh time: two requests each.
+pub(super) const LOOKS_MAX: u32 = 16;
+/// The most names of a folder that is listed for its first name: a store tells so many in one answer.
+pub(super) const SHORT_NAMES_MAX: usize = 999;
+/// The most folders of which such names are counted; then all counts begin anew.
+const LOOKED_FOLDERS_MAX: usize = 10_000;
+
+/// How a name of a folder is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Find {
+    /// In a list of at most [`SHORT_NAMES_MAX`] names, if the folder has no more; else by itself.
+    InShortList,
+    ByItself,
+    InList,
+}
 
 /// The entries of a folder, sorted by name.
 #[derive(Debug)]
@@ -69,13 +86,15 @@ type Place = Arc<Mutex<Option<Listed>>>;
 #[derive(Debug)]
 pub(super) struct Lists {
     all: Mutex<HashMap<Key, Place>>,
+    /// Since when names of a folder are asked for one by one, and how many were; `None`: it cannot be listed.
+    looks: Mutex<HashMap<Key, (Ticks, Option<u32>)>>,
     /// The most names of all.
     pub(super) names_max: usize,
 }
 
 impl Default for Lists {
     fn default() -> Self {
-        Self { all: Mutex::default(), names_max: LISTED_NAMES_MAX }
+        Self { all: Mutex::default(), looks: Mutex::default(), names_max: LISTED_NAMES_MAX }
     }
 }
 
@@ -102,6 +121,35 @@ impl Lists {
         drop(kept);
         self.make_room();
         Ok(listed)
+    }
+
+    /// Says how the next name of a folder is found, and counts it.
+    pub(super) fn next(&self, key: &Key, refresh: Duration, now: Ticks) -> Find {
+        let place = self.lock().get(key).cloned();
+        let is_kept = |listed: &Listed| !listed.left(refresh, now).is_zero();
+        if place.is_some_and(|place| place.try_lock().is_ok_and(|kept| kept.as_ref().is_some_and(is_kept))) {
+            return Find::InList;
+        }
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.len() >= LOOKED_FOLDERS_MAX && !looks.contains_key(key) {
+            looks.clear();
+        }
+        let (since, count) = looks.entry(key.clone()).or_insert((now, Some(0)));
+        if now - *since >= refresh {
+            (*since, *count) = (now, Some(0));
+        }
+        let Some(count) = count else { return Find::ByItself };
+        *count += 1;
+        match *count {
+            1 => Find::InShortList,
+            2..=LOOKS_MAX => Find::ByItself,
+            _ => Find::InList,
+        }
+    }
+
+    /// Notes that a folder has too many names to be listed, for the refresh time.
+    pub(super) fn cannot_list(&self, key: &Key, now: Ticks) {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), (now, None));
     }
 
     /// Drops a list, so that the next to ask makes it anew.

@@ -1,7 +1,8 @@
 //! Names, attributes and inode numbers of a mount.
 //!
-//! The root is a source, or a folder with one name for each of several sources. A folder of a remote source is listed as a
-//! whole, and the list serves its names until it is older than the refresh time. A local folder is looked at each time.
+//! The root is a source, or a folder with one name for each of several sources. Names of a remote folder come from its
+//! list, which serves them until it is older than the refresh time. Of a folder with many names, which takes many requests,
+//! the first [`lists::LOOKS_MAX`] are asked for one by one before it is listed. A local folder is looked at each time.
 //! The time is an argument. Invariants: see `nodes` and `lists`.
 
 mod lists;
@@ -16,8 +17,8 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_io::{Attributes, EntryKind, FileTree, TreeEntry};
 
-use lists::Lists;
 pub use lists::{FOLDER_NAMES_MAX, LISTED_NAMES_MAX};
+use lists::{Find, Lists, SHORT_NAMES_MAX};
 pub(crate) use lists::{List, Listed};
 pub use names::NamedSource;
 use nodes::Nodes;
@@ -33,9 +34,11 @@ const NOTHING: Attributes = Attributes { mtime: None, owner: None };
 pub(crate) trait Names: Send + Sync {
     /// Says whether a folder is listed as a whole, so that single names are found in its list.
     fn is_listed(&self) -> bool;
-    /// Returns the entries of a folder, sorted by name.
-    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>>;
-    /// Looks at one name; only where [`Names::is_listed`] is false.
+    /// Returns the entries of a folder, sorted by name; Exhausted, when there are more than `most`.
+    fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>>;
+    /// Says whether [`Names::look`] finds this path though folders are listed.
+    fn can_look(&self, path: &Path) -> bool;
+    /// Looks at one name; only where [`Names::is_listed`] is false, or [`Names::can_look`] is true.
     fn look(&self, path: &Path) -> Result<Option<TreeEntry>>;
 }
 
@@ -44,8 +47,12 @@ impl Names for FileTree {
         self.is_remote()
     }
 
-    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>> {
-        FileTree::list(self, folder, FOLDER_NAMES_MAX)
+    fn can_look(&self, path: &Path) -> bool {
+        FileTree::can_look(self, path)
+    }
+
+    fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>> {
+        FileTree::list(self, folder, most)
     }
 
     fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
@@ -106,11 +113,29 @@ impl<N: Names> Tree<N> {
     }
 
     fn entry(&self, source: &N, folder: &Node, name: &OsStr, now: Ticks) -> Result<(Option<TreeEntry>, Duration)> {
-        if source.is_listed() {
-            let listed = self.list(folder, now)?;
-            Ok((listed.list.find(name).cloned(), listed.left(self.refresh, now)))
-        } else {
-            Ok((source.look(&folder.path.join(name))?, LOCAL_AGE.min(self.refresh)))
+        let path = folder.path.join(name);
+        if !source.is_listed() {
+            return Ok((source.look(&path)?, LOCAL_AGE.min(self.refresh)));
+        }
+        let key = (folder.source.unwrap_or(0), folder.path.clone());
+        let find = if source.can_look(&path) { self.lists.next(&key, self.refresh, now) } else { Find::InList };
+        let listed = match find {
+            Find::ByItself => return Ok((source.look(&path)?, self.refresh)),
+            Find::InShortList => {
+                self.lists.get(key.clone(), self.refresh, now, || source.list(&folder.path, SHORT_NAMES_MAX))
+            }
+            Find::InList => self.list(folder, now),
+        };
+        match listed {
+            Ok(listed) => Ok((listed.list.find(name).cloned(), listed.left(self.refresh, now))),
+            // A folder of many names, or of too many: each of them can be opened all the same.
+            Err(e) if e.kind() == ErrorKind::Exhausted && source.can_look(&path) => {
+                if find == Find::InList {
+                    self.lists.cannot_list(&key, now);
+                }
+                Ok((source.look(&path)?, self.refresh))
+            }
+            Err(e) => Err(e),
         }
     }
 
@@ -162,10 +187,12 @@ impl<N: Names> Tree<N> {
     pub(crate) fn list(&self, folder: &Node, now: Ticks) -> Result<Listed> {
         match self.source(folder) {
             None => Ok(Listed::new(List::new(self.sources.iter().map(|(name, _)| source_entry(name)).collect()), now)),
-            Some(source) if !source.is_listed() => Ok(Listed::new(List::new(source.list(&folder.path)?), now)),
+            Some(source) if !source.is_listed() => {
+                Ok(Listed::new(List::new(source.list(&folder.path, FOLDER_NAMES_MAX)?), now))
+            }
             Some(source) => {
                 let key = (folder.source.unwrap_or(0), folder.path.clone());
-                self.lists.get(key, self.refresh, now, || source.list(&folder.path))
+                self.lists.get(key, self.refresh, now, || source.list(&folder.path, FOLDER_NAMES_MAX))
             }
         }
     }

@@ -1,12 +1,16 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::lists::LOOKS_MAX;
 use super::*;
 
 /// A store of names: how often it was listed, and what is in it now.
 #[derive(Default)]
 struct Store {
     lists: AtomicUsize,
+    /// Names that were asked for by themselves; whether that is possible.
+    looks: AtomicUsize,
+    is_looked_at: bool,
     entries: Mutex<Vec<TreeEntry>>,
     many: usize,
 }
@@ -16,8 +20,11 @@ impl Names for &Store {
         true
     }
 
-    fn list(&self, folder: &Path) -> Result<Vec<TreeEntry>> {
+    fn list(&self, folder: &Path, most: usize) -> Result<Vec<TreeEntry>> {
         self.lists.fetch_add(1, Ordering::Relaxed);
+        if folder.ends_with("huge") || self.many > most {
+            return Err(Error::new(ErrorKind::Exhausted, "too many names"));
+        }
         if folder.ends_with("away") {
             return Err(Error::unavailable("the store is away"));
         }
@@ -25,8 +32,16 @@ impl Names for &Store {
         Ok(many.chain(self.entries.lock().expect("not poisoned").iter().cloned()).collect())
     }
 
-    fn look(&self, _: &Path) -> Result<Option<TreeEntry>> {
-        panic!("names are found in lists")
+    fn can_look(&self, _: &Path) -> bool {
+        self.is_looked_at
+    }
+
+    fn look(&self, path: &Path) -> Result<Option<TreeEntry>> {
+        assert!(self.is_looked_at, "names are found in lists");
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().expect("a name");
+        let number = name.to_str().and_then(|name| name.parse::<usize>().ok());
+        Ok(number.filter(|number| *number < self.many).map(|_| source_entry(name)))
     }
 }
 
@@ -62,6 +77,47 @@ fn a_list_serves_names_until_it_is_too_old() {
     assert_eq!(age, Duration::from_millis(1));
     tree.lookup(&root, OsStr::new("0000001"), Ticks(60_500)).expect("listed").expect("there");
     assert_eq!(store.lists.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn the_first_names_of_a_folder_are_asked_for_by_themselves_and_then_it_is_listed() {
+    let store = Store { many: 1000, is_looked_at: true, ..Store::default() };
+    let tree = tree(&store);
+    let root = tree.get(ROOT).expect("the root");
+    let look = |number: usize, now: u64| {
+        let name = format!("{number:07}");
+        tree.lookup(&root, OsStr::new(&name), Ticks(now)).expect("answers").is_some()
+    };
+    let asked = || (store.looks.load(Ordering::Relaxed), store.lists.load(Ordering::Relaxed));
+    assert!(look(7, 0) && !look(5000, 0));
+    assert_eq!(asked(), (2, 1), "one answer shows that there are many");
+    assert!((0..100).all(|number| look(number, 0)));
+    assert_eq!(asked(), (LOOKS_MAX as usize, 2));
+    // When the list is too old, the next few names are asked for by themselves again.
+    assert!(look(7, 60_000));
+    assert_eq!(asked(), (LOOKS_MAX as usize + 1, 3));
+}
+
+#[test]
+fn a_folder_of_few_names_is_listed_for_its_first() {
+    let store = Store { many: SHORT_NAMES_MAX, is_looked_at: true, ..Store::default() };
+    let tree = tree(&store);
+    let root = tree.get(ROOT).expect("the root");
+    assert!(tree.lookup(&root, OsStr::new("0000007"), Ticks(0)).expect("answers").is_some());
+    assert!(tree.lookup(&root, OsStr::new("none"), Ticks(0)).expect("answers").is_none());
+    assert_eq!((store.looks.load(Ordering::Relaxed), store.lists.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[test]
+fn names_of_a_folder_that_is_too_large_for_a_list_are_found_all_the_same() {
+    let store = Store { many: 1000, is_looked_at: true, ..Store::default() };
+    let (tree, folder) = (tree(&store), Node::folder(0, Some(0), Path::new("huge")));
+    for number in 0..100 {
+        let name = format!("{number:07}");
+        tree.lookup(&folder, OsStr::new(&name), Ticks(0)).expect("answers").expect("there");
+    }
+    assert_eq!((store.looks.load(Ordering::Relaxed), store.lists.load(Ordering::Relaxed)), (100, 2));
+    assert_eq!(tree.list(&folder, Ticks(0)).expect_err("too large").kind(), ErrorKind::Exhausted);
 }
 
 #[test]
