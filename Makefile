@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes fmt docs site wheel bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check check-fast deny frameworks kubernetes upgrade fmt docs site wheel bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -62,6 +62,11 @@ deny: ## licences, sources and known vulnerabilities of dependencies, by deny.to
 	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }
 	cargo deny --locked check
 	cargo deny --locked --manifest-path crates/kubernetes/Cargo.toml check
+
+# The package of the earlier revision is built once, which takes minutes, and kept in a cache folder. `make test` does not
+# run this: no earlier package can be had without a build.
+upgrade: build ## a service of this tree and of an earlier revision: make upgrade FROM=REVISION, or UPGRADE_FROM=FOLDER
+	@.ci/upgrade $(FROM)
 
 # PyTorch and what is built on it take gigabytes, so no other target needs them. FRAMEWORKS may be a folder outside the tree.
 FRAMEWORKS ?= $(CURDIR)/.venv-frameworks

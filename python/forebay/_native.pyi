@@ -179,7 +179,20 @@ class ServiceClient:
     def workers(
         self,
     ) -> list[
-        tuple[str, str, int, str, int, int | None, int | None, int | None, int, bool, str, tuple[str, float, bool]]
+        tuple[
+            str,
+            str,
+            int,
+            str,
+            int,
+            int | None,
+            int | None,
+            int | None,
+            int,
+            bool,
+            str,
+            tuple[str, float, bool, dict[str, str]],
+        ]
     ]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
     def forget(self, job: str, tenant: str | None = None) -> None: ...

@@ -1,5 +1,6 @@
 //! A service in Python's hands: its dispatcher's address, its jobs and workers, and the streams of its jobs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +65,10 @@ type KindRow = (String, bool, f64, u32, Option<u32>, u32, u32, f64, String);
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
+/// The last fields of a worker's row: its kind, price, whether it may be preempted, and the jobs that it does not compute.
+type WorkerKind = (String, f64, bool, BTreeMap<String, String>);
 type WorkerRow =
-    (String, String, u32, String, u32, Option<u64>, Option<u64>, Option<u64>, u64, bool, String, (String, f64, bool));
+    (String, String, u32, String, u32, Option<u64>, Option<u64>, Option<u64>, u64, bool, String, WorkerKind);
 
 fn op(o: forebay_client::OpStatus) -> OpRow {
     let (rows, bytes) = ((o.rows_in, o.rows_out, o.rows_found), (o.bytes_in, o.bytes_out));
@@ -134,7 +137,8 @@ impl ServiceClient {
     }
 
     /// Returns id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence,
-    /// whether it is local, why it does not write to its cache folder, its kind, price and whether it may be preempted.
+    /// whether it is local, why it does not write to its cache folder, its kind, price, whether it may be preempted, and
+    /// the jobs that it does not compute with the differences.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = self.ask(py, |service, poll| service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
@@ -151,7 +155,7 @@ impl ServiceClient {
                 w.silent_ms,
                 w.local,
                 w.disk_off,
-                (w.kind, w.price, w.spot),
+                (w.kind, w.price, w.spot, w.differs.into_iter().map(|d| (d.job, d.difference)).collect()),
             )
         };
         Ok(workers.into_iter().map(row).collect())

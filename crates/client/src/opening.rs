@@ -7,10 +7,10 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use forebay_core::{Error, ErrorKind, Result, Seed, VERSION};
-use forebay_plan::{BlobId, Ending, EpochPlan, Graph, Sharding, Stages};
+use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_plan::{BitVersions, BlobId, Ending, EpochPlan, Graph, Sharding, Stages};
 use forebay_proto::open_job_event::Event;
-use forebay_proto::{JobDefinition, OpenJobRequest, client, leader, may_pass, to_error};
+use forebay_proto::{Build, JobDefinition, OpenJobRequest, UNNUMBERED_VERSION, client, leader, may_pass, to_error};
 
 use crate::blobs::{TailBlobs, upload};
 use crate::job::{JobSpec, OpenedJob};
@@ -48,7 +48,7 @@ impl Service {
         upload(self, &spec.graph.blobs(), blobs, poll)?;
         let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
         let request = OpenJobRequest {
-            version: VERSION.to_owned(),
+            version: UNNUMBERED_VERSION.to_owned(),
             name: spec.name.clone(),
             graph: spec.graph.to_json(),
             seed: spec.seed.0,
@@ -59,6 +59,7 @@ impl Service {
             weight: spec.weight,
             priority: spec.priority,
             ending: forebay_proto::Ending::from(ending).into(),
+            build: Some(Build::own(&BitVersions::own())),
         };
         let definition = open_with_retries(self, &request, progress, poll)?;
         // The job's creator may have ordered the same ops differently. Saved positions depend on the order, so this

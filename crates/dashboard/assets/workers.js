@@ -37,8 +37,9 @@ function page(seen, want, ask) {
 
 function row(worker) {
   const off = worker.disk_off ? h("div", { class: "small bad-text" }, `keeps nothing on disk: ${worker.disk_off.slice(0, 200)}`) : null;
+  const differs = worker.differs.map((d) => h("div", { class: "small bad-text" }, `gets no splits of ${d.job.slice(0, 60)}, which began with other bits: ${d.difference.slice(0, 200)}`));
   return { key: worker.worker, cells: [
-    h("span", { class: "mono", title: worker.worker }, worker.worker.slice(0, 8)), h("div", null, pill(worker.state), off),
+    h("span", { class: "mono", title: worker.worker }, worker.worker.slice(0, 8)), h("div", null, pill(worker.state), off, ...differs),
     [name(worker.kind, 40), worker.spot ? " (spot)" : ""], h("span", { class: "mono" }, worker.local ? "local" : name(worker.address, 60)), num(worker.threads), num(worker.leases),
     num(worker.splits_done), num(worker.rows_done), `${num(worker.silent_ms / 1000)} s`, worker.price > 0 ? num(worker.price) : "–"] };
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use forebay_core::{Error, Result, VERSION};
+use forebay_core::{Error, Result};
 use forebay_proto::{
-    Hello, Remote, WorkerHeartbeat, WorkerMessage, attempt, client, to_error, worker_event, worker_message,
+    Hello, Remote, UNNUMBERED_VERSION, WorkerHeartbeat, WorkerMessage, attempt, client, to_error, worker_event,
+    worker_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -58,7 +59,7 @@ async fn session(address: &str, worker: u64, phase: Duration, answers: Arc<Atomi
     let (out, outbox) = mpsc::channel(4);
     let message = |message| WorkerMessage { message: Some(message) };
     let hello = worker_message::Message::Hello(Hello {
-        version: VERSION.to_owned(),
+        version: UNNUMBERED_VERSION.to_owned(),
         secret: u128::from(worker + 1).to_be_bytes().to_vec(),
         address: format!("127.0.0.1:{}", 1024 + worker % 60_000),
         threads: 1,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_core::{Clock, ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_io::Allowed;
 use forebay_plan::{BlobId, Ending, EpochPlan, Graph, Stages};
-use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
+use forebay_proto::{Build, IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +92,7 @@ impl Opener {
         request: OpenJobRequest,
         progress: mpsc::Sender<IndexProgress>,
     ) -> Result<Arc<JobRecord>> {
-        check_version("this client", &request.version)?;
+        check_version("this client", &request.version, request.build.as_ref())?;
         check_request(&request)?;
         let graph = Graph::from_json(&request.graph)?;
         let name = (tenant.name.clone(), request.name.clone());
@@ -267,6 +267,7 @@ fn prepare(
         sources: Vec::new(),
         ending: request.ending().into(),
         ends: Vec::new(),
+        bits: Build::bits(request.build.clone())?.kept(graph),
     };
     let splits = splits(&record)?;
     Ok((record, splits, kept))

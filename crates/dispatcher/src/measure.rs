@@ -12,12 +12,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_core::{Error, ErrorKind, Result, VERSION};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::{Graph, Source};
 use forebay_proto::{
-    Ack, Attach, ConsumerEvent, ConsumerMessage, DispatcherClient, Hello, Link, OpenJobRequest, Remote, Want,
-    WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message, open_job_event, reach,
-    to_error, worker_event, worker_message,
+    Ack, Attach, ConsumerEvent, ConsumerMessage, DispatcherClient, Hello, Link, OpenJobRequest, Remote,
+    UNNUMBERED_VERSION, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message,
+    open_job_event, reach, to_error, worker_event, worker_message,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -140,7 +140,7 @@ impl Running {
     async fn open_job(&self) -> Result<u64> {
         let graph = Graph::new(Source::Range { start: 0, stop: ROWS, step: 1 }, None)?;
         let request = OpenJobRequest {
-            version: VERSION.to_owned(),
+            version: UNNUMBERED_VERSION.to_owned(),
             name: "bench".to_owned(),
             graph: graph.to_json(),
             seed: 0,
@@ -151,6 +151,7 @@ impl Running {
             weight: 1,
             priority: 0,
             ending: 0,
+            build: None,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();
@@ -187,7 +188,7 @@ struct Worker {
 impl Worker {
     async fn hello(dispatcher: &Running) -> Result<Self> {
         let (out, outbox) = mpsc::channel(64);
-        let (version, secret) = (VERSION.to_owned(), 1u128.to_be_bytes().to_vec());
+        let (version, secret) = (UNNUMBERED_VERSION.to_owned(), 1u128.to_be_bytes().to_vec());
         let hello = Hello { version, secret, address: "127.0.0.1:1".to_owned(), threads: 1, ..Hello::default() };
         send(&out, WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }).await;
         let events = dispatcher.client().await?.work(ReceiverStream::new(outbox)).await;
@@ -223,7 +224,7 @@ impl Consumer {
     async fn attach(dispatcher: &Running, job: u64, from: Option<(u64, u64)>) -> Result<Self> {
         let (out, outbox) = mpsc::channel(64);
         let (epoch, ordinal) = from.unwrap_or_default();
-        let version = VERSION.to_owned();
+        let version = UNNUMBERED_VERSION.to_owned();
         let attach = Attach {
             version,
             job,

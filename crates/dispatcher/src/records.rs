@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result, Seed, WorkerId};
-use forebay_plan::{Ending, EpochPlan, Extent, Graph, OpCounters, Sharding, Sizing, Stages};
+use forebay_plan::{
+    Ending, EpochPlan, Extent, Graph, NeededBits, OpCounters, Sharding, Sizing, Stages, check_planned_bits, needed_bits,
+};
 use forebay_policy::scaling::SteadyState;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
@@ -84,6 +86,9 @@ pub(crate) struct JobRecord {
     /// Where the last epochs ended for all consumers, in the order in which that was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ends: Vec<EpochEnd>,
+    /// The versions of the bits that it began with, of the ops, sources and functions that it uses; where it is not 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) bits: NeededBits,
 }
 
 /// Where an epoch ended for all consumers of a job.
@@ -122,6 +127,7 @@ impl JobRecord {
             sources: Vec::new(),
             ending: Ending::Apart,
             ends: Vec::new(),
+            bits: BTreeMap::new(),
         }
     }
 }
@@ -135,13 +141,20 @@ impl JobRecord {
     /// Returns the plan of its epochs.
     ///
     /// # Errors
-    /// Data when a job of this version did not write the record; those of [`EpochPlan::new`].
+    /// Data when a job of this version did not write the record; Version when it began with another order of rows;
+    /// those of [`EpochPlan::new`].
     pub(crate) fn plan(&self) -> Result<EpochPlan> {
+        check_planned_bits(&self.bits)?;
         let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", self.name));
         let extent: Extent = serde_json::from_str(&self.extent).map_err(unreadable)?;
         let sizing: Sizing = serde_json::from_str(&self.sizing).map_err(unreadable)?;
         let stages = Stages::in_parts(&Graph::from_json(&self.graph)?, self.sharding().parts())?;
         EpochPlan::new(&stages, extent, Seed(self.seed), self.sharding(), Some(sizing))
+    }
+
+    /// Returns the versions of bits that its workers and consumers must compute. Nothing if its pipeline cannot be read.
+    pub(crate) fn needed_bits(&self) -> NeededBits {
+        Graph::from_json(&self.graph).map(|graph| needed_bits(&graph, &self.bits)).unwrap_or_default()
     }
 
     /// Returns how epochs are divided among consumers.

@@ -2,6 +2,7 @@
 //!
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Result, Ticks};
@@ -127,9 +128,13 @@ impl Dispatcher {
     }
 
     /// A consumer's session begins.
-    pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) {
+    ///
+    /// # Errors
+    /// Those of the service.
+    pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) -> Result<()> {
         let session = SessionId(session);
-        self.core.begin(now, session, consume::attached(session, Tenant::default(), attach));
+        self.core.begin(now, session, consume::attached(session, Tenant::default(), attach)?);
+        Ok(())
     }
 
     /// A worker's session begins.
@@ -197,6 +202,7 @@ impl Dispatcher {
             sources: Vec::new(),
             ending: definition.ending().into(),
             ends: Vec::new(),
+            bits: BTreeMap::new(),
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {

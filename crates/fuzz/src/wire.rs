@@ -35,7 +35,7 @@ pub(crate) fn messages(data: &[u8]) {
     }
 }
 
-/// Tickets, addresses, the messages of readers about loans, and the headers of the answers.
+/// Tickets, addresses, versions, the messages of readers about loans, and the headers of the answers.
 pub(crate) fn small(data: &[u8]) {
     if let Ok(ticket) = proto::Ticket::from_bytes(data) {
         assert_eq!(proto::Ticket::from_bytes(&ticket.to_bytes()), Ok(ticket));
@@ -53,7 +53,13 @@ pub(crate) fn small(data: &[u8]) {
         if let Ok(address) = text.parse::<proto::Address>() {
             assert_eq!(address.to_string().parse(), Ok(address));
         }
-        let _ = proto::check_version("this", text);
+        let _ = proto::check_version("this", text, None);
+    }
+    if let Ok(build) = proto::Build::decode(data) {
+        let _ = proto::check_version("this", proto::UNNUMBERED_VERSION, Some(&build));
+        if let Ok(bits) = proto::Build::bits(Some(build)) {
+            assert_eq!(proto::Build::bits(Some(proto::Build::own(&bits))), Ok(bits));
+        }
     }
     if let Some(said) = data.first_chunk().and_then(proto::Return::from_bytes) {
         assert_eq!(proto::Return::from_bytes(&said.to_bytes()), Some(said));

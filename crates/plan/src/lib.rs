@@ -38,6 +38,7 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod bits;
 mod chosen_order;
 mod epoch;
 mod explain;
@@ -48,6 +49,7 @@ mod physical;
 mod reorder;
 mod source;
 
+pub use bits::{BitVersions, NeededBits, Versions, check_planned_bits, needed_bits};
 pub use chosen_order::{Chosen, Reorder};
 pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};

@@ -32,7 +32,7 @@ pub use messages::transfer::{
     Block, BlockPart, COMPUTING_EVERY, ConsumerStream, Frame, FrameHead, PARTS_MAX, PREFACE, ROWS_MAX, Request, broken,
     receive_column, send_column, tune,
 };
-pub use messages::version::check_version;
+pub use messages::version::{PROTOCOL, PROTOCOL_OLDEST, UNNUMBERED_VERSION, check_version};
 pub use net::address::{Address, PORT};
 pub use net::connect::{TOO_FAST, attempt, client, innermost, may_pass, reach, unanswered};
 pub use net::http2::{BLOB_PART_BYTES_MAX, REQUEST_BYTES_MAX, server, service};

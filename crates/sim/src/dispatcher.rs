@@ -110,7 +110,9 @@ impl World<'_> {
             }
             Payload::Work(message) => machine.worker(now, id, message),
             Payload::Consume(consumer_message::Message::Attach(attach)) => {
-                machine.attach(now, id, attach);
+                if let Err(error) = machine.attach(now, id, attach) {
+                    self.close(id, 1, Payload::Failed(error));
+                }
                 self.attached(id);
             }
             Payload::Consume(message) => machine.consumer(now, id, message),

@@ -224,6 +224,8 @@ class WorkerStatus:
         kind: The kind of its machine; `fleet` if it reports none.
         price: The price of the machine for an hour; 0.0 if it reports none.
         spot: Whether it may be preempted.
+        differs: The jobs that began with other bits than it computes, so it gets none of their splits (16 at most); for
+            each job the ops, sources and functions that differ.
     """
 
     worker: str
@@ -240,3 +242,4 @@ class WorkerStatus:
     kind: str
     price: float
     spot: bool
+    differs: Mapping[str, str] = field(default_factory=dict)

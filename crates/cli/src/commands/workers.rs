@@ -32,5 +32,12 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let id = worker.worker.get(..8).unwrap_or(worker.worker);
         output::line(&format!("{id} keeps nothing on disk now: {}", worker.disk_off))?;
     }
+    for worker in workers.iter().filter(|w| w.state != "lost") {
+        let id = worker.worker.get(..8).unwrap_or(worker.worker);
+        for differs in &worker.differs {
+            let (job, difference) = (differs.job, differs.difference);
+            output::line(&format!("{id} gets no splits of job {job:?}, which began with other bits: {difference}"))?;
+        }
+    }
     Ok(())
 }

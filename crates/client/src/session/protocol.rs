@@ -8,10 +8,13 @@
 
 use std::time::Duration;
 
-use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+use forebay_plan::BitVersions;
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, OpSpent, Recorded, may_pass};
+use forebay_proto::{
+    Ack, Attach, Build, ConsumerHeartbeat, EndEpoch, LostSample, OpSpent, Recorded, UNNUMBERED_VERSION, may_pass,
+};
 
 use crate::stream::reorder_buffer::{Assignment, SplitKey};
 use crate::stream::shared::{SessionState, StreamState};
@@ -90,7 +93,7 @@ impl ConsumerProtocol {
         state.begin_session();
         let at = state.buffer.first_incomplete();
         Message::Attach(Attach {
-            version: VERSION.to_owned(),
+            version: UNNUMBERED_VERSION.to_owned(),
             job: self.job,
             consumer: self.consumer,
             epoch: at.epoch,
@@ -99,6 +102,7 @@ impl ConsumerProtocol {
             window: self.window,
             lost: self.lost.clone(),
             local_key: state.local_worker.key().to_vec(),
+            build: Some(Build::own(&BitVersions::own())),
         })
     }
 

@@ -27,4 +27,4 @@ pub use recent::Recent;
 pub use scale::{Kind, Scale};
 pub use snapshot::Snapshot;
 pub use summary::{Summary, cost, progress};
-pub use worker::Worker;
+pub use worker::{Differs, Worker};

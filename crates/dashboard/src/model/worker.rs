@@ -34,6 +34,17 @@ pub struct Worker<'a> {
     pub spot: bool,
     /// Why it writes nothing to its cache folder; empty if it writes, or has none.
     pub disk_off: &'a str,
+    /// The jobs that began with other bits than it computes, so it gets none of their splits; 16 at most.
+    pub differs: Vec<Differs<'a>>,
+}
+
+/// A job that a worker does not compute, in JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Differs<'a> {
+    /// The job's name.
+    pub job: &'a str,
+    /// The ops, sources and functions that differ, with their versions.
+    pub difference: &'a str,
 }
 
 impl<'a> Worker<'a> {
@@ -54,6 +65,7 @@ impl<'a> Worker<'a> {
             price: worker.price,
             spot: worker.spot,
             disk_off: &worker.disk_off,
+            differs: worker.differs.iter().map(|d| Differs { job: &d.job, difference: &d.difference }).collect(),
         }
     }
 }

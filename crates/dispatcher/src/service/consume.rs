@@ -1,8 +1,8 @@
 //! A consumer's session: messages to the actor, events back, until either side ends it.
 
-use forebay_core::Error;
+use forebay_core::{Error, Result};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Attach, ConsumerEvent, ConsumerMessage, JobKey, check_version};
+use forebay_proto::{Attach, Build, ConsumerEvent, ConsumerMessage, JobKey, check_version};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -23,10 +23,10 @@ pub(super) async fn begin(
     let Some(Message::Attach(attach)) = first(&mut inbound).await?.message else {
         return Err(refuse(Error::invalid("a consumer's first message is attach")));
     };
-    check_version("this client", &attach.version).map_err(refuse)?;
+    check_version("this client", &attach.version, attach.build.as_ref()).map_err(refuse)?;
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    let input = attached(session, principal.tenant.clone(), attach);
+    let input = attached(session, principal.tenant.clone(), attach).map_err(refuse)?;
     let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
     tokio::spawn(run(actor.clone(), session, inbound, ended, principal.revoked.clone()));
@@ -34,8 +34,11 @@ pub(super) async fn begin(
 }
 
 /// Returns the input for the first message.
-pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Input {
-    Input::Attach(Attachment {
+///
+/// # Errors
+/// Invalid when its bits are not valid.
+pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Result<Input> {
+    Ok(Input::Attach(Attachment {
         session,
         tenant,
         consumer: (attach.job, attach.consumer),
@@ -44,7 +47,8 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> In
         window: attach.window,
         skipped: attach.lost,
         local_key: JobKey::from_bytes(&attach.local_key),
-    })
+        bits: Build::bits(attach.build)?,
+    }))
 }
 
 async fn run(

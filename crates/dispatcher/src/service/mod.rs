@@ -11,13 +11,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::{Error, ErrorKind, Result, VERSION};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_plan::BitVersions;
 use forebay_proto::{
-    BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, ForgetJobRequest,
+    BlobPart, Build, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, ForgetJobRequest,
     ForgetJobResponse, GetBlobRequest, GetScaleRequest, GetScaleResponse, GetVersionRequest, GetVersionResponse,
     ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse, MissingBlobsRequest,
-    MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, WorkerEvent, WorkerMessage, open_job_event,
-    to_status,
+    MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, UNNUMBERED_VERSION, WorkerEvent,
+    WorkerMessage, open_job_event, to_status,
 };
 use futures::Stream;
 use tokio::sync::mpsc;
@@ -67,7 +68,10 @@ impl Dispatcher for Service {
 
     async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
         self.leading()?;
-        Ok(Response::new(GetVersionResponse { version: VERSION.to_owned() }))
+        Ok(Response::new(GetVersionResponse {
+            version: UNNUMBERED_VERSION.to_owned(),
+            build: Some(Build::own(&BitVersions::own())),
+        }))
     }
 
     async fn missing_blobs(

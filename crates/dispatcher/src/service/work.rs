@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Address, Hello, JobKey, WorkerEvent, WorkerMessage, WorkerSecret, check_version};
+use forebay_proto::{Address, Build, Hello, JobKey, WorkerEvent, WorkerMessage, WorkerSecret, check_version};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -39,9 +39,9 @@ pub(super) async fn begin(
 /// Returns the input for the first message.
 ///
 /// # Errors
-/// Version; Invalid when its secret or its address is not valid.
+/// Version; Invalid when its secret, its address or its bits are not valid.
 pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello) -> Result<Input> {
-    check_version("this worker", &hello.version)?;
+    check_version("this worker", &hello.version, hello.build.as_ref())?;
     // Tenants see ids, so knowing an id must not be enough to take its place.
     let worker = WorkerSecret::from_bytes(&hello.secret)?.id();
     // Consumers get this address, so an invalid one is refused here, where it can be corrected.
@@ -56,6 +56,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         place: hello.place.into(),
         only: hello.only.map(|only| (only.job, only.consumer)),
         local_key: JobKey::from_bytes(&hello.local_key),
+        bits: Build::bits(hello.build)?,
         worker_type: WorkerType::new(&hello.kind, hello.price, hello.spot)?,
     }))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, WorkerId};
+use forebay_plan::BitVersions;
 use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, Steps, WorkerHeartbeat};
 
 use super::fleet::worker_types::WorkerType;
@@ -28,6 +29,8 @@ pub(crate) struct Attachment {
     pub(crate) skipped: Vec<LostSample>,
     /// The key that the consumer's local workers must show; the default if it has none.
     pub(crate) local_key: JobKey,
+    /// The bits that its process computes.
+    pub(crate) bits: BitVersions,
 }
 
 /// A worker comes: the first message of its session.
@@ -46,6 +49,8 @@ pub(crate) struct Arrival {
     pub(crate) only: Option<ConsumerKey>,
     pub(crate) local_key: JobKey,
     pub(crate) worker_type: WorkerType,
+    /// The bits that it computes.
+    pub(crate) bits: BitVersions,
 }
 
 /// An input of the dispatcher.

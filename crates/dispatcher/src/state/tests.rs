@@ -2,6 +2,7 @@
 //! one file for each subject.
 
 mod affinity;
+mod bits;
 mod dataset_profile;
 mod epoch_ends;
 mod figures;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
+use forebay_plan::BitVersions;
 use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, LostSample, OpSpent, OpStatus, Spent, UNREACHED, WorkerHeartbeat,
     consumer_event, worker_event,

@@ -227,6 +227,7 @@ pub(crate) mod tests {
             sources: Vec::new(),
             ending: forebay_plan::Ending::Drop,
             ends: vec![crate::records::EpochEnd { epoch: 1, steps: 17, more: 2 }],
+            bits: std::collections::BTreeMap::new(),
         })
     }
 

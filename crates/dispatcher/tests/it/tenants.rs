@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use crate::common::*;
-use forebay_core::{Error, ErrorKind, Result, VERSION};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_dispatcher::{Role, new_token};
 use forebay_plan::BlobId;
 use forebay_proto::{
     Attach, BlobPart, CancelJobRequest, ConsumerMessage, Credentials, DispatcherClient, GetBlobRequest,
     GetScaleRequest, GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest,
-    OneReader, OpenJobRequest, Remote, WorkerEvent, WorkerMessage, client, consumer_message, open_job_event, to_error,
-    worker_message,
+    OneReader, OpenJobRequest, Remote, UNNUMBERED_VERSION, WorkerEvent, WorkerMessage, client, consumer_message,
+    open_job_event, to_error, worker_message,
 };
 use tonic::transport::Endpoint;
 
@@ -40,12 +40,12 @@ fn part() -> BlobPart {
 
 /// A consumer's first message.
 fn attach(job: u64) -> ConsumerMessage {
-    let attach = Attach { version: VERSION.to_owned(), job, window: 1, ..Attach::default() };
+    let attach = Attach { version: UNNUMBERED_VERSION.to_owned(), job, window: 1, ..Attach::default() };
     ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) }
 }
 
 fn hello(secret: [u8; 16], only: Option<OneReader>) -> WorkerMessage {
-    let (version, address, secret) = (VERSION.to_owned(), "worker:1".to_owned(), secret.to_vec());
+    let (version, address, secret) = (UNNUMBERED_VERSION.to_owned(), "worker:1".to_owned(), secret.to_vec());
     let hello = Hello { version, address, secret, threads: 1, only, ..Hello::default() };
     WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }
 }

@@ -6,7 +6,7 @@
 //! - `ticket`: names the split that a consumer reads
 //! - `key`, `secret`: the key that opens a job, and the secret by which a worker proves its id
 //! - `status`: errors over gRPC
-//! - `version`: the check that both sides run the same version
+//! - `version`: the check that both sides speak a common protocol
 //! - `sample_stream_key`: which jobs read the same samples
 //! - `sharding`: conversions of sharding and endings
 //! - `op_spent`: conversions of the counters of ops

@@ -80,7 +80,8 @@ async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
         let link = to.link(channel.map_err(|e| failed(&innermost(&e), &address))?);
         let answer = client(link.clone()).get_version(GetVersionRequest {}).await;
         let answer = answer.map_err(|status| to_error(&status, &address))?;
-        check_version(&format!("the dispatcher at {address}"), &answer.into_inner().version)?;
+        let answer = answer.into_inner();
+        check_version(&format!("the dispatcher at {address}"), &answer.version, answer.build.as_ref())?;
         Ok(link)
     };
     let silent = |_| Error::unavailable("the dispatcher accepted the connection and said nothing");

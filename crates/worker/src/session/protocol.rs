@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
+use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
+use forebay_plan::BitVersions;
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
-    Caching, Hello, JobKey, Leaving, OneReader, Threads as ThreadCount, Want, WorkerHeartbeat, WorkerSecret,
+    Build, Caching, Hello, JobKey, Leaving, OneReader, Threads as ThreadCount, UNNUMBERED_VERSION, Want,
+    WorkerHeartbeat, WorkerSecret,
 };
 
 use crate::compute::engine::{Engine, PoolEngine};
@@ -109,7 +111,7 @@ impl<E: Engine> WorkerProtocol<E> {
         // The dispatcher may be another one, which has no reports yet.
         self.caching_told.clear();
         Message::Hello(Hello {
-            version: VERSION.to_owned(),
+            version: UNNUMBERED_VERSION.to_owned(),
             secret: self.secret.to_vec(),
             address: self.address.clone(),
             threads: self.threads_told as u32,
@@ -120,6 +122,7 @@ impl<E: Engine> WorkerProtocol<E> {
             price: self.worker_type.price,
             spot: self.worker_type.spot,
             local_key: self.local_key.to_vec(),
+            build: Some(Build::own(&BitVersions::own())),
         })
     }
 

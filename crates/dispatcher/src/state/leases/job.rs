@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use forebay_plan::NeededBits;
+
 use crate::records::JobRecord;
 use crate::state::leases::consumers::consumer::Consumer;
 use crate::state::leases::grants::stragglers::SplitDurations;
@@ -27,13 +29,16 @@ pub(in crate::state::leases) struct Job {
     pub(in crate::state::leases) skipped: SkippedTally,
     /// The progress of its consumers, if they end epochs together.
     pub(in crate::state::leases) epoch_ends: EpochEnds,
+    /// The versions of bits that its workers and consumers must compute.
+    pub(in crate::state::leases) bits: NeededBits,
 }
 
 impl Job {
     pub(in crate::state::leases) fn new(record: Arc<JobRecord>, consumers: Vec<Consumer>) -> Self {
         let (streamed, epoch_ends) = (record.is_streamed(), EpochEnds::of(&record));
         let (split_durations, skipped) = Default::default();
-        Self { record, consumers, streamed, split_durations, second_leases: 0, boundary: None, skipped, epoch_ends }
+        let (second_leases, boundary, bits) = (0, None, record.needed_bits());
+        Self { record, consumers, streamed, split_durations, second_leases, boundary, skipped, epoch_ends, bits }
     }
 
     /// Returns the view of it for the other machines.

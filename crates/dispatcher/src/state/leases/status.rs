@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
-use forebay_proto::{ConsumerStatus, JobStatus, SplitStatus, WorkerStatus};
+use forebay_proto::{ConsumerStatus, JobDifference, JobStatus, SplitStatus, WorkerStatus};
 
 use crate::records::{Position, SplitKey};
 use crate::state::leases::consumers::consumer::{Consumer, Holder};
@@ -17,6 +17,8 @@ const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", 
 
 /// Splits of a job that are listed.
 const SPLITS_LISTED_MAX: usize = 64;
+/// The most jobs that are listed of those that a worker does not compute.
+const DIFFERENCES_LISTED_MAX: usize = 16;
 
 /// Leases in figures.
 #[derive(Debug)]
@@ -99,10 +101,21 @@ impl Leases {
             silent_ms: (now - w.heard).as_millis() as u64,
             local: w.is_local(),
             disk_off: w.disk_off.clone(),
+            differs: self.differences(w, tenant),
             ..WorkerStatus::default()
         };
         let seen = |w: &Worker| tenant.is_none_or(|tenant| w.serves(tenant));
         self.workers.iter().filter(|(_, w)| seen(w)).map(|(id, w)| (*id, status(w))).collect()
+    }
+
+    /// Returns the jobs of a tenant, or of all, that a worker does not compute; [`DIFFERENCES_LISTED_MAX`] at most.
+    fn differences(&self, worker: &Worker, tenant: Option<&str>) -> Vec<JobDifference> {
+        let job =
+            |id: &u64| self.jobs.get(id).filter(|job| tenant.is_none_or(|t| job.record.tenant == t) && !job.is_over());
+        let listed = worker.differs.iter().filter_map(|(id, difference)| {
+            Some(JobDifference { job: job(id)?.record.name.clone(), difference: difference.clone() })
+        });
+        listed.take(DIFFERENCES_LISTED_MAX).collect()
     }
 
     /// Returns the state of each worker.

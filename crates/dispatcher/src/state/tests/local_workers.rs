@@ -78,6 +78,7 @@ fn one_of_another_tenants_consumer_or_of_none_is_refused_as_of_a_job_that_does_n
             only: Some(only),
             local_key: JobKey::from_bytes(&LOCAL_KEY),
             worker_type: WorkerType::default(),
+            bits: BitVersions::own(),
         });
         world.state.handle(world.now, hello, &mut out);
         match out.as_slice() {
@@ -291,6 +292,7 @@ fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
         only: Some(key),
         local_key: JobKey::from_bytes(&[8; 16]),
         worker_type: WorkerType::default(),
+        bits: BitVersions::own(),
     }));
     session
 }

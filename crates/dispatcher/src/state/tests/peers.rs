@@ -41,6 +41,7 @@ impl Service {
                 only: None,
                 local_key: JobKey::default(),
                 worker_type: WorkerType::default(),
+                bits: BitVersions::own(),
             }),
         );
     }

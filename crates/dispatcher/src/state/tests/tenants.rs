@@ -85,6 +85,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         only: None,
         local_key: JobKey::default(),
         worker_type: WorkerType::default(),
+        bits: BitVersions::own(),
     }));
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.leases.serves(WorkerId(2)).as_deref(), Some("a"));

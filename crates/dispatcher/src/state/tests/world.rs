@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks, WorkerId};
+use forebay_plan::BitVersions;
 use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
 };
@@ -42,7 +43,8 @@ pub(super) const LOCAL_KEY: [u8; 16] = [7; 16];
 /// The attachment of a consumer without a tenant, at the start, with a window of one split.
 pub(super) fn attachment(session: SessionId, consumer: ConsumerKey) -> Attachment {
     let local_key = JobKey::from_bytes(&LOCAL_KEY);
-    Attachment { session, consumer, window: 1, local_key, ..Attachment::default() }
+    let bits = BitVersions::own();
+    Attachment { session, consumer, window: 1, local_key, bits, ..Attachment::default() }
 }
 
 pub(super) const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
@@ -71,6 +73,7 @@ pub(super) fn record(job: usize) -> JobRecord {
         sources: Vec::new(),
         ending: forebay_plan::Ending::Apart,
         ends: Vec::new(),
+        bits: BTreeMap::new(),
     }
 }
 
@@ -295,6 +298,11 @@ impl World {
     }
 
     pub(super) fn hello(&mut self, i: usize) {
+        self.hello_with(i, BitVersions::own());
+    }
+
+    /// A worker comes that computes these bits.
+    pub(super) fn hello_with(&mut self, i: usize, bits: BitVersions) {
         let session = self.session();
         self.workers[i].session = Some(session);
         let held = self.workers[i].held.values().cloned().collect();
@@ -312,6 +320,7 @@ impl World {
             only,
             local_key: JobKey::from_bytes(&LOCAL_KEY),
             worker_type: WorkerType::default(),
+            bits,
         }));
     }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_core::{Error, ErrorKind, Result, SystemClock, VERSION};
+use forebay_core::{Error, ErrorKind, Result, SystemClock};
 use forebay_dispatcher::{Allowed, Dispatcher, Indexed, Indexer, Options};
 use forebay_plan::{Extent, Graph, Source};
 use forebay_proto::{
     Ack, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, DispatcherClient, Hello, JobDefinition, Lease,
-    Link, OpenJobRequest, Remote, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event,
-    consumer_message, open_job_event, reach, to_error, worker_event, worker_message,
+    Link, OpenJobRequest, Remote, UNNUMBERED_VERSION, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client,
+    consumer_event, consumer_message, open_job_event, reach, to_error, worker_event, worker_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -93,7 +93,7 @@ pub(crate) fn graph(rows: i64) -> Result<Graph> {
 
 pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Result<OpenJobRequest> {
     Ok(OpenJobRequest {
-        version: VERSION.to_owned(),
+        version: UNNUMBERED_VERSION.to_owned(),
         name: name.to_owned(),
         graph: graph(rows)?.to_json(),
         seed: 7,
@@ -104,6 +104,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         weight: 1,
         priority: 0,
         ending: 0,
+        build: None,
     })
 }
 
@@ -133,7 +134,7 @@ impl Worker {
     pub(crate) async fn hello(at: &Running, id: u128, held: Vec<Lease>) -> Result<Self> {
         let (out, outbox) = mpsc::channel(1024);
         let hello = Hello {
-            version: VERSION.to_owned(),
+            version: UNNUMBERED_VERSION.to_owned(),
             secret: id.to_be_bytes().to_vec(),
             address: format!("worker-{id}:1"),
             threads: 1,
@@ -208,7 +209,7 @@ impl Consumer {
     ) -> Result<Self> {
         let (out, outbox) = mpsc::channel(1024);
         let (epoch, ordinal) = from.unwrap_or_default();
-        let version = VERSION.to_owned();
+        let version = UNNUMBERED_VERSION.to_owned();
         let attach =
             Attach { version, job, consumer, epoch, ordinal, resume: from.is_some(), window, ..Attach::default() };
         let first = ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) };

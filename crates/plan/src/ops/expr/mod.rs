@@ -20,3 +20,4 @@ pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
 pub use ranges::{ColumnValues, ValueBound, ValueRange};
 pub use tree::{Binary, Expr, Unary};
+pub(crate) use written::Part;

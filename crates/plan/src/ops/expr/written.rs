@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 1000;
 /// An expression without its operands, which are the parts before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expr", rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Col { name: String },
     Int { value: i64 },
     Float { value: f64 },

@@ -55,6 +55,11 @@ impl Leases {
             )
             .hint("use another job name, or load_state_dict to read a part again"));
         }
+        if let Some(difference) = attachment.bits.difference(&job.bits) {
+            let message = format!("job {name:?} began with other bits than this process computes: {difference}");
+            let hint = "read it with the version of forebay that began it, or use another job name";
+            return Err(Error::new(ErrorKind::Version, message).hint(hint));
+        }
         let position = consumer.begins(consumer.check(position)?);
         if let Some(other) = consumer.attached {
             if now - other.heard <= silence_max {

@@ -65,7 +65,9 @@ impl Leases {
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(name_key(&record.tenant, &record.name), record.id);
         self.hint(&HintEvent::JobAdded(&record));
-        self.jobs.insert(record.id, Job::new(record, consumers));
+        let (id, job) = (record.id, Job::new(record, consumers));
+        self.workers.values_mut().for_each(|worker| worker.compare(&job));
+        self.jobs.insert(id, job);
     }
 
     /// Returns the number of a tenant's job by name, cancelled or not.

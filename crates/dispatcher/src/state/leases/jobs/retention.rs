@@ -103,6 +103,7 @@ impl Leases {
         if self.names.get(&name) == Some(&id) {
             self.names.remove(&name);
         }
+        self.workers.values_mut().for_each(|worker| drop(worker.differs.remove(&id)));
         self.hint(&HintEvent::JobGone(id));
         self.notices.push(Notice::JobGone(id));
         self.counts.jobs_forgotten += 1;

@@ -39,6 +39,9 @@ impl Leases {
         }
         let moved = worker.address != *address;
         worker.begin(session, address.clone(), threads, now);
+        worker.bits = arrival.bits.clone();
+        worker.differs.clear();
+        self.jobs.values().for_each(|job| worker.compare(job));
         self.worker_sessions.insert(session, id);
         out.push(Effect::Worker(
             session,

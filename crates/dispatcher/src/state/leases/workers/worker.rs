@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
+use forebay_plan::BitVersions;
 use forebay_proto::JobKey;
 
 use crate::records::{ConsumerKey, SplitKey};
 use crate::state::input::SessionId;
+use crate::state::leases::job::Job;
 use crate::state::leases::views::WorkerView;
 
 /// The most splits that a worker may request.
@@ -67,6 +69,10 @@ pub(in crate::state::leases) struct Worker {
     pub(in crate::state::leases) local_key: JobKey,
     /// Whether the worker was late with a split, and has not finished one in the usual time since.
     pub(in crate::state::leases) slow: bool,
+    /// The bits that it computes.
+    pub(in crate::state::leases) bits: BitVersions,
+    /// The jobs that began with other bits, and how they differ: the worker gets none of their splits.
+    pub(in crate::state::leases) differs: BTreeMap<u64, String>,
     /// Why the worker writes nothing to its cache folder; empty if it writes there or has no folder.
     pub(in crate::state::leases) disk_off: String,
 }
@@ -98,6 +104,8 @@ impl Worker {
             local_key: JobKey::default(),
             slow: false,
             disk_off: String::new(),
+            bits: BitVersions::default(),
+            differs: BTreeMap::new(),
         }
     }
 
@@ -151,7 +159,24 @@ impl Worker {
 
     /// Returns whether the worker may get splits of this consumer of this tenant.
     pub(in crate::state::leases) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
-        self.serves(tenant) && self.only.is_none_or(|only| only == key)
+        self.serves(tenant) && self.only.is_none_or(|only| only == key) && !self.differs.contains_key(&key.0)
+    }
+
+    /// Compares the bits that the worker computes with those that a job began with. A difference goes to the log.
+    pub(in crate::state::leases) fn compare(&mut self, job: &Job) {
+        if self.session.is_none() || job.is_over() {
+            return;
+        }
+        if let Some(difference) = self.bits.difference(&job.bits) {
+            let (name, worker) = (&job.record.name, &*self.address);
+            tracing::warn!(
+                job = name,
+                worker,
+                difference,
+                "a worker gets no splits of a job that began with other bits"
+            );
+            self.differs.insert(job.record.id, difference);
+        }
     }
 
     pub(in crate::state::leases) fn is_local(&self) -> bool {

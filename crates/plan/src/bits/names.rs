@@ -1,0 +1,119 @@
+//! The names that have versions: found in the stored form of graphs, so that a new op, source or function has its name
+//! without a list.
+//!
+//! The tag of each enum of the stored form makes a name: `op resize`, `source parquet`, `expr cast`, `fn slice`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::de::value::{MapDeserializer, StrDeserializer};
+use serde::de::{self, Deserialize};
+use serde_json::Value;
+
+use super::PLAN;
+use crate::graph::Graph;
+use crate::ops::Op;
+use crate::ops::expr::{Binary, Call, Part, Unary};
+use crate::source::Source;
+
+/// The tags of the stored form.
+const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
+
+static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let variants = [
+        ("op", variants::<Op>("op")),
+        ("op", variants_of(Binary::deserialize(StrDeserializer::new("")))),
+        ("op", variants_of(Unary::deserialize(StrDeserializer::new("")))),
+        ("source", variants::<Source>("source")),
+        ("expr", variants::<Part>("expr")),
+        ("fn", variants::<Call>("fn")),
+    ];
+    let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
+    names.chain([PLAN.to_owned()]).collect()
+});
+
+/// Returns the names that this process knows.
+pub(super) fn known() -> &'static BTreeSet<String> {
+    &KNOWN
+}
+
+/// Returns the names that a pipeline uses.
+pub(super) fn of(graph: &Graph) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([PLAN.to_owned()]);
+    if let Ok(stored) = serde_json::to_value(graph) {
+        collect(&stored, &mut names);
+    }
+    names
+}
+
+/// Collects the names in a value. A user's own key may look like a tag; its text is then no name that this process knows,
+/// or one that every process knows.
+fn collect(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let tagged = TAGS.iter().filter_map(|tag| Some(format!("{tag} {}", fields.get(*tag)?.as_str()?)));
+            names.extend(tagged.filter(|name| KNOWN.contains(name)));
+            fields.values().for_each(|field| collect(field, names));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        _ => {}
+    }
+}
+
+/// Returns the names of the variants of an enum with an internal tag.
+fn variants<T: for<'de> Deserialize<'de>>(tag: &'static str) -> &'static [&'static str] {
+    variants_of(T::deserialize(MapDeserializer::new(std::iter::once((tag, "")))))
+}
+
+/// Returns the names of the variants of an enum, as its own deserializer lists them when it gets a name that it has not.
+fn variants_of<T>(refused: Result<T, Expected>) -> &'static [&'static str] {
+    refused.err().map_or(&[], |Expected(variants)| variants)
+}
+
+/// The error of a deserializer: the variants that it expected.
+#[derive(Debug)]
+struct Expected(&'static [&'static str]);
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected one of {:?}", self.0)
+    }
+}
+
+impl std::error::Error for Expected {}
+
+impl de::Error for Expected {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self(&[])
+    }
+
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_has_a_name() {
+        let count = |tag: &str| known().iter().filter(|name| name.starts_with(&format!("{tag} "))).count();
+        assert!(count("op") > Op::VARIANTS.len());
+        assert!(TAGS.iter().all(|tag| count(tag) > 3), "{:?}", known());
+        for name in ["op map", "op add", "op not", "source range", "source parquet", "expr cast", "fn slice", PLAN] {
+            assert!(known().contains(name), "{name} is not in {:?}", known());
+        }
+    }
+
+    #[test]
+    fn names_are_found_at_every_depth() {
+        let json = r#"{"source": "combined", "parts": [{"nodes": [{"op": "annotated", "of": {"op": "resize"},
+            "to": {"op": "a column"}, "expr": [{"expr": "call", "call": {"fn": "slice"}}]}]}]}"#;
+        let mut names = BTreeSet::new();
+        collect(&serde_json::from_str(json).expect("json"), &mut names);
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        assert_eq!(names, ["expr call", "fn slice", "op annotated", "op resize", "source combined"]);
+    }
+}
