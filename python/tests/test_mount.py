@@ -426,7 +426,7 @@ def test_one_name_of_a_large_folder_is_found_without_its_list(moto, s3, tmp_path
         put(moto, f"names/deep/{i:05}", b"%d" % i)
     put(moto, "names/deep/below/00777/x", b"")
     with (
-        FaultProxy(moto, none) as proxy,
+        FaultProxy(moto, none, every=1 << 60) as proxy,
         mounted(tmp_path / "mnt", "s3://names", **credentials(proxy.url)) as mount,
     ):
         deep = mount.folder / "deep"

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ class Fleet:
         return self.run(version, "reader.py", f"forebay://{self.address}", str(self.folder), job)
 
     def listed(self, version: str, what: str) -> list[dict[str, Any]]:
-        process = self.run(version, "-m", "forebay", what, f"forebay://{self.address}", "--json")
+        process = self.run(version, "-m", "forebay", what, "--service", self.address, "--json")
         output, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, (self.folder / "log").read_text()[-2000:]
         found: list[dict[str, Any]] = json.loads(output)
@@ -115,8 +116,13 @@ def first(reader: subprocess.Popen[str], count: int) -> list[str]:
 
 
 def rest(fleet: Fleet, process: subprocess.Popen[str]) -> list[str]:
-    output, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, (fleet.folder / "log").read_text()[-2000:]
+    """What is left of a stream. `communicate` would lose lines that `readline` has buffered."""
+    assert process.stdout is not None
+    late = threading.Timer(DEADLINE, process.kill)
+    late.start()
+    output = process.stdout.read()
+    late.cancel()
+    assert process.wait(DEADLINE) == 0, (fleet.folder / "log").read_text()[-2000:]
     return output.split()
 
 
@@ -183,7 +189,7 @@ def test_a_service_is_upgraded_and_taken_back_while_it_is_read(fleet: Fleet, exp
         worker.send_signal(signal.SIGTERM)
     for worker in before:
         worker.wait(DEADLINE)
-    jobs = {job["job"]: job for job in fleet.listed(NEW, "jobs")}
+    jobs = {job["name"]: job for job in fleet.listed(NEW, "jobs")}
     assert jobs["rolling-counted"]["consumers"], "the new dispatcher has the job of the old one"
     # And back: workers first, then the dispatcher, over what the new one wrote.
     for worker in after:
@@ -196,4 +202,4 @@ def test_a_service_is_upgraded_and_taken_back_while_it_is_read(fleet: Fleet, exp
     # A finished job is still there, and is read again.
     fleet.end_dispatcher(signal.SIGKILL)
     fleet.start_dispatcher(NEW)
-    assert {"rolling-counted", "rolling-streamed"} <= {job["job"] for job in fleet.listed(NEW, "jobs")}
+    assert {"rolling-counted", "rolling-streamed"} <= {job["name"] for job in fleet.listed(NEW, "jobs")}

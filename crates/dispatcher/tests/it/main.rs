@@ -4,3 +4,4 @@ mod common;
 mod retention;
 mod service;
 mod tenants;
+mod upgrade;
