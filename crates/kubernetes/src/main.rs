@@ -13,10 +13,11 @@ mod caches;
 mod cluster;
 mod engines;
 mod operate;
-mod pods;
+
 mod scale;
 mod services;
 mod wait;
+mod webhook;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use forebay_core::{Error, Result};
 use crate::caches::uses::READY;
 
 /// How often the file is looked at. The kubelet writes it about once a minute.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The arguments of `forebay-operator wait`.
 #[derive(Debug, Args)]
@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let ready = format!("{READY}=\"true\"");
     let waits = async {
-        while !std::fs::read_to_string(&arguments.file).is_ok_and(|told| told.lines().any(|line| line == ready)) {
-            tokio::time::sleep(LOOK).await;
+        while !std::fs::read_to_string(&arguments.file).is_ok_and(|text| text.lines().any(|line| line == ready)) {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let late = || Error::unavailable(format!("the cache is not ready after {} s", arguments.timeout));

@@ -29,7 +29,7 @@ pub(crate) struct ServiceStatus {
     pub(crate) reason: Option<String>,
     /// Workers by type
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) workers: Vec<WorkersTold>,
+    pub(crate) workers: Vec<WorkerTypeStatus>,
     /// Ready, Progressing and Degraded
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<Condition>,
@@ -38,7 +38,7 @@ pub(crate) struct ServiceStatus {
 /// Workers of one type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct WorkersTold {
+pub(crate) struct WorkerTypeStatus {
     /// Name of the type
     pub(crate) name: String,
     /// How many the dispatcher wants; absent while it does not know

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::uses::Use;
 use crate::api::status::whole;
 use crate::api::{CacheBackend, CacheBackendStatus, CacheStatus, Condition, User};
-use crate::engines::drive::{Claim, Ensured, Failure};
+use crate::engines::children::{Claim, Ensured, Failure};
 use crate::engines::{Progress, engine_of};
 
 /// Users that a status names.
@@ -19,23 +19,23 @@ pub(crate) struct Observation<'a> {
     /// What is wrong with the spec.
     pub(crate) invalid: Option<String>,
     /// What came of making it, and what there is; `None` before anything was tried.
-    pub(crate) made: Option<Result<(Ensured, Claim, Progress), Failure>>,
+    pub(crate) children: Option<Result<(Ensured, Claim, Progress), Failure>>,
 }
 
 /// Returns the next status.
-pub(crate) fn next(cache: &CacheBackend, seen: &Observation<'_>) -> CacheBackendStatus {
+pub(crate) fn next(cache: &CacheBackend, observed: &Observation<'_>) -> CacheBackendStatus {
     let mut status = cache.status.clone().unwrap_or_default();
-    let (state, reason, message) = state(seen);
+    let (state, reason, message) = state(observed);
     status.cache_engine = engine_of(&cache.spec).map(|engine| engine.name().to_owned());
     (status.cache_status, status.reason, status.message) = (Some(state), Some(reason.to_owned()), Some(message));
     status.observed_generation = cache.metadata.generation;
-    if let Some(Ok((_, _, progress))) = &seen.made {
+    if let Some(Ok((_, _, progress))) = &observed.children {
         (status.cached, status.cached_percentage) = (progress.cached.clone(), progress.cached_percentage.clone());
         status.total.clone_from(&progress.total);
     }
-    tell_users(&mut status, cache, seen);
+    set_users(&mut status, cache, observed);
     let ready = is_ready(cache, &status);
-    let told = |type_: &str, is_true: bool, reason: &str, message: &str| Condition {
+    let condition = |type_: &str, is_true: bool, reason: &str, message: &str| Condition {
         type_: type_.to_owned(),
         status: if is_true { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
@@ -45,53 +45,53 @@ pub(crate) fn next(cache: &CacheBackend, seen: &Observation<'_>) -> CacheBackend
     };
     let (reason, message) = (status.reason.clone().unwrap_or_default(), status.message.clone().unwrap_or_default());
     match &ready {
-        Ok(()) => status.set(seen.now, told("Ready", true, &reason, &message)),
-        Err(Some(percent)) => status.set(seen.now, told("Ready", false, "NotCachedYet", percent)),
-        Err(None) => status.set(seen.now, told("Ready", false, &reason, &message)),
+        Ok(()) => status.set(observed.now, condition("Ready", true, &reason, &message)),
+        Err(Some(percent)) => status.set(observed.now, condition("Ready", false, "NotCachedYet", percent)),
+        Err(None) => status.set(observed.now, condition("Ready", false, &reason, &message)),
     }
-    match conflict(cache, seen.uses) {
-        Some(conflict) => status.set(seen.now, told("SpecConflict", true, "JobsDiffer", &conflict)),
+    match conflict(cache, observed.uses) {
+        Some(conflict) => status.set(observed.now, condition("SpecConflict", true, "JobsDiffer", &conflict)),
         None => status.unset("SpecConflict"),
     }
     status
 }
 
-fn state(seen: &Observation<'_>) -> (CacheStatus, &'static str, String) {
-    if let Some(invalid) = &seen.invalid {
+fn state(observed: &Observation<'_>) -> (CacheStatus, &'static str, String) {
+    if let Some(invalid) = &observed.invalid {
         return (CacheStatus::CacheFailed, "InvalidSpec", invalid.clone());
     }
     let said = |state, reason, message: &str| (state, reason, message.to_owned());
-    match &seen.made {
+    match &observed.children {
         None => said(CacheStatus::CacheCreating, "Creating", "the engine's objects are being made"),
         Some(Err(failure)) => (CacheStatus::CacheFailed, failure.reason, failure.message.clone()),
-        Some(Ok((Ensured::Waits { reason, message }, _, _))) => (CacheStatus::CacheCreating, reason, message.clone()),
-        Some(Ok((Ensured::Made { outdated }, claim, progress))) => match claim {
-            Claim::Stranger => said(
+        Some(Ok((Ensured::Blocked { reason, message }, _, _))) => (CacheStatus::CacheCreating, reason, message.clone()),
+        Some(Ok((Ensured::Exists { drift }, claim, progress))) => match claim {
+            Claim::NotOwned => said(
                 CacheStatus::CacheFailed,
                 "ClaimNotOwned",
                 "a PersistentVolumeClaim of this name is there, and was not made for this cache: delete it, or choose another name",
             ),
             Claim::Absent => said(CacheStatus::PvcCreating, "ClaimAbsent", "the engine has not made the claim yet"),
-            Claim::Going => {
+            Claim::Terminating => {
                 said(CacheStatus::PvcCreating, "ClaimTerminating", "a claim of an earlier cache is still being deleted")
             }
             Claim::Pending => {
                 said(CacheStatus::PvcCreating, "ClaimPending", "the claim is not bound to its volume yet")
             }
-            Claim::Bound => match (&progress.hindered, outdated) {
+            Claim::Bound => match (&progress.not_ready, drift) {
                 (Some((reason, message)), _) if reason == "DatasetFailed" => {
                     (CacheStatus::CacheFailed, "DatasetFailed", message.clone())
                 }
                 (Some((_, message)), _) => (CacheStatus::PvcCreating, "EngineNotReady", message.clone()),
-                (None, Some(outdated)) => (CacheStatus::PvcCreated, "SpecChanged", outdated.clone()),
+                (None, Some(drift)) => (CacheStatus::PvcCreated, "SpecChanged", drift.clone()),
                 (None, None) => said(CacheStatus::PvcCreated, "ClaimBound", "pods can mount the claim"),
             },
         },
     }
 }
 
-fn tell_users(status: &mut CacheBackendStatus, cache: &CacheBackend, seen: &Observation<'_>) {
-    let mut users: Vec<User> = seen.uses.iter().map(|u| u.user.clone()).collect();
+fn set_users(status: &mut CacheBackendStatus, cache: &CacheBackend, observed: &Observation<'_>) {
+    let mut users: Vec<User> = observed.uses.iter().map(|u| u.user.clone()).collect();
     users.sort();
     users.dedup();
     let made_for = cache.metadata.annotations.as_ref().and_then(|all| all.get(super::inline::MADE_FOR)).cloned();
@@ -102,7 +102,7 @@ fn tell_users(status: &mut CacheBackendStatus, cache: &CacheBackend, seen: &Obse
     status.last_used_time = match status.last_used_time.take() {
         _ if !is_idle => None,
         Some(since) => Some(since),
-        None => Some(Time(whole(seen.now))),
+        None => Some(Time(whole(observed.now))),
     };
     users.truncate(USERS_MAX);
     status.used_by = users.iter().map(|u| u.name.clone()).collect();
@@ -115,20 +115,20 @@ pub(crate) fn is_ready(cache: &CacheBackend, status: &CacheBackendStatus) -> Res
     if status.cache_status != Some(CacheStatus::PvcCreated) {
         return Err(None);
     }
-    let wanted = cache.spec.min_cached();
+    let required = cache.spec.min_cached();
     let told = status.cached_percentage.as_deref().unwrap_or_default();
     let cached: Option<f64> = told.trim_end_matches('%').parse().ok();
-    if wanted <= 0.0 || cached.is_some_and(|cached| cached >= wanted) {
+    if required <= 0.0 || cached.is_some_and(|cached| cached >= required) {
         return Ok(());
     }
     let told = if told.is_empty() { "the engine does not say how much" } else { told };
-    Err(Some(format!("pods wait until {wanted} % are cached: {told} so far")))
+    Err(Some(format!("pods wait until {required} % are cached: {told} so far")))
 }
 
 /// Says which jobs define this cache otherwise than it is.
 fn conflict(cache: &CacheBackend, uses: &[Use]) -> Option<String> {
     let differs =
-        |u: &&Use| u.wanted.as_ref().is_some_and(|w| w.spec.is_definition() && !w.spec.is_same_cache(&cache.spec));
+        |u: &&Use| u.desired.as_ref().is_some_and(|w| w.spec.is_definition() && !w.spec.is_same_cache(&cache.spec));
     let names: Vec<_> =
         uses.iter().filter(differs).take(5).map(|u| format!("{} {}", u.user.kind, u.user.name)).collect();
     (!names.is_empty()).then(|| {
@@ -151,12 +151,12 @@ mod tests {
         CacheBackend::new("c", serde_json::from_str(spec).expect("a spec"))
     }
 
-    fn seen<'a>(second: i64, made: Option<(Claim, Option<&str>)>, uses: &'a [Use]) -> Observation<'a> {
-        let made = made.map(|(claim, percent)| {
+    fn observed<'a>(second: i64, children: Option<(Claim, Option<&str>)>, uses: &'a [Use]) -> Observation<'a> {
+        let children = children.map(|(claim, percent)| {
             let progress = Progress { cached_percentage: percent.map(str::to_owned), ..Progress::default() };
-            Ok((Ensured::Made { outdated: None }, claim, progress))
+            Ok((Ensured::Exists { drift: None }, claim, progress))
         });
-        Observation { now: Timestamp::from_second(second).expect("a time"), uses, invalid: None, made }
+        Observation { now: Timestamp::from_second(second).expect("a time"), uses, invalid: None, children }
     }
 
     #[test]
@@ -168,16 +168,16 @@ mod tests {
             (Some((Claim::Pending, None)), CacheStatus::PvcCreating, false),
             (Some((Claim::Bound, Some("49.9%"))), CacheStatus::PvcCreated, false),
             (Some((Claim::Bound, Some("50.0%"))), CacheStatus::PvcCreated, true),
-            (Some((Claim::Stranger, None)), CacheStatus::CacheFailed, false),
+            (Some((Claim::NotOwned, None)), CacheStatus::CacheFailed, false),
         ];
-        for (made, expected, ready) in states {
-            let status = next(&cache, &seen(100, made, &[]));
+        for (children, expected, ready) in states {
+            let status = next(&cache, &observed(100, children, &[]));
             assert_eq!(status.cache_status, Some(expected));
             assert_eq!(status.condition("Ready").map(|c| c.status == "True"), Some(ready), "{status:?}");
         }
         let bound = || Some((Claim::Bound, Some("100%")));
-        cache.status = Some(next(&cache, &seen(100, bound(), &[])));
-        let later = next(&cache, &seen(150, bound(), &[]));
+        cache.status = Some(next(&cache, &observed(100, bound(), &[])));
+        let later = next(&cache, &observed(150, bound(), &[]));
         let at = |second| Timestamp::from_second(second).expect("a time");
         assert_eq!(seconds_left(&cache, &later, at(150)), Some(10));
         assert_eq!(seconds_left(&cache, &later, at(90)), Some(60), "a clock that is behind deletes nothing early");
@@ -189,11 +189,11 @@ mod tests {
             cache: crate::cluster::Key::new("", "c"),
             user: User { name: "j".to_owned(), ..User::default() },
             object: User::default(),
-            waits: super::super::uses::Waits::No,
-            wrong: None,
-            wanted: None,
+            wait: super::super::uses::PodWait::None,
+            fault: None,
+            desired: None,
         };
-        let used = next(&cache, &seen(150, bound(), &[job.clone(), job]));
+        let used = next(&cache, &observed(150, bound(), &[job.clone(), job]));
         assert_eq!((used.used_num, used.used_by.clone(), used.last_used_time), (1, vec!["j".to_owned()], None));
     }
 }

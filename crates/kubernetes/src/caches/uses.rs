@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use super::written::{self, Written};
+use super::declaration::{self, Declaration};
 use crate::api::{CacheBackendSpec, User};
 use crate::cluster::Key;
-use crate::cluster::objects::{JOBS, Kind, PODS, controller, is_going, items, text};
+use crate::cluster::objects::{JOBS, Kind, PODS, controller_of, is_terminating, items, text};
 
 /// Label, and annotation, that names the cache of a pod.
 pub(crate) const CACHE: &str = "forebay.dev/cache";
@@ -28,18 +28,18 @@ const JOB_MAX: usize = 50;
 
 /// How a pod waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum PodWait {
     /// It does not, or not any more.
-    No,
+    None,
     /// By the gate at this place.
     Gate(usize),
     /// By an init container.
-    Container,
+    InitContainer,
 }
 
 /// A cache that a job defines, or names.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredCache {
     pub(crate) spec: CacheBackendSpec,
     /// The job gave it no name: it is the job's own, and goes with it.
     pub(crate) is_own: bool,
@@ -53,16 +53,16 @@ pub(crate) struct Use {
     pub(crate) user: User,
     /// The object that was read: a job, or a pod of it.
     pub(crate) object: User,
-    pub(crate) waits: Waits,
-    pub(crate) wanted: Option<Wanted>,
+    pub(crate) wait: PodWait,
+    pub(crate) desired: Option<DesiredCache>,
     /// What is wrong with what the object writes of the cache.
-    pub(crate) wrong: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 impl Use {
     /// Whether it holds the volume, or may at any moment, even if the cache never was ready.
-    pub(crate) fn is_pod_that_runs(&self) -> bool {
-        self.object.kind == PODS.kind && self.waits == Waits::No
+    pub(crate) fn is_running_pod(&self) -> bool {
+        self.object.kind == PODS.kind && self.wait == PodWait::None
     }
 }
 
@@ -72,25 +72,25 @@ pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
     if kind == PODS {
         return pod(object, object_is);
     }
-    if is_going(object) || is_finished(object) {
+    if is_terminating(object) || is_finished(object) {
         return None;
     }
-    let of_template = || written::of_pod(object.pointer("/spec/template").filter(|_| kind == JOBS)?);
-    let Written { name, spec, is_own } = of_job(object).or_else(of_template)?;
-    let (wanted, wrong) = wanted(spec, is_own, object);
+    let of_template = || declaration::of_pod(object.pointer("/spec/template").filter(|_| kind == JOBS)?);
+    let Declaration { name, spec, is_own } = of_job(object).or_else(of_template)?;
+    let (desired, fault) = desired(spec, is_own, object);
     let cache = Key::new(object_is.namespace.clone(), name);
-    Some(Use { cache, user: object_is.clone(), object: object_is, waits: Waits::No, wanted, wrong })
+    Some(Use { cache, user: object_is.clone(), object: object_is, wait: PodWait::None, desired, fault })
 }
 
-fn wanted(
+fn desired(
     spec: Option<Result<CacheBackendSpec, String>>,
     is_own: bool,
     object: &Value,
-) -> (Option<Wanted>, Option<String>) {
+) -> (Option<DesiredCache>, Option<String>) {
     let created = || text(object, "/metadata/creationTimestamp").to_owned();
     match spec {
-        Some(Ok(spec)) => (Some(Wanted { spec, is_own, created: created() }), None),
-        Some(Err(wrong)) => (None, Some(wrong)),
+        Some(Ok(spec)) => (Some(DesiredCache { spec, is_own, created: created() }), None),
+        Some(Err(fault)) => (None, Some(fault)),
         None => (None, None),
     }
 }
@@ -98,15 +98,15 @@ fn wanted(
 /// Returns what a job's own object says of its cache: its `spec.cacheBackend`, else its annotations.
 ///
 /// A `cacheBackend` that cannot be read is one without anything in it: its cache tells what is missing.
-pub(crate) fn of_job(job: &Value) -> Option<Written> {
+pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     let Some(embedded) = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null()) else {
-        return written::of_job(job);
+        return declaration::of_job(job);
     };
     let mut spec: CacheBackendSpec = serde_json::from_value(embedded.clone()).unwrap_or_default();
     spec.name = spec.name.filter(|name| !name.is_empty());
     let is_own = spec.name.is_none();
     let name = spec.name.clone().unwrap_or_else(|| own_name(text(job, "/metadata/name"), text(job, "/metadata/uid")));
-    Some(Written { name, spec: Some(Ok(spec)), is_own })
+    Some(Declaration { name, spec: Some(Ok(spec)), is_own })
 }
 
 /// `cache-<job>-<suffix>`: another job of the same name has another uid, so another cache.
@@ -128,19 +128,19 @@ fn pod(pod: &Value, object: User) -> Option<Use> {
         uid: text(owner, "/uid").to_owned(),
         namespace: object.namespace.clone(),
     };
-    let told: Option<User> = annotation(pod, USER).and_then(|told| serde_json::from_str(told).ok());
-    let told = told.filter(|user| user.namespace == object.namespace && !user.uid.is_empty());
-    let user = told.or_else(|| controller(pod).map(owned)).unwrap_or_else(|| object.clone());
+    let annotated: Option<User> = annotation(pod, USER).and_then(|annotated| serde_json::from_str(annotated).ok());
+    let annotated = annotated.filter(|user| user.namespace == object.namespace && !user.uid.is_empty());
+    let user = annotated.or_else(|| controller_of(pod).map(owned)).unwrap_or_else(|| object.clone());
     let gate = items(pod, "/spec/schedulingGates").iter().position(|gate| text(gate, "/name") == GATE);
     let has_waiter = items(pod, "/spec/initContainers").iter().any(|c| text(c, "/name") == WAITER);
-    let waits = match gate {
-        Some(at) => Waits::Gate(at),
-        None if has_waiter && annotation(pod, READY).is_none() => Waits::Container,
-        None => Waits::No,
+    let wait = match gate {
+        Some(at) => PodWait::Gate(at),
+        None if has_waiter && annotation(pod, READY).is_none() => PodWait::InitContainer,
+        None => PodWait::None,
     };
-    let spec = written::of_pod(pod).and_then(|written| written.spec);
-    let (wanted, wrong) = wanted(spec, false, pod);
-    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, waits, wanted, wrong })
+    let spec = declaration::of_pod(pod).and_then(|declared| declared.spec);
+    let (desired, fault) = desired(spec, false, pod);
+    Some(Use { cache: Key::new(object.namespace.clone(), name), user, object, wait, desired, fault })
 }
 
 /// Returns an annotation.
@@ -176,10 +176,10 @@ mod tests {
     use crate::cluster::objects::TF_JOBS;
 
     #[test]
-    fn a_job_uses_its_cache_until_it_ends_and_a_pod_is_told_as_its_job() {
+    fn a_job_uses_its_cache_until_it_ends_and_a_pod_counts_for_its_job() {
         let mut job = json!({"metadata": {"namespace": "ml", "name": "tf.cache", "uid": "12-345-678"}, "spec": {"cacheBackend": {}}});
         let own = read(TF_JOBS, &job).expect("it uses one");
-        assert_eq!((own.cache.name.as_str(), own.wanted.map(|w| w.is_own)), ("cache-tf-cache-12345", Some(true)));
+        assert_eq!((own.cache.name.as_str(), own.desired.map(|w| w.is_own)), ("cache-tf-cache-12345", Some(true)));
         job["spec"]["cacheBackend"]["name"] = json!("shared");
         assert_eq!(read(TF_JOBS, &job).map(|u| u.cache.name).as_deref(), Some("shared"));
         job["status"] = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
@@ -193,8 +193,11 @@ mod tests {
             "spec": {"schedulingGates": [{"name": "other"}, {"name": GATE}]},
         });
         let of_pod = read(PODS, &pod).expect("it uses one");
-        assert_eq!((of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.waits), ("TFJob", "9", Waits::Gate(1)));
-        assert!(!of_pod.is_pod_that_runs());
+        assert_eq!(
+            (of_pod.user.kind.as_str(), of_pod.user.uid.as_str(), of_pod.wait),
+            ("TFJob", "9", PodWait::Gate(1))
+        );
+        assert!(!of_pod.is_running_pod());
         let user =
             User { kind: "JobSet".to_owned(), uid: "3".to_owned(), namespace: "ml".to_owned(), ..User::default() };
         pod["metadata"]["annotations"] = json!({USER: serde_json::to_string(&user).expect("JSON")});

@@ -25,12 +25,12 @@ impl Events {
     }
 
     /// Tells of an object that all is as it should be.
-    pub(crate) async fn say(&self, object: &Value, reason: &str, note: &str) {
+    pub(crate) async fn normal(&self, object: &Value, reason: &str, note: &str) {
         self.publish(EventType::Normal, object, reason, note).await;
     }
 
     /// Tells of an object that its owner should look.
-    pub(crate) async fn warn(&self, object: &Value, reason: &str, note: &str) {
+    pub(crate) async fn warning(&self, object: &Value, reason: &str, note: &str) {
         self.publish(EventType::Warning, object, reason, note).await;
     }
 
@@ -51,7 +51,7 @@ impl Events {
         let note = Some(note[..end].to_owned());
         let event = Event { type_, reason: reason.to_owned(), note, action: self.action.to_owned(), secondary: None };
         if let Err(error) = self.recorder.publish(&event, &reference).await {
-            tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not told");
+            tracing::debug!(reason, error = forebay_proto::innermost(&error), "an event was not published");
         }
     }
 }

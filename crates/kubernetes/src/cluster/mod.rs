@@ -7,13 +7,14 @@
 //! looks     a controller's loop over its queue     meter     figures for Prometheus       events   what is told
 //! ```
 
+pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod leader;
-pub(crate) mod looks;
-pub(crate) mod meter;
+pub(crate) mod metrics;
+pub(crate) mod metrics_server;
 pub(crate) mod objects;
-pub(crate) mod queue;
 pub(crate) mod watches;
+pub(crate) mod work_queue;
 
 use std::fmt;
 

@@ -12,44 +12,49 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Config, Event};
 use serde_json::Value;
 
-use super::objects::{Kind, Objects};
+use super::objects::{ApiClient, Kind};
 
 /// How often a kind is looked for that is not installed.
-const INSTALLED_AGAIN: Duration = Duration::from_secs(10);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What changed.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum WatchEvent {
     /// An object is there, new or changed.
-    There(Value),
+    Applied(Value),
     /// An object is gone.
-    Gone(Value),
+    Deleted(Value),
     /// A list of all objects begins.
-    ListBegins,
+    ListStarted,
     /// All objects were told since the list began; others are gone.
-    ListEnds,
+    ListFinished,
 }
 
 /// Tells what changes, for ever.
-pub(crate) async fn watch(objects: Objects, kind: Kind, labels: Option<String>, mut tell: impl FnMut(Kind, Change)) {
+pub(crate) async fn watch(
+    client: ApiClient,
+    kind: Kind,
+    labels: Option<String>,
+    mut handle: impl FnMut(Kind, WatchEvent),
+) {
     let config = labels.map_or_else(Config::default, |labels| Config::default().labels(&labels));
     loop {
-        let api: Api<DynamicObject> = Api::all_with(objects.client.clone(), &kind.resource());
+        let api: Api<DynamicObject> = Api::all_with(client.client.clone(), &kind.resource());
         let mut events = std::pin::pin!(watcher::watcher(api, config.clone()).default_backoff());
-        let mut is_told = false;
+        let mut is_reported = false;
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    is_told = false;
-                    tell(kind, change(event));
+                    is_reported = false;
+                    handle(kind, watch_event(event));
                 }
-                Err(error) if is_missing(&error) => {
-                    tell(kind, Change::ListBegins);
-                    tell(kind, Change::ListEnds);
+                Err(error) if is_not_installed(&error) => {
+                    handle(kind, WatchEvent::ListStarted);
+                    handle(kind, WatchEvent::ListFinished);
                     break;
                 }
                 Err(error) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_reported, true) {
                         tracing::warn!(
                             kind = kind.kind,
                             error = forebay_proto::innermost(&error),
@@ -59,21 +64,21 @@ pub(crate) async fn watch(objects: Objects, kind: Kind, labels: Option<String>, 
                 }
             }
         }
-        tokio::time::sleep(INSTALLED_AGAIN).await;
+        tokio::time::sleep(DISCOVERY_INTERVAL).await;
     }
 }
 
-fn change(event: Event<DynamicObject>) -> Change {
+fn watch_event(event: Event<DynamicObject>) -> WatchEvent {
     let json = |object| serde_json::to_value::<DynamicObject>(object).unwrap_or_default();
     match event {
-        Event::Apply(object) | Event::InitApply(object) => Change::There(json(object)),
-        Event::Delete(object) => Change::Gone(json(object)),
-        Event::Init => Change::ListBegins,
-        Event::InitDone => Change::ListEnds,
+        Event::Apply(object) | Event::InitApply(object) => WatchEvent::Applied(json(object)),
+        Event::Delete(object) => WatchEvent::Deleted(json(object)),
+        Event::Init => WatchEvent::ListStarted,
+        Event::InitDone => WatchEvent::ListFinished,
     }
 }
 
-fn is_missing(error: &watcher::Error) -> bool {
+fn is_not_installed(error: &watcher::Error) -> bool {
     let is_404 = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
     match error {
         watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) => is_404(e),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Child, Engine, Need, Progress};
+use super::{Child, Engine, Prerequisite, Progress};
 use crate::api::{CacheBackend, FluidRuntime};
 use crate::cluster::Key;
 use crate::cluster::objects::{Kind, kind, text};
@@ -33,7 +33,7 @@ impl Engine for Fluid {
         }
     }
 
-    fn needs(&self) -> Option<Need> {
+    fn prerequisite(&self) -> Option<Prerequisite> {
         None
     }
 
@@ -83,13 +83,13 @@ impl Engine for Fluid {
             return Progress::default();
         };
         let told = |at| Some(text(dataset, at).to_owned()).filter(|text| !text.is_empty());
-        let hindered = match text(dataset, "/status/phase") {
+        let not_ready = match text(dataset, "/status/phase") {
             "Bound" | "Updating" | "DataMigrating" => None,
             "Failed" => Some(("DatasetFailed", "Fluid says that the Dataset failed: kubectl describe dataset")),
             _ => Some(("DatasetNotBound", "Fluid has not bound the Dataset to its runtime yet")),
         };
         Progress {
-            hindered: hindered.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
+            not_ready: not_ready.map(|(reason, message)| (reason.to_owned(), message.to_owned())),
             cached: told("/status/cacheStates/cached"),
             cached_percentage: told("/status/cacheStates/cachedPercentage"),
             total: told("/status/ufsTotal"),

@@ -12,7 +12,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CACHE_UID, Child, Engine, Need, Progress};
+use super::{CACHE_UID, Child, Engine, Prerequisite, Progress};
 use crate::api::CacheBackend;
 use crate::api::cache_backend::{Medium, Tier};
 use crate::api::validate::bytes;
@@ -59,9 +59,9 @@ impl Engine for Forebay {
         Ok(())
     }
 
-    fn needs(&self) -> Option<Need> {
+    fn prerequisite(&self) -> Option<Prerequisite> {
         let missing = "the CSI driver csi.forebay.dev is not installed: there is no CSIDriver object of this name";
-        Some(Need { path: DRIVERS.one(None, DRIVER), missing })
+        Some(Prerequisite { path: DRIVERS.object_path(None, DRIVER), missing })
     }
 
     fn children(&self, cache: &CacheBackend) -> Vec<Child> {
@@ -75,7 +75,7 @@ impl Engine for Forebay {
         let volume_name = volume(&namespace, &name);
         let source = json!({
             "driver": DRIVER, "volumeHandle": volume_name, "readOnly": true,
-            "volumeAttributes": {"sources": sources, "tiers": places(tiers)},
+            "volumeAttributes": {"sources": sources, "tiers": tiers_attribute(tiers)},
         });
         let volume = json!({
             "accessModes": ["ReadOnlyMany"], "capacity": {"storage": size}, "storageClassName": CLASS,
@@ -120,16 +120,16 @@ fn volume(namespace: &str, name: &str) -> String {
     format!("forebay.{namespace}.{name}")
 }
 
-fn places(tiers: &[Tier]) -> String {
+fn tiers_attribute(tiers: &[Tier]) -> String {
     let mut tiers: Vec<&Tier> = tiers.iter().collect();
     tiers.sort_by_key(|tier| match tier.medium_type {
         Medium::Mem => 0,
         Medium::Ssd => 1,
         Medium::Hdd => 2,
     });
-    let place = |tier: &&Tier| {
+    let attribute = |tier: &&Tier| {
         let quota = format!("{:.0}", bytes(&tier.quota).unwrap_or_default());
         json!({"path": tier.cache_path, "quota": quota.parse::<u64>().unwrap_or_default(), "medium": tier.medium_type})
     };
-    json!(tiers.iter().map(place).collect::<Vec<_>>()).to_string()
+    json!(tiers.iter().map(attribute).collect::<Vec<_>>()).to_string()
 }

@@ -6,9 +6,9 @@
 //! drive     ensure, observe, tear down                                   conformance   what holds for each engine (tests)
 //! ```
 
+pub(crate) mod children;
 #[cfg(test)]
 mod conformance;
-pub(crate) mod drive;
 mod fluid;
 mod forebay;
 
@@ -36,17 +36,17 @@ pub(crate) struct Child {
 impl Child {
     /// The path of the object.
     pub(crate) fn path(&self) -> String {
-        self.kind.one(self.namespace.as_deref(), &self.name)
+        self.kind.object_path(self.namespace.as_deref(), &self.name)
     }
 
     /// The path of its kind.
-    pub(crate) fn all(&self) -> String {
-        self.kind.all(self.namespace.as_deref())
+    pub(crate) fn collection_path(&self) -> String {
+        self.kind.collection_path(self.namespace.as_deref())
     }
 }
 
 /// What must be there before an engine can do anything.
-pub(crate) struct Need {
+pub(crate) struct Prerequisite {
     /// Path that answers when it is there.
     pub(crate) path: String,
     /// What to tell when it is not.
@@ -57,7 +57,7 @@ pub(crate) struct Need {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Progress {
     /// Why the claim must not be used yet, or any more: a reason and a message.
-    pub(crate) hindered: Option<(String, String)>,
+    pub(crate) not_ready: Option<(String, String)>,
     pub(crate) cached: Option<String>,
     pub(crate) cached_percentage: Option<String>,
     pub(crate) total: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) trait Engine: Send + Sync {
     /// A sentence for the writer of the spec.
     fn validate(&self, cache: &CacheBackend) -> Result<(), String>;
     /// What must be there besides the kinds of the children.
-    fn needs(&self) -> Option<Need>;
+    fn prerequisite(&self) -> Option<Prerequisite>;
     /// The objects that make the cache, in the order in which they are made. Their names depend on that of the cache
     /// alone.
     fn children(&self, cache: &CacheBackend) -> Vec<Child>;

@@ -6,7 +6,7 @@ use serde_json::Value;
 const LISTED_MAX: usize = 500;
 
 /// A workload's place.
-pub(crate) struct Named<'a> {
+pub(crate) struct WorkloadName<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) name: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct Named<'a> {
 
 /// Says why pods of a workload are not ready, as far as Kubernetes tells; `read` reads a path.
 pub(crate) async fn why(
-    of: Named<'_>,
+    of: WorkloadName<'_>,
     workload: &Value,
     read: impl AsyncFn(String) -> Result<Value, String>,
 ) -> String {

@@ -11,12 +11,12 @@
 //! failure nothing is asked for a pause that doubles, up to 60 s; each request has a bound. It keeps no state: end it,
 //! start it again, run none, and what there is stays.
 
-mod asks;
 pub(crate) mod cause;
-mod cluster;
+mod dispatcher;
 mod scaler;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use clap::{ArgGroup, Args};
 use forebay_core::{Clock, Result, SystemClock};
 use forebay_proto::{Credentials, Remote, TlsFiles};
 
-use asks::Asks;
-use cluster::{Cluster, Kind};
+use dispatcher::DispatcherClient;
 use scaler::{Outcome, Scaler};
+use workload::{Kind, WorkloadClient};
 
-pub(crate) use cluster::Workload;
-pub(crate) use scaler::{AT_ONCE, plan};
+pub(crate) use scaler::{CONCURRENT_STARTS, plan};
+pub(crate) use workload::Workload;
 
 /// How often the number of workers is compared with the wanted one.
-const LOOK: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The arguments of `forebay-operator scale`.
 #[derive(Debug, Args)]
@@ -110,24 +110,24 @@ impl Arguments {
 /// Invalid when an argument makes no sense, or no cluster is known here.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let (kind, name) = arguments.workload();
-    let cluster = Cluster::connect(arguments.namespace.clone(), kind, name).await?;
+    let workload = WorkloadClient::connect(arguments.namespace.clone(), kind, name).await?;
     let (workers_min, kind) = (u32::from(arguments.kind.is_none()), arguments.kind.clone());
-    let mut asks = Asks::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
+    let mut dispatcher = DispatcherClient::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
     let clock = SystemClock::default();
-    let mut scaler = Scaler::new(cluster, workers_min, arguments.max_workers);
-    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.cluster, "scaling");
+    let mut scaler = Scaler::new(workload, workers_min, arguments.max_workers);
+    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.workload, "scaling");
     loop {
-        let wanted = asks.wanted().await;
-        tell(&scaler.step(clock.now(), wanted).await, &scaler.cluster);
-        tokio::time::sleep(LOOK).await;
+        let wanted = dispatcher.wanted().await;
+        log(&scaler.step(clock.now(), wanted).await, &scaler.workload);
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
-fn tell(outcome: &Outcome, workload: &Cluster) {
+fn log(outcome: &Outcome, workload: &WorkloadClient) {
     match outcome {
-        Outcome::Kept => {}
+        Outcome::Unchanged => {}
         Outcome::Scaled { from, to } => tracing::info!(%workload, from, to, "scaled"),
-        Outcome::Waits { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
+        Outcome::PodsMissing { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
         Outcome::Failed { error, pause } => {
             let hint = error.get("hint").unwrap_or_default();
             tracing::error!(%workload, error = error.message(), hint, ?pause, "not scaled; tried again after a pause");

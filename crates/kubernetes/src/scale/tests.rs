@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::asks::Asks;
-use super::cluster::{Cluster, Kind};
+use super::dispatcher::DispatcherClient;
 use super::scaler::{Outcome, Scaler};
+use super::workload::{Kind, WorkloadClient};
 
 const STATUS: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/status";
 const SCALE: &str = "/apis/apps/v1/namespaces/ml/statefulsets/workers/scale";
@@ -78,8 +78,8 @@ async fn start(world: World) -> (Shared, Scaler) {
         }
     });
     let config = Config::new(at.parse().expect("a url"));
-    let cluster = Cluster::of(config, Some("ml".to_owned()), Kind::StatefulSet, "workers").expect("a client");
-    (world, Scaler::new(cluster, 1, 40))
+    let workload = WorkloadClient::of(config, Some("ml".to_owned()), Kind::StatefulSet, "workers").expect("a client");
+    (world, Scaler::new(workload, 1, 40))
 }
 
 async fn serve(socket: TcpStream, world: Shared) {
@@ -132,7 +132,7 @@ fn asked(world: &Shared) -> usize {
 #[tokio::test]
 async fn replicas_follow_what_is_wanted_and_stay_while_nobody_knows() {
     let (world, mut scaler) = start(World { replicas: 5, room: 100, ..World::default() }).await;
-    assert!(matches!(scaler.step(seconds(1), None).await, Outcome::Kept));
+    assert!(matches!(scaler.step(seconds(1), None).await, Outcome::Unchanged));
     assert_eq!((replicas(&world), asked(&world)), (5, 0), "nothing is known, and nothing is asked");
     for (now, wanted, then) in
         [(2, 9, 9), (3, 30, 25), (4, 30, 30), (5, 99, 40), (6, 3, 24), (7, 3, 8), (8, 3, 3), (9, 0, 1)]
@@ -142,7 +142,7 @@ async fn replicas_follow_what_is_wanted_and_stay_while_nobody_knows() {
         assert!(matches!(outcome, Outcome::Scaled { from: f, to } if (f, to) == (from, then)), "{wanted}: {outcome:?}");
         assert_eq!(replicas(&world), then, "at most sixteen at once, from 1 to 40");
     }
-    assert!(matches!(scaler.step(seconds(10), Some(1)).await, Outcome::Kept));
+    assert!(matches!(scaler.step(seconds(10), Some(1)).await, Outcome::Unchanged));
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn what_is_refused_is_told_with_its_cause_and_tried_less_and_less_often() 
         assert!(error.message().contains("cannot patch resource"), "{error}");
         assert!(error.get("hint").is_some_and(|h| h.contains("patch on statefulsets/scale")), "{error}");
         let before = asked(&world);
-        assert!(matches!(scaler.step(now + (pause - Duration::from_millis(1)), Some(4)).await, Outcome::Kept));
+        assert!(matches!(scaler.step(now + (pause - Duration::from_millis(1)), Some(4)).await, Outcome::Unchanged));
         assert_eq!(asked(&world), before, "nothing is asked in a pause");
         pauses.push(pause.as_secs());
         now = now + pause;
@@ -198,7 +198,7 @@ async fn pods_that_do_not_come_are_told_of_once_with_the_cause() {
         told(&mut scaler, now, why).await;
         // All are there for a moment: it is told again when they are not.
         set(&world, |world| world.room = 3);
-        assert!(matches!(scaler.step(now + Duration::from_secs(90), Some(3)).await, Outcome::Kept));
+        assert!(matches!(scaler.step(now + Duration::from_secs(90), Some(3)).await, Outcome::Unchanged));
         set(&world, |world| world.room = 1);
         now = now + Duration::from_secs(100);
     }
@@ -226,11 +226,14 @@ async fn pods_that_do_not_come_are_told_of_once_with_the_cause() {
 /// Pods are short from `now` on: nothing is said for a minute, then why, then nothing.
 async fn told(scaler: &mut Scaler, now: Ticks, says: &str) {
     for after in [0, 59] {
-        assert!(matches!(scaler.step(now + Duration::from_secs(after), Some(3)).await, Outcome::Kept));
+        assert!(matches!(scaler.step(now + Duration::from_secs(after), Some(3)).await, Outcome::Unchanged));
     }
     let outcome = scaler.step(now + Duration::from_secs(60), Some(3)).await;
-    assert!(matches!(&outcome, Outcome::Waits { missing: 2, why } if why.contains(says)), "{outcome:?}, not {says}");
-    assert!(matches!(scaler.step(now + Duration::from_secs(61), Some(3)).await, Outcome::Kept));
+    assert!(
+        matches!(&outcome, Outcome::PodsMissing { missing: 2, why } if why.contains(says)),
+        "{outcome:?}, not {says}"
+    );
+    assert!(matches!(scaler.step(now + Duration::from_secs(61), Some(3)).await, Outcome::Unchanged));
 }
 
 /// A dispatcher as users have it, from the tree's own build.
@@ -250,13 +253,13 @@ async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it announces itself");
     let announced: Value = serde_json::from_str(&line).expect("JSON");
     let address = announced.get("address").and_then(Value::as_str).expect("where it listens");
-    let mut asks = Asks::new(Remote::new(address), None);
-    assert_eq!(asks.wanted().await, Some(1), "one worker is always wanted");
-    let mut asks_of_a_kind = Asks::new(Remote::new(address), Some(("big".to_owned(), false)));
-    assert_eq!(asks_of_a_kind.wanted().await, None, "it knows no kinds");
+    let mut client = DispatcherClient::new(Remote::new(address), None);
+    assert_eq!(client.wanted().await, Some(1), "one worker is always wanted");
+    let mut client_of_a_kind = DispatcherClient::new(Remote::new(address), Some(("big".to_owned(), false)));
+    assert_eq!(client_of_a_kind.wanted().await, None, "it knows no kinds");
     dispatcher.kill().and_then(|()| dispatcher.wait()).expect("it is killed");
-    assert_eq!(asks.wanted().await, None);
-    assert_eq!(asks.wanted().await, None);
+    assert_eq!(client.wanted().await, None);
+    assert_eq!(client.wanted().await, None);
 }
 
 #[test]

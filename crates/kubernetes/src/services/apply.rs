@@ -9,63 +9,74 @@ use forebay_core::Ticks;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::parts::{Part, WRITTEN};
+use super::manifests::{APPLIED_HASH, Manifest};
 use crate::cluster::Key;
-use crate::cluster::objects::{Answer, FOREBAY_SERVICES, is_going, items, text};
-use crate::engines::drive::covers;
+use crate::cluster::objects::{ApiResult, FOREBAY_SERVICES, is_terminating, items, text};
+use crate::engines::children::matches_desired;
 
 /// How often a part is put right that something else changes again and again.
-const RIGHT_AGAIN: Duration = Duration::from_secs(60);
+const DRIFT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What came of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Applied {
     /// It is there, as described.
-    There(Value),
+    InSync(Value),
     /// An object of that name goes away first.
-    Waits(String),
+    Blocked(String),
     /// Another owner has an object of that name.
-    Taken(String),
+    NotOwned(String),
 }
 
 /// Makes the part, or puts it right.
 ///
 /// # Errors
 /// When the API refuses, or does not answer.
-pub(crate) async fn apply(context: &Context, service: (&Key, &str), part: &Part, now: Ticks) -> Answer<Applied> {
+pub(crate) async fn apply(
+    context: &Context,
+    service: (&Key, &str),
+    manifest: &Manifest,
+    now: Ticks,
+) -> ApiResult<Applied> {
     let (key, uid) = service;
-    let (path, what) = (part.kind.one(Some(&key.namespace), &part.name), format!("{} {}", part.kind.kind, part.name));
-    let place = Key::new(key.namespace.clone(), part.name.clone());
-    let found = match context.store.get(part.kind, &place) {
+    let (path, what) = (
+        manifest.kind.object_path(Some(&key.namespace), &manifest.name),
+        format!("{} {}", manifest.kind.kind, manifest.name),
+    );
+    let name = Key::new(key.namespace.clone(), manifest.name.clone());
+    let found = match context.store.get(manifest.kind, &name) {
         Some(found) => Some(found),
         // An object without the label is not watched.
-        None => context.objects.find(&path).await?,
+        None => context.api.find(&path).await?,
     };
-    let mut body = part.marked();
+    let mut body = manifest.with_hash();
     if let Some(found) = found {
         let owner = owner(&found, &key.name);
-        if is_going(&found) || owner.is_some_and(|owner| owner != uid) {
-            return Ok(Applied::Waits(format!("{what} of an earlier service is still being deleted")));
+        if is_terminating(&found) || owner.is_some_and(|owner| owner != uid) {
+            return Ok(Applied::Blocked(format!("{what} of an earlier service is still being deleted")));
         }
         if owner.is_none() {
             let message =
                 format!("{what} is there, and was not made for this service: delete it, or choose another name");
-            return Ok(Applied::Taken(message));
+            return Ok(Applied::NotOwned(message));
         }
-        let is_new = mark(&found) != mark(&body) || replicas(&found) != replicas(&body);
-        if !is_new && (covers(&found, &described(&body)) || !context.memory.may_right(&path, now, RIGHT_AGAIN)) {
-            return Ok(Applied::There(found));
+        let is_changed = applied_hash(&found) != applied_hash(&body) || replicas(&found) != replicas(&body);
+        if !is_changed
+            && (matches_desired(&found, &compared_fields(&body))
+                || !context.memory.may_correct(&path, now, DRIFT_INTERVAL))
+        {
+            return Ok(Applied::InSync(found));
         }
         // An object that was made anew meanwhile has another uid, and is not written.
         body["metadata"]["uid"] = json!(text(&found, "/metadata/uid"));
     }
-    let written = context.objects.apply(&path, &body).await?;
-    context.store.learn(part.kind, &written);
-    Ok(Applied::There(written))
+    let written = context.api.apply(&path, &body).await?;
+    context.store.put_newer(manifest.kind, &written);
+    Ok(Applied::InSync(written))
 }
 
 /// The description without what is compared in another way.
-fn described(body: &Value) -> Value {
+fn compared_fields(body: &Value) -> Value {
     let mut body = body.clone();
     if let Some(meta) = body["metadata"].as_object_mut() {
         meta.remove("ownerReferences");
@@ -80,9 +91,9 @@ fn owner<'a>(object: &'a Value, service: &str) -> Option<&'a str> {
     owners.find(is_service).map(|o| text(o, "/uid"))
 }
 
-fn mark(object: &Value) -> &str {
+fn applied_hash(object: &Value) -> &str {
     let annotations = object.pointer("/metadata/annotations");
-    annotations.and_then(|all| all.get(WRITTEN)).and_then(Value::as_str).unwrap_or_default()
+    annotations.and_then(|all| all.get(APPLIED_HASH)).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn replicas(object: &Value) -> Option<&Value> {
@@ -90,6 +101,6 @@ fn replicas(object: &Value) -> Option<&Value> {
 }
 
 /// Whether this very service owns an object.
-pub(crate) fn is_of(object: &Value, key: &Key, uid: &str) -> bool {
+pub(crate) fn is_owned_by(object: &Value, key: &Key, uid: &str) -> bool {
     owner(object, &key.name) == Some(uid)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use forebay_core::Ticks;
 use forebay_policy::provision::Reconciler;
 
-use super::wants::Wants;
+use super::wanted_workers::WantedWorkers;
 use crate::cluster::Key;
-use crate::scale::{AT_ONCE, Workload, plan};
+use crate::scale::{CONCURRENT_STARTS, Workload, plan};
 
 /// Time in which pods may become ready before the status says why they are not. The reason is read again as often.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ struct Scaled {
 }
 
 /// Pods that are missing.
-struct Short {
+struct MissingPods {
     since: Ticks,
     /// Why, and when that was read.
     why: Option<(Ticks, String)>,
@@ -31,11 +31,11 @@ struct Short {
 #[derive(Default)]
 struct State {
     scaled: HashMap<(Key, String), Scaled>,
-    short: HashMap<(Key, String), Short>,
+    missing: HashMap<(Key, String), MissingPods>,
     /// What the dispatcher wanted when it was asked last.
-    wants: HashMap<Key, Wants>,
+    wanted: HashMap<Key, WantedWorkers>,
     /// When the operator put a part right that another program had changed.
-    righted: HashMap<String, Ticks>,
+    corrected: HashMap<String, Ticks>,
 }
 
 /// See the module's documentation.
@@ -50,9 +50,9 @@ pub(crate) enum Missing {
     /// No pod is missing, or not for long.
     No,
     /// Pods are missing; the caller reads the reason.
-    Read,
+    CauseUnknown,
     /// Pods are missing, for this reason.
-    Because(String),
+    Cause(String),
 }
 
 impl Memory {
@@ -62,64 +62,64 @@ impl Memory {
         (service, name): (&Key, &str),
         now: Ticks,
         wanted: Option<u32>,
-        there: &Workload,
+        workload: &Workload,
         bounds: (u32, u32),
     ) -> u32 {
         let (min, max) = bounds;
-        let Some(wanted) = wanted.filter(|_| min < max) else { return there.replicas.clamp(min, max) };
+        let Some(wanted) = wanted.filter(|_| min < max) else { return workload.replicas.clamp(min, max) };
         self.with(|state| {
-            let new = || Scaled { bounds, reconciler: Reconciler::new(min, max, AT_ONCE) };
+            let new = || Scaled { bounds, reconciler: Reconciler::new(min, max, CONCURRENT_STARTS) };
             let scaled = state.scaled.entry((service.clone(), name.to_owned())).or_insert_with(new);
             if scaled.bounds != bounds {
                 *scaled = new();
             }
-            plan(&mut scaled.reconciler, now, wanted, there).clamp(min, max)
+            plan(&mut scaled.reconciler, now, wanted, workload).clamp(min, max)
         })
     }
 
     /// Returns whether pods of a workload have been missing for so long that the status gives the reason.
-    pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, there: &Workload) -> Missing {
+    pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, workload: &Workload) -> Missing {
         let key = (service.clone(), name.to_owned());
         self.with(|state| {
-            if there.ready >= there.replicas {
-                state.short.remove(&key);
+            if workload.ready >= workload.replicas {
+                state.missing.remove(&key);
                 return Missing::No;
             }
-            let short = state.short.entry(key).or_insert(Short { since: now, why: None });
-            match &short.why {
-                _ if now - short.since < START_MAX => Missing::No,
-                Some((read, why)) if now - *read < START_MAX => Missing::Because(why.clone()),
-                _ => Missing::Read,
+            let missing = state.missing.entry(key).or_insert(MissingPods { since: now, why: None });
+            match &missing.why {
+                _ if now - missing.since < START_MAX => Missing::No,
+                Some((read, why)) if now - *read < START_MAX => Missing::Cause(why.clone()),
+                _ => Missing::CauseUnknown,
             }
         })
     }
 
     /// Remembers why pods are missing.
-    pub(crate) fn because(&self, (service, name): (&Key, &str), now: Ticks, why: String) {
+    pub(crate) fn set_cause(&self, (service, name): (&Key, &str), now: Ticks, why: String) {
         self.with(|state| {
-            if let Some(short) = state.short.get_mut(&(service.clone(), name.to_owned())) {
-                short.why = Some((now, why));
+            if let Some(missing) = state.missing.get_mut(&(service.clone(), name.to_owned())) {
+                missing.why = Some((now, why));
             }
         });
     }
 
     /// Remembers what the dispatcher wants.
-    pub(crate) fn wants(&self, service: &Key, wants: Wants) {
-        self.with(|state| state.wants.insert(service.clone(), wants));
+    pub(crate) fn set_wanted(&self, service: &Key, wanted: WantedWorkers) {
+        self.with(|state| state.wanted.insert(service.clone(), wanted));
     }
 
     /// Returns what the dispatcher wanted when it was asked last.
-    pub(crate) fn wanted(&self, service: &Key) -> Wants {
-        self.with(|state| state.wants.get(service).cloned()).unwrap_or_default()
+    pub(crate) fn wanted(&self, service: &Key) -> WantedWorkers {
+        self.with(|state| state.wanted.get(service).cloned()).unwrap_or_default()
     }
 
     /// Whether a part may be put right: not again within the pause.
-    pub(crate) fn may_right(&self, path: &str, now: Ticks, pause: Duration) -> bool {
+    pub(crate) fn may_correct(&self, path: &str, now: Ticks, pause: Duration) -> bool {
         self.with(|state| {
-            state.righted.retain(|_, at| now - *at < pause);
-            let may = !state.righted.contains_key(path);
+            state.corrected.retain(|_, at| now - *at < pause);
+            let may = !state.corrected.contains_key(path);
             if may {
-                state.righted.insert(path.to_owned(), now);
+                state.corrected.insert(path.to_owned(), now);
             }
             may
         })
@@ -129,8 +129,8 @@ impl Memory {
     pub(crate) fn forget(&self, service: &Key) {
         self.with(|state| {
             state.scaled.retain(|(of, _), _| of != service);
-            state.short.retain(|(of, _), _| of != service);
-            state.wants.remove(service);
+            state.missing.retain(|(of, _), _| of != service);
+            state.wanted.remove(service);
         });
     }
 
@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn workers_follow_what_is_wanted_within_their_bounds_and_stay_while_it_is_not_known() {
         let (memory, key) = (Memory::default(), Key::new("ml", "s"));
-        let of = |wanted, there: &Workload, bounds| memory.replicas((&key, "cpu"), Ticks(9), wanted, there, bounds);
+        let of =
+            |wanted, workload: &Workload, bounds| memory.replicas((&key, "cpu"), Ticks(9), wanted, workload, bounds);
         assert_eq!(of(Some(5), &workload(1, 1), (1, 9)), 5);
         assert_eq!(of(Some(50), &workload(5, 5), (1, 9)), 9);
         assert_eq!(of(None, &workload(5, 5), (1, 9)), 5);
@@ -166,17 +167,17 @@ mod tests {
         let second = |s: u64| Ticks::default() + Duration::from_secs(s);
         let at = |s, ready| memory.missing((&key, "cpu"), second(s), &workload(3, ready));
         assert_eq!([at(1, 2), at(60, 2)], [Missing::No, Missing::No]);
-        assert_eq!(at(61, 2), Missing::Read);
-        memory.because((&key, "cpu"), second(61), "no node".to_owned());
-        assert_eq!(at(62, 2), Missing::Because("no node".to_owned()));
-        assert_eq!(at(121, 2), Missing::Read);
+        assert_eq!(at(61, 2), Missing::CauseUnknown);
+        memory.set_cause((&key, "cpu"), second(61), "no node".to_owned());
+        assert_eq!(at(62, 2), Missing::Cause("no node".to_owned()));
+        assert_eq!(at(121, 2), Missing::CauseUnknown);
         assert_eq!([at(122, 3), at(123, 2)], [Missing::No, Missing::No]);
     }
 
     #[test]
     fn a_part_that_changes_again_and_again_is_put_right_once_a_minute() {
         let memory = Memory::default();
-        let may = |s: u64| memory.may_right("p", Ticks::default() + Duration::from_secs(s), Duration::from_secs(60));
+        let may = |s: u64| memory.may_correct("p", Ticks::default() + Duration::from_secs(s), Duration::from_secs(60));
         assert_eq!([may(1), may(2), may(60), may(61)], [true, false, false, true]);
     }
 }

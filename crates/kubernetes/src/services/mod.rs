@@ -13,12 +13,12 @@
 //! only the dispatcher.
 
 mod apply;
-mod look;
+pub(crate) mod manifests;
 mod memory;
-pub(crate) mod parts;
+mod reconcile;
 mod status;
 mod store;
-mod wants;
+mod wanted_workers;
 
 use std::sync::Arc;
 
@@ -27,57 +27,59 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use crate::cluster::events::Events;
-use crate::cluster::objects::{CLAIMS, FOREBAY_SERVICES, Kind, Objects, PODS};
-use crate::cluster::queue::Queue;
-use crate::cluster::watches::{Change, watch};
-use crate::cluster::{Key, looks};
+use crate::cluster::objects::{ApiClient, CLAIMS, FOREBAY_SERVICES, Kind, PODS};
+use crate::cluster::watches::{WatchEvent, watch};
+use crate::cluster::work_queue::WorkQueue;
+use crate::cluster::{Key, controller};
+use manifests::{CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, POLICIES, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
 use memory::Memory;
-use parts::{CONFIG_MAPS, DEPLOYMENTS, POLICIES, Place, ROLE, SERVICE, SERVICES, STATEFUL_SETS};
 use store::Store;
 
 /// Services that are looked at beside each other.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// What a look needs.
 pub(crate) struct Context {
-    pub(crate) objects: Objects,
+    pub(crate) api: ApiClient,
     pub(crate) events: Events,
     pub(crate) store: Store,
     pub(crate) memory: Memory,
-    pub(crate) place: Place,
-    queue: Queue,
+    pub(crate) cluster: ClusterInfo,
+    queue: WorkQueue,
     clock: SystemClock,
 }
 
 /// Keeps services as they should be, for ever.
-pub(crate) async fn run(objects: Objects, events: Events, place: Place) {
+pub(crate) async fn run(api: ApiClient, events: Events, cluster: ClusterInfo) {
     let context = Arc::new(Context {
-        objects,
+        api,
         events,
         store: Store::default(),
         memory: Memory::default(),
-        place,
-        queue: Queue::default(),
+        cluster,
+        queue: WorkQueue::default(),
         clock: SystemClock::default(),
     });
     let watches = FuturesUnordered::new();
-    for (kind, labels) in watched(context.place.budgets) {
+    for (kind, labels) in watched(context.cluster.budgets) {
         let context = context.clone();
-        let objects = context.objects.clone();
-        watches.push(watch(objects, kind, labels, move |kind, change| context.changed(kind, change)));
+        let api = context.api.clone();
+        watches.push(watch(api, kind, labels, move |kind, event| context.handle(kind, event)));
     }
-    let work = looks::run("service", &context.queue, AT_ONCE, async |key: &Key| look::look(&context, key).await);
+    let reconciles = controller::run("service", &context.queue, CONCURRENCY, async |key: &Key| {
+        reconcile::reconcile(&context, key).await
+    });
     tokio::select! {
         () = watches.for_each(|()| async {}) => {}
-        () = work => {}
+        () = reconciles => {}
     }
 }
 
 fn watched(budgets: Kind) -> impl Iterator<Item = (Kind, Option<String>)> {
-    let parts = [STATEFUL_SETS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES, CLAIMS, budgets];
-    let parts = parts.into_iter().map(|kind| (kind, Some(SERVICE.to_owned())));
+    let manifests = [STATEFUL_SETS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES, CLAIMS, budgets];
+    let manifests = manifests.into_iter().map(|kind| (kind, Some(SERVICE.to_owned())));
     // Of pods, only dispatchers are asked.
-    [(FOREBAY_SERVICES, None), (PODS, Some(format!("{SERVICE},{ROLE}=dispatcher")))].into_iter().chain(parts)
+    [(FOREBAY_SERVICES, None), (PODS, Some(format!("{SERVICE},{ROLE}=dispatcher")))].into_iter().chain(manifests)
 }
 
 impl Context {
@@ -86,16 +88,16 @@ impl Context {
     }
 
     /// Has the service looked at that a change concerns.
-    fn changed(&self, kind: Kind, change: Change) {
-        match change {
-            Change::There(object) => self.add(self.store.put(kind, object)),
-            Change::Gone(object) => self.add(self.store.remove(kind, &object)),
-            Change::ListBegins => self.store.list_begins(kind),
-            Change::ListEnds => self.add(self.store.list_ends(kind)),
+    fn handle(&self, kind: Kind, event: WatchEvent) {
+        match event {
+            WatchEvent::Applied(object) => self.enqueue(self.store.put(kind, object)),
+            WatchEvent::Deleted(object) => self.enqueue(self.store.remove(kind, &object)),
+            WatchEvent::ListStarted => self.store.start_list(kind),
+            WatchEvent::ListFinished => self.enqueue(self.store.finish_list(kind)),
         }
     }
 
-    fn add(&self, services: impl IntoIterator<Item = Key>) {
+    fn enqueue(&self, services: impl IntoIterator<Item = Key>) {
         services.into_iter().for_each(|key| self.queue.add(key));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::parts::SERVICE;
+use super::manifests::SERVICE;
 use crate::cluster::Key;
 use crate::cluster::objects::{FOREBAY_SERVICES, Kind, text};
 
@@ -17,7 +17,7 @@ type Id = (&'static str, Key);
 struct State {
     objects: HashMap<Id, Value>,
     /// Of kinds whose list has begun: objects from before that the list has not had yet.
-    unseen: HashMap<&'static str, HashSet<Id>>,
+    unlisted: HashMap<&'static str, HashSet<Id>>,
 }
 
 /// The objects that the watches reported.
@@ -31,8 +31,8 @@ impl Store {
     pub(crate) fn put(&self, kind: Kind, object: Value) -> Option<Key> {
         let (id, service) = (id(kind, &object), service_of(kind, &object));
         self.with(|state| {
-            if let Some(unseen) = state.unseen.get_mut(kind.kind) {
-                unseen.remove(&id);
+            if let Some(unlisted) = state.unlisted.get_mut(kind.kind) {
+                unlisted.remove(&id);
             }
             state.objects.insert(id, object);
         });
@@ -46,17 +46,17 @@ impl Store {
     }
 
     /// Begins a list of all objects of a kind.
-    pub(crate) fn list_begins(&self, kind: Kind) {
+    pub(crate) fn start_list(&self, kind: Kind) {
         self.with(|state| {
             let all = state.objects.keys().filter(|(of, _)| *of == kind.kind).cloned().collect();
-            state.unseen.insert(kind.kind, all);
+            state.unlisted.insert(kind.kind, all);
         });
     }
 
     /// Ends the list: removes the objects that it did not have, and returns their services.
-    pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
+    pub(crate) fn finish_list(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
-            let gone = state.unseen.remove(kind.kind).unwrap_or_default();
+            let gone = state.unlisted.remove(kind.kind).unwrap_or_default();
             let gone = gone.iter().filter_map(|id| state.objects.remove(id));
             gone.filter_map(|object| service_of(kind, &object)).collect()
         })
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// Takes an object that was just read or written, unless the store has a later version of it.
-    pub(crate) fn learn(&self, kind: Kind, object: &Value) {
+    pub(crate) fn put_newer(&self, kind: Kind, object: &Value) {
         let version = |object: &Value| text(object, "/metadata/resourceVersion").parse::<u64>().unwrap_or(0);
         let id = id(kind, object);
         self.with(|state| {

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(done.pointer("/spec/volumes").map(|v| v.as_array().map(Vec::len)), Some(Some(1)));
         assert_eq!(done.pointer("/spec/containers/0/volumeMounts/0/readOnly"), Some(&json!(true)));
         pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "other", "mountPath": "/data/"}]);
-        let refused = inject(&pod, &with(Waiter::Gate)).expect_err("it is taken");
-        assert!(refused.contains("container a has volume other at /data"), "{refused}");
+        let error = inject(&pod, &with(Waiter::Gate)).expect_err("it is taken");
+        assert!(error.contains("container a has volume other at /data"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use super::Key;
 const BOUNDS: [f64; 8] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0];
 
 /// The figures of this process.
-pub(crate) static METER: LazyLock<Meter> = LazyLock::new(Meter::default);
+pub(crate) static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
 /// Durations of the looks of one controller.
 #[derive(Clone, Default)]
@@ -24,25 +24,25 @@ struct Durations {
 
 #[derive(Default)]
 struct State {
-    looks: BTreeMap<(&'static str, &'static str), u64>,
+    reconciles: BTreeMap<(&'static str, &'static str), u64>,
     durations: BTreeMap<&'static str, Durations>,
-    waiting: BTreeMap<&'static str, usize>,
+    queued: BTreeMap<&'static str, usize>,
     states: HashMap<(&'static str, Key), String>,
     requests: BTreeMap<(&'static str, &'static str), u64>,
-    leads: bool,
+    is_leader: bool,
 }
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(crate) struct Meter {
+pub(crate) struct Metrics {
     state: Mutex<State>,
 }
 
-impl Meter {
+impl Metrics {
     /// Counts a look, with what came of it.
-    pub(crate) fn look(&self, what: &'static str, outcome: &'static str, took: Duration) {
+    pub(crate) fn reconciled(&self, what: &'static str, outcome: &'static str, took: Duration) {
         self.with(|state| {
-            *state.looks.entry((what, outcome)).or_default() += 1;
+            *state.reconciles.entry((what, outcome)).or_default() += 1;
             let durations = state.durations.entry(what).or_default();
             let seconds = took.as_secs_f64();
             for (within, bound) in durations.within.iter_mut().zip(BOUNDS) {
@@ -54,14 +54,14 @@ impl Meter {
     }
 
     /// Tells how many keys of a controller wait, or are looked at.
-    pub(crate) fn waiting(&self, what: &'static str, keys: usize) {
-        self.with(|state| state.waiting.insert(what, keys));
+    pub(crate) fn queue_length(&self, what: &'static str, keys: usize) {
+        self.with(|state| state.queued.insert(what, keys));
     }
 
     /// Tells the state of an object; `None`: it is gone.
-    pub(crate) fn state(&self, what: &'static str, key: &Key, is: Option<&str>) {
-        self.with(|state| match is {
-            Some(is) => _ = state.states.insert((what, key.clone()), is.to_owned()),
+    pub(crate) fn set_state(&self, what: &'static str, key: &Key, value: Option<&str>) {
+        self.with(|state| match value {
+            Some(value) => _ = state.states.insert((what, key.clone()), value.to_owned()),
             None => _ = state.states.remove(&(what, key.clone())),
         });
     }
@@ -72,8 +72,8 @@ impl Meter {
     }
 
     /// Tells that this process is the one that acts.
-    pub(crate) fn leads(&self) {
-        self.with(|state| state.leads = true);
+    pub(crate) fn leading(&self) {
+        self.with(|state| state.is_leader = true);
     }
 
     /// Returns all figures.
@@ -94,7 +94,7 @@ impl State {
             writeln!(text, "# HELP {name} {help}\n# TYPE {name} {type_}").ok();
         };
         head(&mut text, "forebay_operator_leader", "gauge", "1 while this process is the one that acts.");
-        writeln!(text, "forebay_operator_leader {}", u8::from(self.leads)).ok();
+        writeln!(text, "forebay_operator_leader {}", u8::from(self.is_leader)).ok();
         let name = "forebay_operator_looks_total";
         head(
             &mut text,
@@ -102,7 +102,7 @@ impl State {
             "counter",
             "Looks at objects: done, failed, conflict (changed meanwhile), refused (by the API).",
         );
-        for ((what, outcome), count) in &self.looks {
+        for ((what, outcome), count) in &self.reconciles {
             writeln!(text, "{name}{{what=\"{what}\",outcome=\"{outcome}\"}} {count}").ok();
         }
         let name = "forebay_operator_look_seconds";
@@ -117,7 +117,7 @@ impl State {
         }
         let name = "forebay_operator_queue";
         head(&mut text, name, "gauge", "Objects that wait to be looked at, or are, now or after a pause.");
-        for (what, keys) in &self.waiting {
+        for (what, keys) in &self.queued {
             writeln!(text, "{name}{{what=\"{what}\"}} {keys}").ok();
         }
         let name = "forebay_operator_requests_total";
@@ -153,18 +153,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_counted_and_objects_that_are_gone_are_not() {
-        let meter = Meter::default();
-        meter.look("cache", "done", Duration::from_millis(50));
-        meter.look("cache", "conflict", Duration::from_secs(3));
-        meter.request("PATCH", "ok");
-        meter.waiting("cache", 4);
+    fn metrics_count_and_deleted_objects_are_left_out() {
+        let metrics = Metrics::default();
+        metrics.reconciled("cache", "done", Duration::from_millis(50));
+        metrics.reconciled("cache", "conflict", Duration::from_secs(3));
+        metrics.request("PATCH", "ok");
+        metrics.queue_length("cache", 4);
         for name in ["a", "b", "c"] {
-            meter.state("cache", &Key::new("ns", name), Some("PVCCreated"));
+            metrics.set_state("cache", &Key::new("ns", name), Some("PVCCreated"));
         }
-        meter.state("cache", &Key::new("ns", "b"), Some("CacheFailed"));
-        meter.state("cache", &Key::new("ns", "c"), None);
-        let text = meter.text();
+        metrics.set_state("cache", &Key::new("ns", "b"), Some("CacheFailed"));
+        metrics.set_state("cache", &Key::new("ns", "c"), None);
+        let text = metrics.text();
         for line in [
             "forebay_operator_leader 0",
             "forebay_operator_looks_total{what=\"cache\",outcome=\"conflict\"} 1",

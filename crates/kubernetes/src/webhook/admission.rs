@@ -5,25 +5,25 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::inject::{Injection, Waiter, inject};
-use super::registration::Abilities;
+use super::registration::Capabilities;
 use crate::api::validate::{mounted, named};
 use crate::api::{CacheBackend, CacheBackendSpec, User};
+use crate::caches::declaration::{self, Declaration};
 use crate::caches::uses::{MOUNT_PATH, annotation, of_job, reference};
-use crate::caches::written::{self, Written};
-use crate::caches::{BETWEEN, USERS};
+use crate::caches::{INTERMEDIATES, WORKLOADS};
 use crate::cluster::Key;
-use crate::cluster::objects::{CACHE_BACKENDS, Kind, Objects, PYTORCH_JOBS, TF_JOBS, controller, text};
+use crate::cluster::objects::{ApiClient, CACHE_BACKENDS, Kind, PYTORCH_JOBS, TF_JOBS, controller_of, text};
 use crate::engines::engine_of;
 
 /// Where the data is mounted when nobody says it.
 const MOUNT_PATH_DEFAULT: &str = "/data";
 /// How long the API may take to tell of jobs and caches: the API server waits for the webhook meanwhile.
-const ASKS_MAX: Duration = Duration::from_secs(4);
+const REVIEW_MAX: Duration = Duration::from_secs(4);
 
 /// Answers the API server.
 pub(crate) struct Admission {
-    pub(crate) objects: Objects,
-    pub(crate) abilities: Abilities,
+    pub(crate) api: ApiClient,
+    pub(crate) capabilities: Capabilities,
     /// Image of the init container that waits, where the cluster has no gates.
     pub(crate) image: String,
 }
@@ -32,10 +32,10 @@ pub(crate) struct Admission {
 const OWNERS_MAX: usize = 4;
 
 /// A cache that a pod uses, how its workload's spec has it, and the object that names it if it is not the pod.
-struct Used {
+struct CacheUse {
     cache: Key,
     spec: Option<CacheBackendSpec>,
-    named_by: Option<User>,
+    declared_by: Option<User>,
 }
 
 impl Admission {
@@ -43,7 +43,7 @@ impl Admission {
     pub(crate) async fn review(&self, review: &Value) -> Value {
         let uid = text(review, "/request/uid");
         let pod = review.pointer("/request/object").unwrap_or(&Value::Null);
-        let asked = tokio::time::timeout(ASKS_MAX, self.changed(pod, text(review, "/request/namespace"))).await;
+        let asked = tokio::time::timeout(REVIEW_MAX, self.changed(pod, text(review, "/request/namespace"))).await;
         let late = || Err((503, "Kubernetes does not answer the operator in time; try again".to_owned()));
         let response = match asked.unwrap_or_else(|_| late()) {
             Ok(None) => json!({"uid": uid, "allowed": true}),
@@ -60,8 +60,8 @@ impl Admission {
         let Some(used) = self.used(pod, namespace).await? else { return Ok(None) };
         let invalid = |message| (422, message);
         named(&used.cache.name).map_err(invalid)?;
-        let path = CACHE_BACKENDS.one(Some(namespace), &used.cache.name);
-        let cache = self.objects.find(&path).await.map_err(|refused| (503, refused.to_string()))?;
+        let path = CACHE_BACKENDS.object_path(Some(namespace), &used.cache.name);
+        let cache = self.api.find(&path).await.map_err(|error| (503, error.to_string()))?;
         let cache = cache.and_then(|cache| serde_json::from_value::<CacheBackend>(cache).ok());
         let spec = cache.as_ref().map(|c| &c.spec).or(used.spec.as_ref());
         let told = annotation(pod, MOUNT_PATH).map(str::to_owned);
@@ -70,42 +70,45 @@ impl Admission {
             .or_else(|| spec.and_then(|spec| spec.mount_path.clone()))
             .unwrap_or_else(|| MOUNT_PATH_DEFAULT.to_owned());
         mounted(&mount_path).map_err(invalid)?;
-        let waiter = if self.abilities.gates { Waiter::Gate } else { Waiter::Container(self.image.clone()) };
+        let waiter = if self.capabilities.gates { Waiter::Gate } else { Waiter::Container(self.image.clone()) };
         let node_label = spec.and_then(engine_of).and_then(|engine| engine.node_label(&used.cache));
-        let user = used.named_by.and_then(|user| serde_json::to_string(&user).ok());
+        let user = used.declared_by.and_then(|user| serde_json::to_string(&user).ok());
         let injection = Injection { cache: used.cache.name, mount_path, node_label, waiter, user };
         inject(pod, &injection).map(Some).map_err(invalid)
     }
 
     /// Returns the cache that the pod names, or that the nearest object names that owns it.
-    async fn used(&self, pod: &Value, namespace: &str) -> Result<Option<Used>, (u16, String)> {
-        let of_pod = written::of_pod(pod);
-        let is_of_kubedl = controller(pod).and_then(known).is_some_and(|kind| [TF_JOBS, PYTORCH_JOBS].contains(&kind));
+    async fn used(&self, pod: &Value, namespace: &str) -> Result<Option<CacheUse>, (u16, String)> {
+        let of_pod = declaration::of_pod(pod);
+        let is_of_kubedl =
+            controller_of(pod).and_then(known).is_some_and(|kind| [TF_JOBS, PYTORCH_JOBS].contains(&kind));
         // A job of KubeDL also says where the cache is mounted that its pod names.
         let of_owner = match &of_pod {
             Some(_) if !is_of_kubedl => None,
             _ => self.of_owner(pod, namespace).await?,
         };
-        let (named_by, of_owner) = of_owner.unzip();
-        let named_by = named_by.filter(|_| of_pod.is_none());
-        let spec = [&of_pod, &of_owner].into_iter().flatten().find_map(|written| written.spec.clone());
+        let (declared_by, of_owner) = of_owner.unzip();
+        let declared_by = declared_by.filter(|_| of_pod.is_none());
+        let spec = [&of_pod, &of_owner].into_iter().flatten().find_map(|declared| declared.spec.clone());
         let spec = spec.transpose().map_err(|wrong| (422, wrong))?;
-        let name = of_pod.or(of_owner).map(|written| written.name);
-        Ok(name.map(|name| Used { cache: Key::new(namespace, name), spec, named_by }))
+        let name = of_pod.or(of_owner).map(|declared| declared.name);
+        Ok(name.map(|name| CacheUse { cache: Key::new(namespace, name), spec, declared_by }))
     }
 
     /// Looks for an object that names a cache, from a pod's owner upwards.
-    async fn of_owner(&self, pod: &Value, namespace: &str) -> Result<Option<(User, Written)>, (u16, String)> {
+    async fn of_owner(&self, pod: &Value, namespace: &str) -> Result<Option<(User, Declaration)>, (u16, String)> {
         let mut owned = pod.clone();
         for _ in 0..OWNERS_MAX {
-            let Some((owner, kind)) = controller(&owned).and_then(|owner| Some((owner, known(owner)?))) else { break };
-            let found = self.objects.find(&kind.one(Some(namespace), text(owner, "/name"))).await;
-            let found = found.map_err(|refused| (503, refused.to_string()))?;
+            let Some((owner, kind)) = controller_of(&owned).and_then(|owner| Some((owner, known(owner)?))) else {
+                break;
+            };
+            let found = self.api.find(&kind.object_path(Some(namespace), text(owner, "/name"))).await;
+            let found = found.map_err(|error| (503, error.to_string()))?;
             let Some(object) = found.filter(|object| text(object, "/metadata/uid") == text(owner, "/uid")) else {
                 break;
             };
-            if let Some(written) = of_job(&object) {
-                return Ok(Some((reference(kind, &object), written)));
+            if let Some(declared) = of_job(&object) {
+                return Ok(Some((reference(kind, &object), declared)));
             }
             owned = object;
         }
@@ -116,7 +119,7 @@ impl Admission {
 /// The kind of an owner, if objects of it may name caches, or be between one that does and its pods.
 fn known(owner: &Value) -> Option<Kind> {
     let is = |kind: &Kind| kind.kind == text(owner, "/kind") && kind.api_version() == text(owner, "/apiVersion");
-    USERS.into_iter().chain(BETWEEN).find(is)
+    WORKLOADS.into_iter().chain(INTERMEDIATES).find(is)
 }
 
 /// Base64 with padding: patches travel so.

@@ -9,18 +9,18 @@ use forebay_proto::{GetScaleRequest, Link, Remote, attempt, client, to_error};
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// See the module's documentation.
-pub(crate) struct Asks {
+pub(crate) struct DispatcherClient {
     dispatcher: Remote,
     /// Which kind of workers is started here, and whether they may be taken back.
     kind: Option<(String, bool)>,
     link: Option<Link>,
     /// Whether it is told already that there is no answer.
-    is_told: bool,
+    is_reported: bool,
 }
 
-impl Asks {
+impl DispatcherClient {
     pub(crate) fn new(dispatcher: Remote, kind: Option<(String, bool)>) -> Self {
-        Self { dispatcher, kind, link: None, is_told: false }
+        Self { dispatcher, kind, link: None, is_reported: false }
     }
 
     /// Returns how many are wanted; `None` while the dispatcher does not know, or does not answer.
@@ -30,14 +30,14 @@ impl Asks {
         let dispatcher = &self.dispatcher.address;
         match answer.unwrap_or_else(silent) {
             Ok(wanted) => {
-                if std::mem::take(&mut self.is_told) {
+                if std::mem::take(&mut self.is_reported) {
                     tracing::info!(dispatcher, "the dispatcher says again how many workers are wanted");
                 }
                 wanted
             }
             Err(error) => {
                 self.link = None;
-                if !std::mem::replace(&mut self.is_told, true) {
+                if !std::mem::replace(&mut self.is_reported, true) {
                     let hint = error.get("hint").unwrap_or_default();
                     let error = error.message();
                     tracing::warn!(

@@ -17,13 +17,13 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use crate::caches::uses::annotation;
-use crate::cluster::objects::{Objects, SECRETS, text};
+use crate::cluster::objects::{ApiClient, SECRETS, text};
 
 /// Name of the Secret.
 const NAME: &str = "forebay-operator-webhook";
 /// Annotations of the Secret: until when the certificate is used, and for which names it is.
-const UNTIL: &str = "forebay.dev/renew-at";
-const FOR: &str = "forebay.dev/names";
+const RENEW_AT: &str = "forebay.dev/renew-at";
+const DNS_NAMES: &str = "forebay.dev/names";
 const YEARS_OF_AUTHORITY: i64 = 10;
 const DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
@@ -39,12 +39,12 @@ pub(crate) struct Names {
 /// The certificate that the server shows at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
-    shown: Mutex<Option<(String, Arc<CertifiedKey>)>>,
+    current: Mutex<Option<(String, Arc<CertifiedKey>)>>,
 }
 
 impl ResolvesServerCert for Identity {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| key.clone())
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| key.clone())
     }
 }
 
@@ -52,36 +52,37 @@ impl ResolvesServerCert for Identity {
 ///
 /// # Errors
 /// When the Secret cannot be read or written, or holds no certificate.
-pub(super) async fn renew(objects: &Objects, names: &Names, identity: &Identity) -> Result<String, String> {
-    let secret = shared(objects, names).await?;
+pub(super) async fn renew(api: &ApiClient, names: &Names, identity: &Identity) -> Result<String, String> {
+    let secret = shared(api, names).await?;
     let field = |name: &str| decoded(&secret, name).ok_or_else(|| format!("Secret {NAME} has no {name}: delete it"));
     let (authority, chain, key) = (field("ca.crt")?, field("tls.crt")?, field("tls.key")?);
-    let mut shown = identity.shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if shown.as_ref().is_none_or(|(pem, _)| *pem != chain) {
+    let mut current = identity.current.lock().unwrap_or_else(PoisonError::into_inner);
+    if current.as_ref().is_none_or(|(pem, _)| *pem != chain) {
         let certified = certified(&chain, &key).map_err(|e| format!("Secret {NAME} holds no certificate: {e}"))?;
-        *shown = Some((chain, Arc::new(certified)));
+        *current = Some((chain, Arc::new(certified)));
     }
     Ok(authority)
 }
 
-async fn shared(objects: &Objects, names: &Names) -> Result<Value, String> {
-    let path = SECRETS.one(Some(&names.namespace), NAME);
+async fn shared(api: &ApiClient, names: &Names) -> Result<Value, String> {
+    let path = SECRETS.object_path(Some(&names.namespace), NAME);
     for _ in 0..TRIES {
-        let found = objects.find(&path).await.map_err(|refused| refused.to_string())?;
+        let found = api.find(&path).await.map_err(|error| error.to_string())?;
         let now = Timestamp::now();
         if let Some(secret) = &found
-            && annotation(secret, FOR) == Some(names.names.join(",").as_str())
-            && annotation(secret, UNTIL).and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > now)
+            && annotation(secret, DNS_NAMES) == Some(names.names.join(",").as_str())
+            && annotation(secret, RENEW_AT).and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > now)
         {
             return Ok(secret.clone());
         }
-        let made = made(names, found.as_ref(), now).map_err(|e| format!("no certificate can be made: {e}"))?;
+        let secret =
+            with_new_certificate(names, found.as_ref(), now).map_err(|e| format!("no certificate can be made: {e}"))?;
         let written = match &found {
-            Some(_) => objects.replace(&path, &made).await,
-            None => objects.create(&SECRETS.all(Some(&names.namespace)), &made).await,
+            Some(_) => api.replace(&path, &secret).await,
+            None => api.create(&SECRETS.collection_path(Some(&names.namespace)), &secret).await,
         };
         match written {
-            Err(refused) if !refused.is_conflict() => return Err(refused.to_string()),
+            Err(error) if !error.is_conflict() => return Err(error.to_string()),
             // What another replica wrote meanwhile is read.
             _ => {}
         }
@@ -90,7 +91,7 @@ async fn shared(objects: &Objects, names: &Names) -> Result<Value, String> {
 }
 
 /// The Secret with a new certificate, of the authority that is there, or of a new one.
-fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
+fn with_new_certificate(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
     let old = found.and_then(|secret| KeyPair::from_pem(&decoded(secret, "ca.key")?).ok());
     let authority_pem = found.and_then(|secret| decoded(secret, "ca.crt")).filter(|_| old.is_some());
     let authority_key = old.map_or_else(KeyPair::generate, Ok)?;
@@ -113,7 +114,7 @@ fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, r
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {
             "name": NAME, "namespace": names.namespace,
-            "annotations": {UNTIL: renew_at, FOR: names.names.join(",")},
+            "annotations": {RENEW_AT: renew_at, DNS_NAMES: names.names.join(",")},
         },
         "stringData": {"ca.crt": authority_pem, "ca.key": authority_key_pem, "tls.crt": chain, "tls.key": key.serialize_pem()},
     });

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::{CACHE_UID, Child, ENGINES, Engine, Progress};
 use crate::api::CacheBackend;
-use crate::cluster::objects::{Answer, CACHE_BACKENDS, CLAIMS, Objects, PODS, Refused, VOLUMES, is_going, items, text};
+use crate::cluster::objects::{
+    ApiClient, ApiError, ApiResult, CACHE_BACKENDS, CLAIMS, PODS, VOLUMES, is_terminating, items, text,
+};
 
 /// How long a claim may wait for finished pods before the operator ends its protection.
 const CLAIM_GRACE_SECONDS: i64 = 30;
@@ -19,9 +21,9 @@ const PROTECTION: &str = "kubernetes.io/pvc-protection";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ensured {
     /// All objects are there, as described; or one differs in what cannot be changed.
-    Made { outdated: Option<String> },
+    Exists { drift: Option<String> },
     /// Something goes away first.
-    Waits { reason: &'static str, message: String },
+    Blocked { reason: &'static str, message: String },
 }
 
 /// Why a cache cannot be made.
@@ -35,8 +37,8 @@ pub(crate) struct Failure {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Claim {
     Absent,
-    Going,
-    Stranger,
+    Terminating,
+    NotOwned,
     Pending,
     Bound,
 }
@@ -58,7 +60,7 @@ impl<'a> Owner<'a> {
     }
 
     /// Whether a cache of the same name owned it, which is gone.
-    fn inherits(&self, object: &Value) -> bool {
+    fn owned_by_predecessor(&self, object: &Value) -> bool {
         let is_volume_of_another = text(object, "/metadata/namespace").is_empty() && !label(object).is_empty();
         is_volume_of_another || self.references(object).any(|uid| uid != self.uid)
     }
@@ -86,91 +88,85 @@ fn label(object: &Value) -> &str {
 ///
 /// # Errors
 /// What the cache's owner, or the cluster's, must do something about.
-pub(crate) async fn ensure(objects: &Objects, engine: &dyn Engine, cache: &CacheBackend) -> Result<Ensured, Failure> {
-    if let Some(need) = engine.needs()
-        && objects.find(&need.path).await.map_err(|refused| failure(&refused))?.is_none()
+pub(crate) async fn ensure(api: &ApiClient, engine: &dyn Engine, cache: &CacheBackend) -> Result<Ensured, Failure> {
+    if let Some(prerequisite) = engine.prerequisite()
+        && api.find(&prerequisite.path).await.map_err(|error| failure(&error))?.is_none()
     {
-        return Err(Failure { reason: "EngineNotInstalled", message: need.missing.to_owned() });
+        return Err(Failure { reason: "EngineNotInstalled", message: prerequisite.missing.to_owned() });
     }
-    let mut all = Ensured::Made { outdated: None };
+    let mut all = Ensured::Exists { drift: None };
     for child in engine.children(cache) {
-        match ensure_child(objects, engine, cache, &child).await? {
-            Ensured::Made { outdated: None } => {}
-            waits @ Ensured::Waits { .. } => return Ok(waits),
-            outdated @ Ensured::Made { .. } => all = outdated,
+        match ensure_child(api, engine, cache, &child).await? {
+            Ensured::Exists { drift: None } => {}
+            blocked @ Ensured::Blocked { .. } => return Ok(blocked),
+            drift @ Ensured::Exists { .. } => all = drift,
         }
     }
     Ok(all)
 }
 
 async fn ensure_child(
-    objects: &Objects,
+    api: &ApiClient,
     engine: &dyn Engine,
     cache: &CacheBackend,
     child: &Child,
 ) -> Result<Ensured, Failure> {
     let (owner, what) = (Owner::of(cache), format!("{} {}", child.kind.kind, child.name));
-    let waits = |reason, message| Ok(Ensured::Waits { reason, message });
-    let found = objects.find(&child.path()).await.map_err(|refused| failure(&refused))?;
+    let blocked = |reason, message| Ok(Ensured::Blocked { reason, message });
+    let found = api.find(&child.path()).await.map_err(|error| failure(&error))?;
     let Some(found) = found else {
-        return match objects.create(&child.all(), &described(cache, child)).await {
-            Ok(_) => Ok(Ensured::Made { outdated: None }),
-            Err(refused) if refused.is_not_found() => {
+        return match api.create(&child.collection_path(), &manifest(cache, child)).await {
+            Ok(_) => Ok(Ensured::Exists { drift: None }),
+            Err(error) if error.is_not_found() => {
                 let message = format!("{} ({} is no kind here)", engine.not_installed(), child.kind.kind);
                 Err(Failure { reason: "EngineNotInstalled", message })
             }
-            Err(refused) if refused.is_conflict() => {
-                waits("ChildChanges", format!("{what} was made by another meanwhile"))
+            Err(error) if error.is_conflict() => {
+                blocked("ChildChanges", format!("{what} was made by another meanwhile"))
             }
-            Err(refused) if refused.is_of_a_namespace_that_goes() => {
-                waits("NamespaceTerminating", "the namespace is being deleted, so nothing is made in it".to_owned())
+            Err(error) if error.is_namespace_terminating() => {
+                blocked("NamespaceTerminating", "the namespace is being deleted, so nothing is made in it".to_owned())
             }
-            Err(refused) => Err(failure(&refused)),
+            Err(error) => Err(failure(&error)),
         };
     };
-    if is_going(&found) {
-        return waits("ChildTerminating", format!("{what} of an earlier cache is still being deleted"));
+    if is_terminating(&found) {
+        return blocked("ChildTerminating", format!("{what} of an earlier cache is still being deleted"));
     }
     if !owner.owns(&found) {
-        if !owner.inherits(&found) {
+        if !owner.owned_by_predecessor(&found) {
             let message =
                 format!("{what} is there, and was not made for this cache: delete it, or choose another name");
             return Err(Failure { reason: "ChildNotOwned", message });
         }
-        objects
-            .delete(&child.path(), text(&found, "/metadata/uid"), None)
-            .await
-            .map_err(|refused| failure(&refused))?;
-        return waits("ChildTerminating", format!("{what} of an earlier cache is being deleted"));
+        api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
+        return blocked("ChildTerminating", format!("{what} of an earlier cache is being deleted"));
     }
     if child.kind == VOLUMES && text(&found, "/status/phase") == "Released" {
         // Its claim was deleted, and it takes no other one.
-        objects
-            .delete(&child.path(), text(&found, "/metadata/uid"), None)
-            .await
-            .map_err(|refused| failure(&refused))?;
-        return waits("ChildTerminating", format!("{what} lost its claim, and is made again"));
+        api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
+        return blocked("ChildTerminating", format!("{what} lost its claim, and is made again"));
     }
-    if covers(&found["spec"], &child.spec) {
-        return Ok(Ensured::Made { outdated: None });
+    if matches_desired(&found["spec"], &child.spec) {
+        return Ok(Ensured::Exists { drift: None });
     }
     if !child.can_change {
-        let outdated =
+        let drift =
             format!("{what} cannot be changed to what the spec says by now: delete the cache and make it again");
-        return Ok(Ensured::Made { outdated: Some(outdated) });
+        return Ok(Ensured::Exists { drift: Some(drift) });
     }
     let version = text(&found, "/metadata/resourceVersion");
     let change = json!({"metadata": {"resourceVersion": version}, "spec": child.spec});
-    match objects.merge(&child.path(), &change).await {
-        Ok(_) => Ok(Ensured::Made { outdated: None }),
-        Err(refused) if refused.is_conflict() => {
-            waits("ChildChanges", format!("{what} was changed by another meanwhile"))
+    match api.merge(&child.path(), &change).await {
+        Ok(_) => Ok(Ensured::Exists { drift: None }),
+        Err(error) if error.is_conflict() => {
+            blocked("ChildChanges", format!("{what} was changed by another meanwhile"))
         }
-        Err(refused) => Err(failure(&refused)),
+        Err(error) => Err(failure(&error)),
     }
 }
 
-fn described(cache: &CacheBackend, child: &Child) -> Value {
+fn manifest(cache: &CacheBackend, child: &Child) -> Value {
     let owner = Owner::of(cache);
     let mut object = json!({
         "apiVersion": child.kind.api_version(), "kind": child.kind.kind, "spec": child.spec,
@@ -190,19 +186,20 @@ fn described(cache: &CacheBackend, child: &Child) -> Value {
 }
 
 /// Whether what is there has all that is described: others may add fields.
-pub(crate) fn covers(there: &Value, described: &Value) -> bool {
-    match (there, described) {
-        (Value::Object(there), Value::Object(described)) => {
-            described.iter().all(|(field, value)| there.get(field).is_some_and(|there| covers(there, value)))
+pub(crate) fn matches_desired(actual: &Value, desired: &Value) -> bool {
+    match (actual, desired) {
+        (Value::Object(actual), Value::Object(desired)) => {
+            desired.iter().all(|(field, value)| actual.get(field).is_some_and(|actual| matches_desired(actual, value)))
         }
-        (Value::Array(there), Value::Array(described)) => {
-            there.len() == described.len() && there.iter().zip(described).all(|(there, value)| covers(there, value))
+        (Value::Array(actual), Value::Array(desired)) => {
+            actual.len() == desired.len()
+                && actual.iter().zip(desired).all(|(actual, value)| matches_desired(actual, value))
         }
         // The API writes quantities in its own form, and keeps their value.
-        (Value::String(there), Value::String(described)) => {
-            there == described || matches!((quantity(there), quantity(described)), (Some(a), Some(b)) if a == b)
+        (Value::String(actual), Value::String(desired)) => {
+            actual == desired || matches!((quantity(actual), quantity(desired)), (Some(a), Some(b)) if a == b)
         }
-        _ => there == described,
+        _ => actual == desired,
     }
 }
 
@@ -212,33 +209,37 @@ fn quantity(text: &str) -> Option<f64> {
     thousandths.map(|number| number / 1000.0).or_else(|| crate::api::validate::bytes(text))
 }
 
-fn failure(refused: &Refused) -> Failure {
-    let reason = match refused.code {
+fn failure(error: &ApiError) -> Failure {
+    let reason = match error.code {
         0 | 429 | 500.. => "ApiUnavailable",
         401 | 403 => "Forbidden",
         _ => "Refused",
     };
     let hint = if reason == "Forbidden" { "; deploy/kubernetes/rbac.yaml has what the operator needs" } else { "" };
-    Failure { reason, message: format!("{refused}{hint}") }
+    Failure { reason, message: format!("{error}{hint}") }
 }
 
 /// Looks at the claim, and at how far the engine is.
 ///
 /// # Errors
 /// When the API does not answer.
-pub(crate) async fn observe(objects: &Objects, engine: &dyn Engine, cache: &CacheBackend) -> Answer<(Claim, Progress)> {
+pub(crate) async fn observe(
+    api: &ApiClient,
+    engine: &dyn Engine,
+    cache: &CacheBackend,
+) -> ApiResult<(Claim, Progress)> {
     let owner = Owner::of(cache);
     let namespace = cache.metadata.namespace.as_deref();
-    let claim = match objects.find(&CLAIMS.one(namespace, owner.name)).await? {
+    let claim = match api.find(&CLAIMS.object_path(namespace, owner.name)).await? {
         None => Claim::Absent,
-        Some(claim) if is_going(&claim) => Claim::Going,
-        Some(claim) if !engine.is_claim(owner.uid, &claim) => Claim::Stranger,
+        Some(claim) if is_terminating(&claim) => Claim::Terminating,
+        Some(claim) if !engine.is_claim(owner.uid, &claim) => Claim::NotOwned,
         Some(claim) if text(&claim, "/status/phase") == "Bound" => Claim::Bound,
         Some(_) => Claim::Pending,
     };
     let mut children = Vec::new();
     for child in engine.children(cache) {
-        children.extend(objects.find(&child.path()).await?);
+        children.extend(api.find(&child.path()).await?);
     }
     Ok((claim, engine.progress(&children)))
 }
@@ -247,72 +248,77 @@ pub(crate) async fn observe(objects: &Objects, engine: &dyn Engine, cache: &Cach
 ///
 /// # Errors
 /// When the API refuses or does not answer; to try again is safe.
-pub(crate) async fn tear_down(objects: &Objects, cache: &CacheBackend, now: Timestamp) -> Answer<Vec<String>> {
+pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timestamp) -> ApiResult<Vec<String>> {
     let owner = Owner::of(cache);
     let mut left = Vec::new();
     // By the spec as it is now, and by what all engines may have made of it before.
     for engine in ENGINES {
-        let mut spec_less = cache.clone();
+        let mut of_engine = cache.clone();
         if super::engine_of(&cache.spec).map(Engine::name) != Some(engine.name()) {
-            spec_less.spec.cache_engine = Some(any_of(engine.name()));
+            of_engine.spec.cache_engine = Some(default_spec_of(engine.name()));
         }
-        for child in engine.children(&spec_less).into_iter().rev() {
+        for child in engine.children(&of_engine).into_iter().rev() {
             if child.kind == CLAIMS {
                 continue;
             }
-            let Some(found) = objects.find(&child.path()).await? else { continue };
+            let Some(found) = api.find(&child.path()).await? else { continue };
             if !owner.owns(&found) {
                 continue;
             }
             left.push(format!("{} {}", child.kind.kind, child.name));
-            if !is_going(&found) {
-                objects.delete(&child.path(), text(&found, "/metadata/uid"), None).await?;
+            if !is_terminating(&found) {
+                api.delete(&child.path(), text(&found, "/metadata/uid"), None).await?;
             }
         }
     }
-    let is_alone = left.iter().all(|what| what.starts_with("PersistentVolume "));
-    if let Some(claim) = claim_left(objects, cache, is_alone, now).await? {
+    let is_last = left.iter().all(|what| what.starts_with("PersistentVolume "));
+    if let Some(claim) = delete_claim(api, cache, is_last, now).await? {
         left.push(claim);
     }
     Ok(left)
 }
 
 /// A spec that has the engine's objects, of the kinds that are most common.
-fn any_of(engine: &str) -> crate::api::Engine {
+fn default_spec_of(engine: &str) -> crate::api::Engine {
     let text = if engine == "fluid" { r#"{"fluid":{"alluxioRuntime":{}}}"# } else { r#"{"forebay":{}}"# };
     serde_json::from_str(text).expect("it is an engine")
 }
 
 /// Deletes the claim once nothing makes it again, and ends its protection when only finished pods have it.
-async fn claim_left(objects: &Objects, cache: &CacheBackend, is_alone: bool, now: Timestamp) -> Answer<Option<String>> {
+async fn delete_claim(
+    api: &ApiClient,
+    cache: &CacheBackend,
+    is_last: bool,
+    now: Timestamp,
+) -> ApiResult<Option<String>> {
     let owner = Owner::of(cache);
     let namespace = cache.metadata.namespace.as_deref();
-    let path = CLAIMS.one(namespace, owner.name);
-    let Some(claim) = objects.find(&path).await? else { return Ok(None) };
+    let path = CLAIMS.object_path(namespace, owner.name);
+    let Some(claim) = api.find(&path).await? else { return Ok(None) };
     let is_ours = ENGINES.iter().any(|engine| engine.is_claim(owner.uid, &claim));
     if !is_ours {
         return Ok(None);
     }
-    if !is_going(&claim) {
-        if is_alone {
-            objects.delete(&path, text(&claim, "/metadata/uid"), None).await?;
+    if !is_terminating(&claim) {
+        if is_last {
+            api.delete(&path, text(&claim, "/metadata/uid"), None).await?;
         }
     } else if let Some(at) = items(&claim, "/metadata/finalizers").iter().position(|f| f == PROTECTION)
         && seconds_since(text(&claim, "/metadata/deletionTimestamp"), now) >= CLAIM_GRACE_SECONDS
-        && only_finished_pods(objects, namespace, owner.name).await?
+        && only_finished_pods(api, namespace, owner.name).await?
     {
         let at = format!("/metadata/finalizers/{at}");
         let operations = json!([{"op": "test", "path": at, "value": PROTECTION}, {"op": "remove", "path": at}]);
-        match objects.patch(&path, &operations).await {
-            Err(refused) if refused.code == 0 => return Err(refused),
+        match api.patch(&path, &operations).await {
+            Err(error) if error.code == 0 => return Err(error),
             _ => {}
         }
     }
     Ok(Some(format!("PersistentVolumeClaim {}", owner.name)))
 }
 
-async fn only_finished_pods(objects: &Objects, namespace: Option<&str>, claim: &str) -> Answer<bool> {
-    let pods = objects.list(&PODS.all(namespace), "").await?;
+async fn only_finished_pods(api: &ApiClient, namespace: Option<&str>, claim: &str) -> ApiResult<bool> {
+    let pods = api.list(&PODS.collection_path(namespace), "").await?;
     let has = |pod: &&Value| {
         items(pod, "/spec/volumes").iter().any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
     };

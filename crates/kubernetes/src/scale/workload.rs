@@ -11,7 +11,7 @@ use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use super::cause::{self, Named};
+use super::cause::{self, WorkloadName};
 
 /// How long the API may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -33,14 +33,14 @@ impl Kind {
 }
 
 /// A workload of a cluster.
-pub(crate) struct Cluster {
+pub(crate) struct WorkloadClient {
     client: Client,
     namespace: String,
     kind: Kind,
     name: String,
 }
 
-impl fmt::Display for Cluster {
+impl fmt::Display for WorkloadClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} in {}", self.kind.plural(), self.name, self.namespace)
     }
@@ -74,7 +74,7 @@ impl Workload {
     }
 }
 
-impl Cluster {
+impl WorkloadClient {
     /// Finds the cluster: that of this pod, or of the kubeconfig. Asks it nothing.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Cluster {
     ///
     /// # Errors
     /// NotFound when there is none; PermissionDenied; Unavailable.
-    pub(crate) async fn look(&self) -> Result<Workload> {
+    pub(crate) async fn read(&self) -> Result<Workload> {
         self.ask(Request::get(self.path("status")), Vec::new()).await.map(Workload::of)
     }
 
@@ -122,8 +122,8 @@ impl Cluster {
         let read = async |path: String| {
             self.ask(Request::get(path), Vec::new()).await.map_err(|error| error.message().to_owned())
         };
-        let named = Named { namespace: &self.namespace, kind: &format!("{:?}", self.kind), name: &self.name };
-        cause::why(named, &there.object, read).await
+        let name = WorkloadName { namespace: &self.namespace, kind: &format!("{:?}", self.kind), name: &self.name };
+        cause::why(name, &there.object, read).await
     }
 
     fn path(&self, part: &str) -> String {

@@ -14,7 +14,7 @@ pub(crate) const ROLE: &str = "forebay.dev/role";
 /// Label of workers: their type.
 pub(crate) const WORKER_TYPE: &str = "forebay.dev/worker-type";
 /// Annotation of a part: what it was described as when it was written last.
-pub(crate) const WRITTEN: &str = "forebay.dev/written";
+pub(crate) const APPLIED_HASH: &str = "forebay.dev/written";
 
 pub(crate) const STATEFUL_SETS: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
 pub(crate) const DEPLOYMENTS: Kind = kind("apps", "v1", "Deployment", "deployments");
@@ -33,7 +33,7 @@ pub(super) const WORKER_METRICS: u16 = 7081;
 
 /// What the cluster is like, as far as parts depend on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClusterInfo {
     /// Kind of PodDisruptionBudgets.
     pub(crate) budgets: Kind,
     /// Namespace of the operator, which reads dispatchers' metrics.
@@ -42,7 +42,7 @@ pub(crate) struct Place {
 
 /// An object that a service consists of.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct Manifest {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     /// All of it, with its metadata.
@@ -50,7 +50,7 @@ pub(crate) struct Part {
 }
 
 /// A service, as parts are described of it.
-pub(super) struct Of<'a> {
+pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     pub(super) uid: &'a str,
@@ -67,9 +67,9 @@ pub(crate) fn address(name: &str, namespace: &str) -> String {
     format!("{name}.{namespace}.svc:{DISPATCHER_PORT}")
 }
 
-impl Of<'_> {
+impl Owner<'_> {
     /// Returns an object of the service.
-    pub(super) fn part(&self, kind: Kind, name: String, rest: Value) -> Part {
+    pub(super) fn manifest(&self, kind: Kind, name: String, rest: Value) -> Manifest {
         let mut body = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind,
             "metadata": {
@@ -90,7 +90,7 @@ impl Of<'_> {
                 body[field] = value;
             }
         }
-        Part { kind, name, body }
+        Manifest { kind, name, body }
     }
 
     /// Returns the labels of its pods of a role.
@@ -99,7 +99,7 @@ impl Of<'_> {
     }
 }
 
-impl Part {
+impl Manifest {
     /// Adds a label.
     pub(super) fn labelled(mut self, name: &str, value: &str) -> Self {
         self.body["metadata"]["labels"][name] = json!(value);
@@ -107,7 +107,7 @@ impl Part {
     }
 
     /// The body with the mark of what it describes, replicas aside: they change more often than the rest.
-    pub(crate) fn marked(&self) -> Value {
+    pub(crate) fn with_hash(&self) -> Value {
         let mut constant = self.body.clone();
         if let Some(spec) = constant.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("replicas");
@@ -115,7 +115,7 @@ impl Part {
         let mut hasher = DefaultHasher::new();
         constant.to_string().hash(&mut hasher);
         let mut body = self.body.clone();
-        body["metadata"]["annotations"][WRITTEN] = json!(format!("{:016x}", hasher.finish()));
+        body["metadata"]["annotations"][APPLIED_HASH] = json!(format!("{:016x}", hasher.finish()));
         body
     }
 }

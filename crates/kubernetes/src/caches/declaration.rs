@@ -20,7 +20,7 @@ const IDLE_SECONDS: i64 = 600;
 
 /// What an object writes about its cache.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Written {
+pub(crate) struct Declaration {
     /// Name of the cache.
     pub(crate) name: String,
     /// The spec that an annotation gives, if there is one, or its fault.
@@ -30,22 +30,22 @@ pub(crate) struct Written {
 }
 
 /// Reads what a job's own object writes.
-pub(crate) fn of_job(job: &Value) -> Option<Written> {
+pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     let own = || own_name(text(job, "/metadata/name"), text(job, "/metadata/uid"));
     read(job).map(|(name, spec)| {
         let is_own = name.is_none();
-        Written { name: name.unwrap_or_else(own), spec, is_own }
+        Declaration { name: name.unwrap_or_else(own), spec, is_own }
     })
 }
 
 /// Reads what a pod writes, or a template of pods.
-pub(crate) fn of_pod(pod: &Value) -> Option<Written> {
+pub(crate) fn of_pod(pod: &Value) -> Option<Declaration> {
     read(pod).map(|(name, spec)| {
         let of_spec = format!("cache-{:012x}", hash(annotation(pod, SPEC).unwrap_or_default()));
         // The webhook names the cache of a pod that did not.
         let is_shared = name.as_ref().is_none_or(|name| *name == of_spec);
-        let spec = spec.map(|spec| spec.map(|spec| if is_shared { that_goes_when_idle(spec) } else { spec }));
-        Written { name: name.unwrap_or(of_spec), spec, is_own: false }
+        let spec = spec.map(|spec| spec.map(|spec| if is_shared { with_idle_time(spec) } else { spec }));
+        Declaration { name: name.unwrap_or(of_spec), spec, is_own: false }
     })
 }
 
@@ -60,22 +60,22 @@ fn read(object: &Value) -> Option<Named> {
 
 /// Reads a spec. An unknown field is an error, because it would have no effect.
 fn spec_of(written: &str) -> Result<CacheBackendSpec, String> {
-    let wrong = |what: String| format!("the annotation {SPEC} {what}");
-    let given: Value = serde_saphyr::from_str(written).map_err(|e| wrong(format!("is no YAML: {e}")))?;
+    let fault = |what: String| format!("the annotation {SPEC} {what}");
+    let given: Value = serde_saphyr::from_str(written).map_err(|e| fault(format!("is no YAML: {e}")))?;
     let spec: CacheBackendSpec =
-        serde_json::from_value(given.clone()).map_err(|e| wrong(format!("is no spec of a CacheBackend: {e}")))?;
-    let known = serde_json::to_value(&spec).map_err(|e| wrong(e.to_string()))?;
+        serde_json::from_value(given.clone()).map_err(|e| fault(format!("is no spec of a CacheBackend: {e}")))?;
+    let known = serde_json::to_value(&spec).map_err(|e| fault(e.to_string()))?;
     if let Some(field) = unknown(&given, &known, "") {
-        return Err(wrong(format!("has the field {field}, which a CacheBackend has not")));
+        return Err(fault(format!("has the field {field}, which a CacheBackend has not")));
     }
     if spec.name.is_some() {
-        return Err(wrong(format!("has a name: write it in the annotation {CACHE}")));
+        return Err(fault(format!("has a name: write it in the annotation {CACHE}")));
     }
     let engine = |()| {
         let cache = CacheBackend::new("cache", spec.clone());
         engine_of(&spec).map_or(Ok(()), |engine| engine.validate(&cache))
     };
-    validate("cache", &spec).and_then(engine).map_err(|what| wrong(format!("is wrong: {what}")))?;
+    validate("cache", &spec).and_then(engine).map_err(|what| fault(format!("is wrong: {what}")))?;
     Ok(spec)
 }
 
@@ -98,7 +98,7 @@ fn unknown(given: &Value, known: &Value, at: &str) -> Option<String> {
     }
 }
 
-fn that_goes_when_idle(mut spec: CacheBackendSpec) -> CacheBackendSpec {
+fn with_idle_time(mut spec: CacheBackendSpec) -> CacheBackendSpec {
     let options = spec.options.get_or_insert_with(Options::default);
     options.idle_time.get_or_insert(IDLE_SECONDS);
     spec
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_spec_is_told() {
+    fn a_wrong_spec_is_reported() {
         for (written, expected) in [
             ("{", "is no YAML"),
             ("dataset: 5", "is no spec of a CacheBackend"),

@@ -8,54 +8,54 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::uses::{self, CACHE, Use};
-use super::{Context, USERS, look, release, status};
+use super::{Context, WORKLOADS, reconcile, status, ungate};
 use crate::api::status::whole;
 use crate::api::validate::named;
 use crate::api::{CacheBackend, Condition};
 use crate::cluster::Key;
-use crate::cluster::objects::{Answer, CACHE_BACKENDS, PODS, items};
-use crate::cluster::queue::Next;
-use crate::engines::drive;
+use crate::cluster::objects::{ApiResult, CACHE_BACKENDS, PODS, items};
+use crate::cluster::work_queue::Requeue;
+use crate::engines::children;
 
 /// What keeps a cache until nothing is left of it.
 pub(crate) const FINALIZER: &str = "forebay.dev/cache";
 /// How often is looked whether the objects are gone; a watch tells earlier of most.
-const AGAIN: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// How often is looked whether it is still used; a watch tells earlier.
-const USED_AGAIN: Duration = Duration::from_secs(60);
+const IN_USE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Goes on with the deletion.
 ///
 /// # Errors
 /// When the API refuses, or does not answer.
-pub(crate) async fn go_on(context: &Context, key: &Key, read: &Value, cache: &CacheBackend) -> Answer<Next> {
+pub(crate) async fn finalize(context: &Context, key: &Key, read: &Value, cache: &CacheBackend) -> ApiResult<Requeue> {
     let at = items(read, "/metadata/finalizers").iter().position(|f| f == FINALIZER);
-    let Some(at) = at else { return Ok(Next::Settled) };
-    let uses = fresh(context, key).await?;
+    let Some(at) = at else { return Ok(Requeue::OnChange) };
+    let uses = list_uses(context, key).await?;
     let is_ready = cache.status.as_ref().is_some_and(|s| status::is_ready(cache, s).is_ok());
-    let using: HashSet<_> = uses.iter().filter(|u| is_ready || u.is_pod_that_runs()).map(|u| u.user.clone()).collect();
+    let users: HashSet<_> = uses.iter().filter(|u| is_ready || u.is_running_pod()).map(|u| u.user.clone()).collect();
     let now = Timestamp::now();
-    if !using.is_empty() {
+    if !users.is_empty() {
         // Pods of its jobs may still be made: they need it to get to their end.
         if is_ready {
-            release::release(context, &uses).await?;
+            ungate::ungate(context, &uses).await?;
         }
-        let mut names: Vec<_> = using.iter().take(5).map(|u| format!("{} {}", u.kind, u.name)).collect();
+        let mut names: Vec<_> = users.iter().take(5).map(|u| format!("{} {}", u.kind, u.name)).collect();
         names.sort();
         let message = format!("used by {}: it goes when they end", names.join(", "));
-        tell(context, read, cache, &uses, ("InUse", &message)).await?;
-        return Ok(Next::After(USED_AGAIN));
+        set_deleting(context, read, cache, &uses, ("InUse", &message)).await?;
+        return Ok(Requeue::After(IN_USE_INTERVAL));
     }
-    let left = drive::tear_down(&context.objects, cache, now).await?;
+    let left = children::tear_down(&context.api, cache, now).await?;
     if !left.is_empty() {
-        tell(context, read, cache, &uses, ("Leaving", &format!("waits for {}", left.join(", ")))).await?;
-        return Ok(Next::After(AGAIN));
+        set_deleting(context, read, cache, &uses, ("Leaving", &format!("waits for {}", left.join(", ")))).await?;
+        return Ok(Requeue::After(INTERVAL));
     }
     let at = format!("/metadata/finalizers/{at}");
     let operations = json!([{"op": "test", "path": at, "value": FINALIZER}, {"op": "remove", "path": at}]);
-    match context.objects.patch(&CACHE_BACKENDS.one(Some(&key.namespace), &key.name), &operations).await {
-        Err(refused) if !refused.is_not_found() => Err(refused),
-        _ => Ok(Next::Settled),
+    match context.api.patch(&CACHE_BACKENDS.object_path(Some(&key.namespace), &key.name), &operations).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(Requeue::OnChange),
     }
 }
 
@@ -63,28 +63,34 @@ pub(crate) async fn go_on(context: &Context, key: &Key, read: &Value, cache: &Ca
 ///
 /// # Errors
 /// When the API does not answer.
-pub(crate) async fn fresh(context: &Context, key: &Key) -> Answer<Vec<Use>> {
+pub(crate) async fn list_uses(context: &Context, key: &Key) -> ApiResult<Vec<Use>> {
     let mut found = Vec::new();
     // A pod cannot name a cache whose name is no label.
     let pods = named(&key.name).is_ok().then_some(PODS);
-    for kind in USERS.into_iter().chain(pods) {
+    for kind in WORKLOADS.into_iter().chain(pods) {
         let labels = if kind == PODS { format!("{}%3D{}", CACHE.replace('/', "%2F"), key.name) } else { String::new() };
-        let objects = context.objects.list(&kind.all(Some(&key.namespace)), &labels).await?;
+        let objects = context.api.list(&kind.collection_path(Some(&key.namespace)), &labels).await?;
         found.extend(objects.iter().filter_map(|object| uses::read(kind, object)).filter(|u| u.cache == *key));
     }
     Ok(found)
 }
 
-async fn tell(context: &Context, read: &Value, cache: &CacheBackend, uses: &[Use], why: (&str, &str)) -> Answer<()> {
-    let mut told = cache.status.clone().unwrap_or_default();
+async fn set_deleting(
+    context: &Context,
+    read: &Value,
+    cache: &CacheBackend,
+    uses: &[Use],
+    why: (&str, &str),
+) -> ApiResult<()> {
+    let mut status = cache.status.clone().unwrap_or_default();
     let (reason, message) = why;
-    let is_new = told.condition("Deleting").is_none_or(|c| c.reason != reason);
+    let is_new = status.condition("Deleting").is_none_or(|c| c.reason != reason);
     let mut users: Vec<_> = uses.iter().map(|u| u.user.clone()).collect();
     users.sort();
     users.dedup();
-    told.used_num = i64::try_from(users.len()).unwrap_or(i64::MAX);
-    told.used_by = users.iter().map(|u| u.name.clone()).collect();
-    told.users = users;
+    status.used_num = i64::try_from(users.len()).unwrap_or(i64::MAX);
+    status.used_by = users.iter().map(|u| u.name.clone()).collect();
+    status.users = users;
     let condition = Condition {
         type_: "Deleting".to_owned(),
         status: "True".to_owned(),
@@ -93,10 +99,10 @@ async fn tell(context: &Context, read: &Value, cache: &CacheBackend, uses: &[Use
         observed_generation: cache.metadata.generation,
         last_transition_time: None,
     };
-    told.set(whole(Timestamp::now()), condition);
-    look::write(context, read, cache, told).await?;
+    status.set(whole(Timestamp::now()), condition);
+    reconcile::write_status(context, read, cache, status).await?;
     if is_new && reason == "InUse" {
-        context.events.warn(read, "DeletionDelayed", message).await;
+        context.events.warning(read, "DeletionDelayed", message).await;
     }
     Ok(())
 }

@@ -14,39 +14,39 @@ use tokio::time::Instant;
 use super::Key;
 
 /// Least time between two looks at one key.
-const LEAST: Duration = Duration::from_millis(50);
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// First pause after a failure.
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
 /// Longest pause after failures.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 /// What came of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum Requeue {
     /// Nothing is to be done until something changes.
-    Settled,
+    OnChange,
     /// Look again after this time at the latest.
     After(Duration),
     /// It failed, and is tried again after a pause.
-    Failed,
+    WithBackoff,
 }
 
 #[derive(Default)]
 struct State {
     due: HashMap<Key, Instant>,
-    looked: HashMap<Key, Instant>,
+    started: HashMap<Key, Instant>,
     running: HashSet<Key>,
     failures: HashMap<Key, u32>,
 }
 
 /// The keys that are to be looked at.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Has a key looked at soon.
     pub(crate) fn add(&self, key: Key) {
         self.with(|state| state.put(key, Instant::now()));
@@ -76,10 +76,10 @@ impl Queue {
     }
 
     /// Says what came of a look; returns the pause after a failure.
-    pub(crate) fn done(&self, key: &Key, next: Next) -> Duration {
-        let pause = self.with(|state| state.done(key, next));
+    pub(crate) fn done(&self, key: &Key, requeue: Requeue) -> Duration {
+        let delay = self.with(|state| state.done(key, requeue));
         self.changed.notify_one();
-        pause
+        delay
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -89,7 +89,7 @@ impl Queue {
 
 impl State {
     fn put(&mut self, key: Key, at: Instant) {
-        let at = self.looked.get(&key).map_or(at, |looked| at.max(*looked + LEAST));
+        let at = self.started.get(&key).map_or(at, |started| at.max(*started + INTERVAL_MIN));
         let due = self.due.entry(key).or_insert(at);
         *due = at.min(*due);
     }
@@ -105,25 +105,25 @@ impl State {
             return Err(Some(at));
         }
         self.due.remove(&key);
-        self.looked.insert(key.clone(), now);
+        self.started.insert(key.clone(), now);
         self.running.insert(key.clone());
         Ok(key)
     }
 
-    fn done(&mut self, key: &Key, next: Next) -> Duration {
+    fn done(&mut self, key: &Key, requeue: Requeue) -> Duration {
         self.running.remove(key);
-        if next == Next::Failed {
+        if requeue == Requeue::WithBackoff {
             let failures = self.failures.entry(key.clone()).or_default();
-            let pause = (PAUSE_FIRST * 2_u32.pow((*failures).min(10))).min(PAUSE_MAX);
+            let delay = (BACKOFF_MIN * 2_u32.pow((*failures).min(10))).min(BACKOFF_MAX);
             *failures += 1;
-            self.put(key.clone(), Instant::now() + pause);
-            return pause;
+            self.put(key.clone(), Instant::now() + delay);
+            return delay;
         }
         self.failures.remove(key);
-        if let Next::After(pause) = next {
-            self.put(key.clone(), Instant::now() + pause);
+        if let Requeue::After(delay) = requeue {
+            self.put(key.clone(), Instant::now() + delay);
         } else if !self.due.contains_key(key) {
-            self.looked.remove(key);
+            self.started.remove(key);
         }
         Duration::ZERO
     }
@@ -138,39 +138,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_looked_at_once_at_a_time_and_again_when_it_changed() {
-        let queue = Queue::default();
+    async fn one_key_is_reconciled_once_at_a_time_and_again_after_a_change() {
+        let queue = WorkQueue::default();
         queue.add(key("a"));
         queue.add(key("a"));
         assert_eq!(queue.next().await, key("a"));
         queue.add(key("a"));
         queue.add(key("b"));
-        assert_eq!(queue.next().await, key("b"), "a is being looked at");
+        assert_eq!(queue.next().await, key("b"), "a is being reconciled");
         let start = Instant::now();
-        queue.done(&key("a"), Next::Settled);
+        queue.done(&key("a"), Requeue::OnChange);
         assert_eq!(queue.next().await, key("a"));
-        assert!(start.elapsed() >= LEAST);
-        queue.done(&key("a"), Next::Settled);
-        queue.done(&key("b"), Next::After(Duration::from_secs(9)));
+        assert!(start.elapsed() >= INTERVAL_MIN);
+        queue.done(&key("a"), Requeue::OnChange);
+        queue.done(&key("b"), Requeue::After(Duration::from_secs(9)));
         assert_eq!(queue.next().await, key("b"));
         assert!(start.elapsed() >= Duration::from_secs(9));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_a_bound_and_begin_anew_after_a_success() {
-        let queue = Queue::default();
-        let mut pauses = Vec::new();
+    async fn backoff_doubles_up_to_its_bound_and_is_reset_by_a_success() {
+        let queue = WorkQueue::default();
+        let mut delays = Vec::new();
         queue.add(key("a"));
         for _ in 0..12 {
             let start = Instant::now();
             let next = queue.next().await;
-            pauses.push(start.elapsed().as_millis());
-            queue.done(&next, Next::Failed);
+            delays.push(start.elapsed().as_millis());
+            queue.done(&next, Requeue::WithBackoff);
         }
-        assert_eq!(pauses[..5], [0, 500, 1000, 2000, 4000]);
-        assert!(pauses.iter().all(|ms| *ms <= 60_001));
+        assert_eq!(delays[..5], [0, 500, 1000, 2000, 4000]);
+        assert!(delays.iter().all(|ms| *ms <= 60_001));
         let next = queue.next().await;
-        queue.done(&next, Next::Settled);
-        assert_eq!(queue.done(&next, Next::Failed), PAUSE_FIRST);
+        queue.done(&next, Requeue::OnChange);
+        assert_eq!(queue.done(&next, Requeue::WithBackoff), BACKOFF_MIN);
     }
 }

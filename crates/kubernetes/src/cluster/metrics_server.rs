@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::cluster::meter::METER;
+use crate::cluster::metrics::METRICS;
 
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 32;
@@ -56,7 +56,7 @@ pub(crate) async fn start(at: SocketAddr) -> Result<()> {
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_known = request.uri().path() == "/metrics";
-    let text = if is_known { METER.text() } else { "the metrics are at /metrics\n".to_owned() };
+    let text = if is_known { METRICS.text() } else { "the metrics are at /metrics\n".to_owned() };
     let mut response = Response::new(Full::from(text));
     if is_known {
         response.headers_mut().insert("content-type", http::HeaderValue::from_static(TEXT));

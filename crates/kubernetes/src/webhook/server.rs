@@ -25,7 +25,7 @@ use super::registration::PATH;
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
 /// Largest question: a pod is at most what etcd takes, 1.5 MiB, twice.
-const QUESTION_MAX: usize = 8 << 20;
+const REQUEST_MAX: usize = 8 << 20;
 /// How long a caller may take for its handshake, and for the head of a question.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// Pause when the system gives no more sockets.
@@ -78,7 +78,7 @@ async fn answer(admission: &Admission, request: Request<Incoming>) -> Response<F
         PATH => {}
         _ => return plain(StatusCode::NOT_FOUND, "not found"),
     }
-    let Ok(body) = Limited::new(request.into_body(), QUESTION_MAX).collect().await else {
+    let Ok(body) = Limited::new(request.into_body(), REQUEST_MAX).collect().await else {
         return plain(StatusCode::PAYLOAD_TOO_LARGE, "the question is too large, or broke off");
     };
     let Ok(review) = serde_json::from_slice::<Value>(&body.to_bytes()) else {

@@ -8,7 +8,7 @@
 
 mod admission;
 mod certificates;
-pub(crate) mod figures;
+
 mod inject;
 mod registration;
 mod server;
@@ -19,21 +19,21 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 
-use crate::cluster::objects::Objects;
+use crate::cluster::objects::ApiClient;
 pub(crate) use admission::Admission;
 use certificates::Identity;
 pub(crate) use certificates::Names;
-pub(crate) use registration::{Abilities, Reached};
+pub(crate) use registration::{Capabilities, WebhookAddress};
 
 /// How often the certificate is looked at, and the registration is put right.
-const AGAIN: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(60);
 
 /// A webhook that serves.
 pub(crate) struct Webhook {
-    objects: Objects,
+    api: ApiClient,
     names: Names,
-    reached: Reached,
-    abilities: Abilities,
+    address: WebhookAddress,
+    capabilities: Capabilities,
     identity: Arc<Identity>,
 }
 
@@ -42,30 +42,35 @@ impl Webhook {
     ///
     /// # Errors
     /// Unavailable when the address is taken, or the certificate can neither be read nor written.
-    pub(crate) async fn start(admission: Admission, at: SocketAddr, names: Names, reached: Reached) -> Result<Self> {
-        let (objects, abilities) = (admission.objects.clone(), admission.abilities);
+    pub(crate) async fn start(
+        admission: Admission,
+        at: SocketAddr,
+        names: Names,
+        address: WebhookAddress,
+    ) -> Result<Self> {
+        let (api, capabilities) = (admission.api.clone(), admission.capabilities);
         let identity = Arc::new(Identity::default());
-        certificates::renew(&objects, &names, &identity).await.map_err(Error::unavailable)?;
+        certificates::renew(&api, &names, &identity).await.map_err(Error::unavailable)?;
         server::start(at, identity.clone(), Arc::new(admission)).await?;
-        Ok(Self { objects, names, reached, abilities, identity })
+        Ok(Self { api, names, address, capabilities, identity })
     }
 
     /// Renews the certificate and, where this operator is the one that acts, keeps the registration right. Never
     /// returns.
-    pub(crate) async fn keep(&self, registers: bool) {
+    pub(crate) async fn maintain(&self, registers: bool) {
         loop {
-            match certificates::renew(&self.objects, &self.names, &self.identity).await {
+            match certificates::renew(&self.api, &self.names, &self.identity).await {
                 Ok(authority) if registers => {
-                    if let Err(refused) =
-                        registration::register(&self.objects, &self.reached, self.abilities, &authority).await
+                    if let Err(error) =
+                        registration::register(&self.api, &self.address, self.capabilities, &authority).await
                     {
-                        tracing::error!(error = %refused, "the webhook is not registered; tried again");
+                        tracing::error!(error = %error, "the webhook is not registered; tried again");
                     }
                 }
                 Ok(_) => {}
                 Err(error) => tracing::error!(error, "the webhook's certificate cannot be kept; tried again"),
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::part::Of;
+use super::manifest::Owner;
 
 /// Where Secrets are mounted.
 pub(super) const TLS_FOLDER: &str = "/etc/forebay/tls";
@@ -34,8 +34,8 @@ pub(super) struct Pod<'a> {
 
 impl Pod<'_> {
     /// Returns the pod's spec.
-    pub(super) fn spec(self, of: &Of<'_>) -> Value {
-        let (spec, (port, metrics)) = (of.spec, self.ports);
+    pub(super) fn spec(self, owner: &Owner<'_>) -> Value {
+        let (spec, (port, metrics)) = (owner.spec, self.ports);
         let (mut volumes, mut mounts) = (self.volumes, self.mounts);
         volumes.push(json!({"name": "tmp", "emptyDir": {}}));
         mounts.push(json!({"name": "tmp", "mountPath": "/tmp"}));

@@ -9,10 +9,10 @@
 use serde_json::{Value, json};
 
 use super::admission::base64;
+use crate::caches::declaration::SPEC;
 use crate::caches::uses::CACHE;
-use crate::caches::written::SPEC;
-use crate::caches::{BETWEEN, USERS};
-use crate::cluster::objects::{Answer, Kind, Objects, PYTORCH_JOBS, TF_JOBS};
+use crate::caches::{INTERMEDIATES, WORKLOADS};
+use crate::cluster::objects::{ApiClient, ApiResult, Kind, PYTORCH_JOBS, TF_JOBS};
 
 /// Name of the configuration.
 const NAME: &str = "forebay-operator";
@@ -23,7 +23,7 @@ pub(super) const PATH: &str = "/pods";
 
 /// What the API server can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// Pods can wait by scheduling gates: 1.27.
     pub(crate) gates: bool,
     /// Webhooks can have conditions: 1.28.
@@ -32,7 +32,7 @@ pub(crate) struct Abilities {
     pub(crate) budgets: bool,
 }
 
-impl Abilities {
+impl Capabilities {
     /// Of an API server of this version: `major`, and `minor` that may end in `+`.
     pub(crate) fn of(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
@@ -43,7 +43,7 @@ impl Abilities {
 
 /// How the API server reaches the webhook.
 #[derive(Clone, Debug)]
-pub(crate) enum Reached {
+pub(crate) enum WebhookAddress {
     /// At a Service.
     Service { namespace: String, name: String },
     /// At a URL, which ends in no path.
@@ -54,20 +54,24 @@ pub(crate) enum Reached {
 ///
 /// # Errors
 /// When the API refuses, or does not answer.
-pub(super) async fn register(objects: &Objects, at: &Reached, can: Abilities, authority: &str) -> Answer<()> {
-    let configuration = configuration(at, can, authority);
-    objects
-        .apply(&format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"), &configuration)
+pub(super) async fn register(
+    api: &ApiClient,
+    address: &WebhookAddress,
+    capabilities: Capabilities,
+    authority: &str,
+) -> ApiResult<()> {
+    let configuration = configuration(address, capabilities, authority);
+    api.apply(&format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"), &configuration)
         .await
         .map(drop)
 }
 
-fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
-    let mut client = match at {
-        Reached::Service { namespace, name } => {
+fn configuration(address: &WebhookAddress, capabilities: Capabilities, authority: &str) -> Value {
+    let mut client = match address {
+        WebhookAddress::Service { namespace, name } => {
             json!({"service": {"namespace": namespace, "name": name, "path": PATH, "port": 443}})
         }
-        Reached::Url(url) => json!({"url": format!("{url}{PATH}")}),
+        WebhookAddress::Url(url) => json!({"url": format!("{url}{PATH}")}),
     };
     client["caBundle"] = json!(base64(authority.as_bytes()));
     let webhook = |name: &str, policy: &str, operator: &str| {
@@ -79,18 +83,18 @@ fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
         })
     };
     let labelled = webhook("labelled", "Fail", "Exists");
-    let mut others = webhook("annotated", if can.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
-    if can.conditions {
+    let mut others = webhook("annotated", if capabilities.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
+    if capabilities.conditions {
         let has = |name: &str| format!("has(object.metadata.annotations) && '{name}' in object.metadata.annotations");
         let annotated = format!("({}) || ({})", has(CACHE), has(SPEC));
         let of_kubedl = format!("{annotated} || ({})", owned_by(&[TF_JOBS, PYTORCH_JOBS]));
         others["matchConditions"] = json!([{"name": "uses-a-cache", "expression": of_kubedl}]);
     }
     let mut webhooks = vec![labelled, others];
-    if can.conditions {
+    if capabilities.conditions {
         let mut owned = webhook("owned", "Ignore", "DoesNotExist");
         let kinds: Vec<Kind> =
-            USERS.into_iter().chain(BETWEEN).filter(|k| ![TF_JOBS, PYTORCH_JOBS].contains(k)).collect();
+            WORKLOADS.into_iter().chain(INTERMEDIATES).filter(|k| ![TF_JOBS, PYTORCH_JOBS].contains(k)).collect();
         owned["matchConditions"] = json!([{"name": "may-inherit-a-cache", "expression": owned_by(&kinds)}]);
         webhooks.push(owned);
     }
@@ -114,8 +118,8 @@ mod tests {
     #[test]
     fn what_a_version_can_do_is_known_and_decides_what_happens_while_the_webhook_is_down() {
         let of = |major, minor| {
-            let can = Abilities::of(major, minor);
-            let at = Reached::Url("https://127.0.0.1:1".to_owned());
+            let can = Capabilities::of(major, minor);
+            let at = WebhookAddress::Url("https://127.0.0.1:1".to_owned());
             let annotated = configuration(&at, can, "ca")["webhooks"][1].clone();
             (can.gates, can.conditions, annotated["failurePolicy"].clone(), annotated["matchConditions"].is_array())
         };
