@@ -1,5 +1,4 @@
-//! `forebay-operator operate`: the controllers, side by side behind one elected leader, and the webhook on each
-//! replica.
+//! `forebay-operator operate`: the elected leader runs the controllers; every replica serves the admission webhook.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::services;
 use crate::services::manifests::{BUDGETS, ClusterInfo, OLD_BUDGETS};
 use crate::webhook::{Admission, Capabilities, Names, Webhook, WebhookAddress};
 
-/// How long the API server may take to tell its version when the operator starts.
+/// Timeout for the API server's version when the operator starts.
 const VERSION_MAX: Duration = Duration::from_secs(10);
 
 /// The arguments of `forebay-operator operate`.
@@ -55,10 +54,11 @@ pub(crate) struct Arguments {
     lease: u64,
 }
 
-/// Operates until it is told to stop.
+/// Runs the operator until `stop` completes.
 ///
 /// # Errors
-/// Invalid when no cluster is known here; Unavailable when the election was lost, or the webhook cannot serve.
+/// Invalid without a kubeconfig or service account; Unavailable when this replica loses its Lease, or when the webhook
+/// cannot listen.
 pub(crate) async fn run(arguments: Arguments, stop: impl Future<Output = ()>) -> Result<()> {
     let mut stop = std::pin::pin!(stop);
     let config = Config::infer().await.map_err(|e| {

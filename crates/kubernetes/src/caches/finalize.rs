@@ -1,5 +1,4 @@
-//! A cache that is being deleted: it stays while somebody uses it, then everything that was made for it goes, and it
-//! last.
+//! Finalizes a terminating CacheBackend: waits for its users, deletes its children, then removes the finalizer.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,17 +16,17 @@ use crate::cluster::objects::{ApiResult, CACHE_BACKENDS, PODS, items};
 use crate::cluster::work_queue::Requeue;
 use crate::engines::children;
 
-/// What keeps a cache until nothing is left of it.
+/// The finalizer that keeps a CacheBackend until its children are deleted.
 pub(crate) const FINALIZER: &str = "forebay.dev/cache";
-/// How often is looked whether the objects are gone; a watch tells earlier of most.
+/// Requeue interval while children are terminating.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How often is looked whether it is still used; a watch tells earlier.
+/// Requeue interval while the cache has users.
 const IN_USE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Goes on with the deletion.
+/// Continues the deletion.
 ///
 /// # Errors
-/// When the API refuses, or does not answer.
+/// When the API rejects a request, or does not answer.
 pub(crate) async fn finalize(context: &Context, key: &Key, read: &Value, cache: &CacheBackend) -> ApiResult<Requeue> {
     let at = items(read, "/metadata/finalizers").iter().position(|f| f == FINALIZER);
     let Some(at) = at else { return Ok(Requeue::OnChange) };
@@ -36,7 +35,7 @@ pub(crate) async fn finalize(context: &Context, key: &Key, read: &Value, cache: 
     let users: HashSet<_> = uses.iter().filter(|u| is_ready || u.is_running_pod()).map(|u| u.user.clone()).collect();
     let now = Timestamp::now();
     if !users.is_empty() {
-        // Pods of its jobs may still be made: they need it to get to their end.
+        // A job that uses the cache may still create pods, and needs them to complete.
         if is_ready {
             ungate::ungate(context, &uses).await?;
         }
@@ -59,13 +58,13 @@ pub(crate) async fn finalize(context: &Context, key: &Key, read: &Value, cache: 
     }
 }
 
-/// Lists who uses the cache now: what watches told may be a moment old.
+/// Lists the current users through the API, because the index may lag behind.
 ///
 /// # Errors
 /// When the API does not answer.
 pub(crate) async fn list_uses(context: &Context, key: &Key) -> ApiResult<Vec<Use>> {
     let mut found = Vec::new();
-    // A pod cannot name a cache whose name is no label.
+    // A pod cannot use a cache whose name is not a valid label value.
     let pods = named(&key.name).is_ok().then_some(PODS);
     for kind in WORKLOADS.into_iter().chain(pods) {
         let labels = if kind == PODS { format!("{}%3D{}", CACHE.replace('/', "%2F"), key.name) } else { String::new() };

@@ -1,4 +1,4 @@
-//! All uses of caches that are there, by cache: what watches told, so that a look lists nothing.
+//! An index of all uses of caches, by cache. The watches fill it, so a reconcile needs no list request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,27 +9,27 @@ use super::uses::{self, Use};
 use crate::cluster::Key;
 use crate::cluster::objects::{Kind, text};
 
-/// The object that uses a cache.
+/// The kind and key of an object that uses a cache.
 type Id = (Kind, Key);
 
 #[derive(Default)]
 struct State {
     uses: HashMap<Key, HashMap<Id, Use>>,
     cache_of: HashMap<Id, Key>,
-    /// Caches that were there once.
+    /// Keys of existing CacheBackends.
     caches: HashSet<Key>,
-    /// Of kinds that are being listed: what was there before, and was not told yet.
+    /// Indexed objects that the running list of their kind has not contained yet.
     unlisted: HashMap<Kind, HashSet<Id>>,
 }
 
-/// All uses of caches.
+/// The uses of all caches.
 #[derive(Default)]
 pub(crate) struct Index {
     state: Mutex<State>,
 }
 
 impl Index {
-    /// Takes an object as it is now; returns the caches that this concerns.
+    /// Indexes the current state of an object; returns the keys of the affected caches.
     pub(crate) fn put(&self, kind: Kind, object: &Value) -> Vec<Key> {
         let found = uses::read(kind, object);
         let id = (kind, Key::new(text(object, "/metadata/namespace"), text(object, "/metadata/name")));
@@ -50,12 +50,12 @@ impl Index {
         })
     }
 
-    /// Forgets an object; returns the caches that this concerns.
+    /// Removes an object; returns the keys of the affected caches.
     pub(crate) fn remove(&self, kind: Kind, object: &Key) -> Vec<Key> {
         self.with(|state| state.remove_use(&(kind, object.clone())))
     }
 
-    /// All objects of a kind are about to be told.
+    /// Begins a list of all objects of a kind.
     pub(crate) fn start_list(&self, kind: Kind) {
         self.with(|state| {
             let all = state.cache_of.keys().filter(|(of, _)| *of == kind).cloned().collect();
@@ -63,7 +63,7 @@ impl Index {
         });
     }
 
-    /// They were told: others are gone. Returns the caches that this concerns.
+    /// Ends the list: removes objects that it did not contain. Returns the keys of the affected caches.
     pub(crate) fn finish_list(&self, kind: Kind) -> Vec<Key> {
         self.with(|state| {
             let gone = state.unlisted.remove(&kind).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Index {
         })
     }
 
-    /// Returns the uses of a cache, in the order of their names.
+    /// Returns the uses of a cache, sorted by object.
     pub(crate) fn of(&self, cache: &Key) -> Vec<Use> {
         let mut uses: Vec<Use> =
             self.with(|state| state.uses.get(cache).map(|uses| uses.values().cloned().collect()).unwrap_or_default());
@@ -79,17 +79,17 @@ impl Index {
         uses
     }
 
-    /// Remembers that there is such a cache.
+    /// Adds the key of a CacheBackend.
     pub(crate) fn add_cache(&self, cache: Key) {
         self.with(|state| state.caches.insert(cache));
     }
 
-    /// Forgets that there is such a cache.
+    /// Removes the key of a CacheBackend.
     pub(crate) fn remove_cache(&self, cache: &Key) {
         self.with(|state| state.caches.remove(cache));
     }
 
-    /// Whether there is such a cache, or somebody who uses it.
+    /// Whether a CacheBackend of this key exists, or an object uses it.
     pub(crate) fn is_known(&self, cache: &Key) -> bool {
         self.with(|state| state.caches.contains(cache) || state.uses.contains_key(cache))
     }

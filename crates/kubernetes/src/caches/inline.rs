@@ -1,4 +1,4 @@
-//! Caches that jobs define themselves, and what a job hears whose cache is not there.
+//! Inline caches: creates the CacheBackend that a workload defines, or publishes an event when no workload defines it.
 
 use serde_json::json;
 
@@ -9,13 +9,13 @@ use crate::cluster::Key;
 use crate::cluster::objects::{ApiError, ApiResult, CACHE_BACKENDS};
 use crate::cluster::work_queue::Requeue;
 
-/// Annotation of a cache: the job for which it was made.
+/// Annotation of a CacheBackend: name of the workload for which the operator created it.
 pub(crate) const MADE_FOR: &str = "forebay.dev/made-for";
 
-/// Makes a cache that is not there, if a job defines it; the oldest of several does.
+/// Creates a CacheBackend from the definition of a workload; from the oldest if several workloads define it.
 ///
 /// # Errors
-/// When the API does not answer.
+/// When the API rejects the CacheBackend, or does not answer.
 pub(crate) async fn create(context: &Context, key: &Key, uses: &[Use]) -> ApiResult<Requeue> {
     for (user, fault) in uses.iter().filter_map(|u| Some((u, u.fault.as_ref()?))) {
         context.events.warning(&object_reference(&user.object), "InvalidCacheSpec", fault).await;
@@ -41,7 +41,7 @@ pub(crate) async fn create(context: &Context, key: &Key, uses: &[Use]) -> ApiRes
             context.events.normal(&object_reference(&job.object), "CacheBackendCreated", &note).await;
             Ok(Requeue::OnChange)
         }
-        // The watch tells of it.
+        // It exists meanwhile; its watch event queues the key.
         Err(error) if error.is_conflict() => Ok(Requeue::OnChange),
         Err(error) if error.is_namespace_terminating() => Ok(Requeue::OnChange),
         Err(error) => {
@@ -70,7 +70,7 @@ fn rejection(error: &ApiError) -> String {
     format!("the CacheBackend of this job was refused: {}", error.message)
 }
 
-/// An object, as far as events need it.
+/// The fields of an object that an event needs.
 pub(crate) fn object_reference(of: &User) -> serde_json::Value {
     json!({
         "apiVersion": of.api_version, "kind": of.kind,

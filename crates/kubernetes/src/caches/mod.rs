@@ -1,14 +1,15 @@
-//! The controller of caches: one look at a time at each name, whatever of it changed.
+//! The controller of CacheBackends. Every watch event queues the key of a cache, and one reconcile decides all.
 //!
 //! ```text
-//! uses     who uses which cache: read of pods and jobs (pure)    index     all uses that are there, by cache
-//! status   what is told of a cache (pure)                         look      one look: make, tell, let pods run, remove
-//! inline   caches that jobs define themselves                     release   pods whose cache is ready
-//! written  what workloads write of their cache (pure)
+//! reconcile     compares desired and observed state, and acts     status     computes the next status (pure)
+//! declaration   reads the caches of workloads (pure)              uses       reads which object uses which cache (pure)
+//! index         all uses, by cache                                inline     creates caches that workloads define
+//! ungate        removes the gates of pods with a ready cache      finalize   deletes a cache without users
 //! ```
 //!
-//! Invariants: everything is derived of what is there, so a crash loses nothing; no cache is removed while it is used;
-//! a status is written only when it changed, in the version that was read; a deletion names uid and version.
+//! Invariants: a reconcile derives every decision from the cluster's state, so a crash loses nothing. The finalizer
+//! keeps a cache while it has users. A status is written only when it changed, with the resourceVersion that was read.
+//! The deletion of an idle cache has its uid and resourceVersion as preconditions.
 
 pub(crate) mod declaration;
 mod finalize;
@@ -36,14 +37,14 @@ use crate::cluster::{Key, controller};
 use crate::engines::CACHE_UID;
 use index::Index;
 
-/// Caches that are looked at beside each other.
+/// Caches that are reconciled at the same time.
 const CONCURRENCY: usize = 8;
-/// What tells of users.
+/// Kinds of workloads that may declare a cache.
 pub(crate) const WORKLOADS: [Kind; 8] =
     [TF_JOBS, PYTORCH_JOBS, JOBS, KUBEFLOW_TF_JOBS, KUBEFLOW_PYTORCH_JOBS, TRAIN_JOBS, JOB_SETS, RAY_JOBS];
-/// What may stand between a job and its pods.
+/// Kinds of owners between a workload and its pods that declare no cache themselves.
 pub(crate) const INTERMEDIATES: [Kind; 1] = [RAY_CLUSTERS];
-/// What caches consist of: objects that have the cache's namespace and name.
+/// Kinds of children that have the cache's namespace and name.
 const CHILDREN: [Kind; 5] = [
     CLAIMS,
     kind("data.fluid.io", "v1alpha1", "Dataset", "datasets"),
@@ -52,7 +53,7 @@ const CHILDREN: [Kind; 5] = [
     kind("data.fluid.io", "v1alpha1", "JindoRuntime", "jindoruntimes"),
 ];
 
-/// What a look needs.
+/// The state that reconciles share.
 pub(crate) struct Context {
     pub(crate) api: ApiClient,
     pub(crate) events: Events,
@@ -60,7 +61,7 @@ pub(crate) struct Context {
     pub(crate) queue: WorkQueue,
 }
 
-/// Keeps caches as they should be, for ever.
+/// Runs the controller and never returns.
 pub(crate) async fn run(api: ApiClient, events: Events) {
     let context = Arc::new(Context { api, events, index: Index::default(), queue: WorkQueue::default() });
     let watches = FuturesUnordered::new();
@@ -80,18 +81,18 @@ pub(crate) async fn run(api: ApiClient, events: Events) {
 
 fn watched() -> impl Iterator<Item = (Kind, Option<String>)> {
     let plain = [CACHE_BACKENDS].into_iter().chain(CHILDREN).chain(WORKLOADS).map(|kind| (kind, None));
-    // A claim that is made again before its old volume is released gets no event of its own when it is.
+    // A claim that is created again before its old volume is released has no event of its own at the release.
     plain.chain([(PODS, Some(uses::CACHE.to_owned())), (VOLUMES, Some(CACHE_UID.to_owned()))])
 }
 
-/// Returns the cache that an object belongs to by its name; a volume has no namespace, and names its claim.
+/// Returns the key of the cache to which a child belongs. A volume has no namespace, so its claimRef gives the key.
 fn cache_of(kind: Kind, object: &Value) -> Key {
     let at = if kind == VOLUMES { "/spec/claimRef" } else { "/metadata" };
     Key::new(text(object, &format!("{at}/namespace")), text(object, &format!("{at}/name")))
 }
 
 impl Context {
-    /// Has the caches looked at that a change concerns.
+    /// Updates the index, and queues the caches that a watch event affects.
     fn handle(&self, kind: Kind, event: WatchEvent) {
         let of = |object: &Value| cache_of(kind, object);
         let is_user = kind == PODS || WORKLOADS.contains(&kind);
@@ -105,7 +106,7 @@ impl Context {
                 if kind == CACHE_BACKENDS {
                     self.index.add_cache(key.clone());
                 }
-                // Claims of others have nothing to do with caches.
+                // Most claims of a cluster belong to no cache.
                 if self.index.is_known(&key) {
                     self.queue.add(key);
                 }

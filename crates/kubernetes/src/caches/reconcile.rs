@@ -1,4 +1,4 @@
-//! One look at a cache: what is there is read, what should be there is made, told, or removed.
+//! Reconciles one CacheBackend: compares the desired with the observed state, changes the children, writes the status.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::cluster::work_queue::Requeue;
 use crate::engines::children::{self, Claim, Ensured};
 use crate::engines::{Progress, engine_of};
 
-/// How often is looked at a cache of which nothing changes: a watch tells earlier.
+/// Resync interval of a cache without a watch event.
 const RESYNC: Duration = Duration::from_secs(300);
-/// How often is looked at a cache that waits for something that goes away.
+/// Requeue interval of a cache that waits for the deletion of an object.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Looks at a cache.
+/// Reconciles a cache.
 ///
 /// # Errors
-/// When the API refuses, or does not answer, or something changed meanwhile.
+/// When the API rejects a request, does not answer, or reports a conflict.
 pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue> {
     let uses = context.index.of(key);
     let Some(read) = context.api.find(&CACHE_BACKENDS.object_path(Some(&key.namespace), &key.name)).await? else {
@@ -39,7 +39,7 @@ pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue
         return finalize::finalize(context, key, &read, &cache).await;
     }
     if !items(&read, "/metadata/finalizers").iter().any(|f| f == FINALIZER) {
-        // The change is told by the watch, and then looked at.
+        // The watch event of this change queues the key again.
         add_finalizer(context, key, &read).await?;
         return Ok(Requeue::OnChange);
     }
@@ -86,12 +86,12 @@ fn invalid(key: &Key, cache: &CacheBackend) -> Option<String> {
     validate(&key.name, &cache.spec).and_then(engine).err()
 }
 
-/// Reads the object; says so to its owner where nobody could.
+/// Parses the object; publishes a warning if its spec cannot be read.
 async fn parse(context: &Context, read: &Value) -> Option<CacheBackend> {
     match serde_json::from_value::<CacheBackend>(read.clone()) {
         Ok(cache) => Some(cache),
         Err(first) => {
-            // A status that another program wrote is no reason not to look at the spec.
+            // The spec counts even if another program wrote an unknown status.
             let mut bare = read.clone();
             bare["status"] = Value::Null;
             let cache = serde_json::from_value(bare);
@@ -111,7 +111,7 @@ async fn add_finalizer(context: &Context, key: &Key, read: &Value) -> ApiResult<
     context.api.merge(&CACHE_BACKENDS.object_path(Some(&key.namespace), &key.name), &change).await.map(drop)
 }
 
-/// Writes a status that changed, and tells of a new state; returns the object as it is then.
+/// Writes a changed status, and publishes an event for a new state; returns the written object.
 ///
 /// # Errors
 /// Conflict when the object changed since it was read.
@@ -144,7 +144,7 @@ pub(crate) async fn write_status(
     Ok(written)
 }
 
-/// Deletes a cache that nobody used for long enough, if it still is what was read and still nobody does.
+/// Deletes a cache after its idle time, unless it changed since it was read or has a user by now.
 async fn delete_idle(context: &Context, key: &Key, written: &Value) -> ApiResult<Requeue> {
     if !finalize::list_uses(context, key).await?.is_empty() {
         return Ok(Requeue::After(BLOCKED_INTERVAL));

@@ -1,4 +1,4 @@
-//! What is told of a cache: its next status, from the last one and what was seen. Pure, and without a clock.
+//! Computes the next status of a cache from its last status and an observation. Pure, and without a clock.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,13 +12,13 @@ use crate::engines::{Progress, engine_of};
 /// Users that a status names.
 const USERS_MAX: usize = 100;
 
-/// What a look saw.
+/// The state that a reconcile observed.
 pub(crate) struct Observation<'a> {
     pub(crate) now: Timestamp,
     pub(crate) uses: &'a [Use],
-    /// What is wrong with the spec.
+    /// The fault of the spec.
     pub(crate) invalid: Option<String>,
-    /// What came of making it, and what there is; `None` before anything was tried.
+    /// The state of the children, the claim and the engine; `None` before the first attempt to create them.
     pub(crate) children: Option<Result<(Ensured, Claim, Progress), Failure>>,
 }
 
@@ -60,23 +60,25 @@ fn state(observed: &Observation<'_>) -> (CacheStatus, &'static str, String) {
     if let Some(invalid) = &observed.invalid {
         return (CacheStatus::CacheFailed, "InvalidSpec", invalid.clone());
     }
-    let said = |state, reason, message: &str| (state, reason, message.to_owned());
+    let report = |state, reason, message: &str| (state, reason, message.to_owned());
     match &observed.children {
-        None => said(CacheStatus::CacheCreating, "Creating", "the engine's objects are being made"),
+        None => report(CacheStatus::CacheCreating, "Creating", "the engine's objects are being made"),
         Some(Err(failure)) => (CacheStatus::CacheFailed, failure.reason, failure.message.clone()),
         Some(Ok((Ensured::Blocked { reason, message }, _, _))) => (CacheStatus::CacheCreating, reason, message.clone()),
         Some(Ok((Ensured::Exists { drift }, claim, progress))) => match claim {
-            Claim::NotOwned => said(
+            Claim::NotOwned => report(
                 CacheStatus::CacheFailed,
                 "ClaimNotOwned",
                 "a PersistentVolumeClaim of this name is there, and was not made for this cache: delete it, or choose another name",
             ),
-            Claim::Absent => said(CacheStatus::PvcCreating, "ClaimAbsent", "the engine has not made the claim yet"),
-            Claim::Terminating => {
-                said(CacheStatus::PvcCreating, "ClaimTerminating", "a claim of an earlier cache is still being deleted")
-            }
+            Claim::Absent => report(CacheStatus::PvcCreating, "ClaimAbsent", "the engine has not made the claim yet"),
+            Claim::Terminating => report(
+                CacheStatus::PvcCreating,
+                "ClaimTerminating",
+                "a claim of an earlier cache is still being deleted",
+            ),
             Claim::Pending => {
-                said(CacheStatus::PvcCreating, "ClaimPending", "the claim is not bound to its volume yet")
+                report(CacheStatus::PvcCreating, "ClaimPending", "the claim is not bound to its volume yet")
             }
             Claim::Bound => match (&progress.not_ready, drift) {
                 (Some((reason, message)), _) if reason == "DatasetFailed" => {
@@ -84,7 +86,7 @@ fn state(observed: &Observation<'_>) -> (CacheStatus, &'static str, String) {
                 }
                 (Some((_, message)), _) => (CacheStatus::PvcCreating, "EngineNotReady", message.clone()),
                 (None, Some(drift)) => (CacheStatus::PvcCreated, "SpecChanged", drift.clone()),
-                (None, None) => said(CacheStatus::PvcCreated, "ClaimBound", "pods can mount the claim"),
+                (None, None) => report(CacheStatus::PvcCreated, "ClaimBound", "pods can mount the claim"),
             },
         },
     }
@@ -110,22 +112,22 @@ fn set_users(status: &mut CacheBackendStatus, cache: &CacheBackend, observed: &O
     status.users = users;
 }
 
-/// Whether pods may run with it; if not, and only data is missing, how much.
+/// Whether pods may run. The error has a message if only the cached percentage is too low.
 pub(crate) fn is_ready(cache: &CacheBackend, status: &CacheBackendStatus) -> Result<(), Option<String>> {
     if status.cache_status != Some(CacheStatus::PvcCreated) {
         return Err(None);
     }
     let required = cache.spec.min_cached();
-    let told = status.cached_percentage.as_deref().unwrap_or_default();
-    let cached: Option<f64> = told.trim_end_matches('%').parse().ok();
+    let reported = status.cached_percentage.as_deref().unwrap_or_default();
+    let cached: Option<f64> = reported.trim_end_matches('%').parse().ok();
     if required <= 0.0 || cached.is_some_and(|cached| cached >= required) {
         return Ok(());
     }
-    let told = if told.is_empty() { "the engine does not say how much" } else { told };
-    Err(Some(format!("pods wait until {required} % are cached: {told} so far")))
+    let reported = if reported.is_empty() { "the engine does not say how much" } else { reported };
+    Err(Some(format!("pods wait until {required} % are cached: {reported} so far")))
 }
 
-/// Says which jobs define this cache otherwise than it is.
+/// Returns a message with the workloads whose definition differs from the cache's spec.
 fn conflict(cache: &CacheBackend, uses: &[Use]) -> Option<String> {
     let differs =
         |u: &&Use| u.desired.as_ref().is_some_and(|w| w.spec.is_definition() && !w.spec.is_same_cache(&cache.spec));
@@ -137,7 +139,7 @@ fn conflict(cache: &CacheBackend, uses: &[Use]) -> Option<String> {
     })
 }
 
-/// Seconds until the cache goes away, if nobody uses it until then; negative when it should be gone.
+/// Seconds until the idle time is over; negative afterwards, and `None` for a cache with users or without idle time.
 pub(crate) fn seconds_left(cache: &CacheBackend, status: &CacheBackendStatus, now: Timestamp) -> Option<i64> {
     let (idle, since) = (cache.spec.idle_seconds()?, status.last_used_time.as_ref()?);
     Some(idle.saturating_sub(now.as_second().saturating_sub(since.0.as_second()).max(0)))
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_goes_through_its_states_and_its_idle_clock_starts_when_nobody_uses_it() {
+    fn a_cache_passes_through_its_states_and_its_idle_time_starts_without_users() {
         let mut cache = cache(r#"{"cacheEngine":{"forebay":{}},"options":{"idleTime":60,"minCachedPercent":50}}"#);
         let states = [
             (None, CacheStatus::CacheCreating, false),
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(seconds_left(&cache, &later, at(90)), Some(60), "a clock that is behind deletes nothing early");
         assert_eq!(
             later.conditions[0].last_transition_time,
-            cache.status.as_ref().expect("it was told").conditions[0].last_transition_time
+            cache.status.as_ref().expect("it has a status").conditions[0].last_transition_time
         );
         let job = Use {
             cache: crate::cluster::Key::new("", "c"),

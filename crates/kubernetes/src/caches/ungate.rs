@@ -1,4 +1,4 @@
-//! Lets pods run whose cache is ready. A pod that is made later waits as well, and is let run at the next look.
+//! Lets the pods of a ready cache run. A pod that is created later is gated too, and the next reconcile ungates it.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::inline::object_reference;
 use super::uses::{GATE, PodWait, READY, Use};
 use crate::cluster::objects::{ApiResult, PODS};
 
-/// Lets the waiting pods of a cache run.
+/// Removes the scheduling gates of a cache's pods; annotates pods that wait in an init container.
 ///
 /// # Errors
-/// When the API does not answer, or a pod changed meanwhile.
+/// When the API does not answer, or reports a conflict.
 pub(crate) async fn ungate(context: &Context, uses: &[Use]) -> ApiResult<()> {
     for pod in uses.iter().filter(|u| u.wait != PodWait::None) {
         let path = PODS.object_path(Some(&pod.object.namespace), &pod.object.name);
@@ -26,7 +26,7 @@ pub(crate) async fn ungate(context: &Context, uses: &[Use]) -> ApiResult<()> {
                 context.events.normal(&object_reference(&pod.object), "CacheReady", "the pod's cache is ready").await
             }
             Err(error) if error.is_not_found() => {}
-            // The gate is at another place, or gone: the watch tells.
+            // The gate has moved in the list, or is gone. The pod's watch event queues the cache again.
             Err(error) if error.code == 422 => {
                 tracing::debug!(pod = pod.object.name, error = %error, "the pod changed meanwhile");
             }

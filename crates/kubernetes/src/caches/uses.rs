@@ -1,8 +1,8 @@
-//! Who uses which cache, read of one object. Pure.
+//! Reads from one object which cache it uses. Pure.
 //!
-//! A pod uses the cache that its label names, which the webhook writes; it is told as its job, where it has one. A job
-//! uses the cache of its `spec.cacheBackend`, or of its annotations, from its creation to its end, with or without
-//! pods. A Job also uses what its pod template names.
+//! A pod uses the cache in its label, which the webhook writes. It counts as a use by its workload, if it has one. A
+//! workload uses the cache of its `spec.cacheBackend` or its annotations from its creation to its end, with or without
+//! pods. A Job also uses the cache of its pod template.
 
 use serde_json::Value;
 
@@ -11,37 +11,37 @@ use crate::api::{CacheBackendSpec, User};
 use crate::cluster::Key;
 use crate::cluster::objects::{JOBS, Kind, PODS, controller_of, is_terminating, items, text};
 
-/// Label, and annotation, that names the cache of a pod.
+/// Label and annotation with the name of the cache.
 pub(crate) const CACHE: &str = "forebay.dev/cache";
-/// Annotation of a pod: where the data is mounted.
+/// Annotation of a pod: the mount path of the data.
 pub(crate) const MOUNT_PATH: &str = "forebay.dev/cache-mount-path";
-/// Annotation of a pod: the object that named its cache, which uses it.
+/// Annotation of a pod: the workload that declared its cache, as JSON.
 pub(crate) const USER: &str = "forebay.dev/cache-user";
 /// Annotation of a pod whose cache is ready.
 pub(crate) const READY: &str = "forebay.dev/cache-ready";
 /// The scheduling gate of a pod that waits for its cache.
 pub(crate) const GATE: &str = "forebay.dev/cache";
-/// The init container that waits, where the cluster has no gates.
+/// Name of the init container that waits on clusters without scheduling gates.
 pub(crate) const WAITER: &str = "forebay-cache-wait";
-/// Longest part of a job's name in the name of its cache.
+/// Longest part of a workload's name in the name of its own cache.
 const JOB_MAX: usize = 50;
 
 /// How a pod waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodWait {
-    /// It does not, or not any more.
+    /// It does not wait, or not any more.
     None,
-    /// By the gate at this place.
+    /// By the scheduling gate at this index.
     Gate(usize),
-    /// By an init container.
+    /// In an init container.
     InitContainer,
 }
 
-/// A cache that a job defines, or names.
+/// The cache that a workload defines, or refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DesiredCache {
     pub(crate) spec: CacheBackendSpec,
-    /// The job gave it no name: it is the job's own, and goes with it.
+    /// The workload gave no name: it owns the cache, which is garbage collected with it.
     pub(crate) is_own: bool,
     pub(crate) created: String,
 }
@@ -51,22 +51,22 @@ pub(crate) struct DesiredCache {
 pub(crate) struct Use {
     pub(crate) cache: Key,
     pub(crate) user: User,
-    /// The object that was read: a job, or a pod of it.
+    /// The object that was read: the workload, or a pod of it.
     pub(crate) object: User,
     pub(crate) wait: PodWait,
     pub(crate) desired: Option<DesiredCache>,
-    /// What is wrong with what the object writes of the cache.
+    /// The fault of the object's declaration.
     pub(crate) fault: Option<String>,
 }
 
 impl Use {
-    /// Whether it holds the volume, or may at any moment, even if the cache never was ready.
+    /// Whether the object is a pod that mounts the volume, or may mount it at any moment.
     pub(crate) fn is_running_pod(&self) -> bool {
         self.object.kind == PODS.kind && self.wait == PodWait::None
     }
 }
 
-/// Returns the use of a cache by an object of this kind, if it uses one.
+/// Returns the cache use of an object.
 pub(crate) fn read(kind: Kind, object: &Value) -> Option<Use> {
     let object_is = reference(kind, object);
     if kind == PODS {
@@ -95,9 +95,9 @@ fn desired(
     }
 }
 
-/// Returns what a job's own object says of its cache: its `spec.cacheBackend`, else its annotations.
+/// Returns the cache that a workload declares: by `spec.cacheBackend`, otherwise by annotations.
 ///
-/// A `cacheBackend` that cannot be read is one without anything in it: its cache tells what is missing.
+/// An unreadable `cacheBackend` counts as an empty one, so that the status of its cache names the missing fields.
 pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     let Some(embedded) = job.pointer("/spec/cacheBackend").filter(|it| !it.is_null()) else {
         return declaration::of_job(job);
@@ -109,7 +109,7 @@ pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     Some(Declaration { name, spec: Some(Ok(spec)), is_own })
 }
 
-/// `cache-<job>-<suffix>`: another job of the same name has another uid, so another cache.
+/// `cache-<workload>-<suffix>`. The suffix comes from the uid, so a later workload of the same name has its own cache.
 pub(super) fn own_name(job: &str, uid: &str) -> String {
     let job: String = job.chars().map(|c| if c == '.' { '-' } else { c }).take(JOB_MAX).collect();
     let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(5).collect();
@@ -148,7 +148,7 @@ pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations").and_then(|all| all.get(name)).and_then(Value::as_str)
 }
 
-/// An object, as it is told as a user.
+/// Returns the reference to an object in `status.users`.
 pub(crate) fn reference(kind: Kind, object: &Value) -> User {
     User {
         kind: kind.kind.to_owned(),
@@ -159,8 +159,8 @@ pub(crate) fn reference(kind: Kind, object: &Value) -> User {
     }
 }
 
-/// Jobs of KubeDL and Kubeflow end in Succeeded or Failed; Jobs and TrainJobs in Complete or Failed; JobSets in
-/// Completed or Failed; RayJobs say it in a field.
+/// Jobs of KubeDL and Kubeflow end with the condition Succeeded or Failed; Jobs and TrainJobs with Complete or Failed;
+/// JobSets with Completed or Failed. A RayJob has a field for it.
 fn is_finished(job: &Value) -> bool {
     let is_end = |type_: &str| matches!(type_, "Succeeded" | "Failed" | "Complete" | "Completed");
     let ended = |c: &Value| text(c, "/status") == "True" && is_end(text(c, "/type"));

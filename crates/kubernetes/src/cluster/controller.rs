@@ -1,4 +1,4 @@
-//! The loop of a controller: keys that are due are looked at, several beside each other, and counted.
+//! The loop of a controller: it takes keys from the work queue, reconciles several at once, and counts the outcomes.
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -9,7 +9,7 @@ use super::objects::ApiResult;
 use super::work_queue::{Requeue, WorkQueue};
 use tokio::time::Instant;
 
-/// Looks at what is due, for ever. `what` names the objects in logs and metrics.
+/// Reconciles the keys of a queue and never returns. `what` is the label of the controller in logs and metrics.
 pub(crate) async fn run(
     what: &'static str,
     queue: &WorkQueue,

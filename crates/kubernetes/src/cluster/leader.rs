@@ -1,9 +1,9 @@
-//! Which of several operators acts: the one that holds a Lease.
+//! Leader election: the replica that holds a Lease runs the controllers.
 //!
-//! A holder renews every fifth of the lease's time. By its own monotonic clock it stops before the time is over, so two
-//! never act at once, whatever the clocks of their machines say: a candidate takes the Lease only when it has not seen
-//! it change for the whole time, and each write names the version that was read. A holder that loses the Lease ends;
-//! whatever started it starts it again.
+//! The leader renews every fifth of the Lease's duration. It stops before the duration is over by its own monotonic
+//! clock. A candidate acquires the Lease only after it has seen no change for the whole duration, and each write
+//! carries the resourceVersion that was read. So two replicas never lead at once, even if the clocks of their machines
+//! differ. A leader that loses the Lease exits, and the kubelet restarts it.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use super::objects::{ApiClient, ApiResult, LEASES, text};
 /// Name of the Lease.
 const NAME: &str = "forebay-operator";
 
-/// A candidate, or the holder.
+/// This replica in the election.
 pub(crate) struct Election {
     pub(crate) api: ApiClient,
     pub(crate) namespace: String,
     pub(crate) identity: String,
-    /// How long a holder is one after its last renewal.
+    /// How long the Lease is valid after a renewal.
     pub(crate) duration: Duration,
 }
 
 impl Election {
-    /// Waits until this process is the one that acts.
+    /// Waits until this replica leads.
     pub(crate) async fn acquire(&self) {
         let (mut observed, mut since) = (Value::Null, Instant::now());
         loop {
@@ -54,7 +54,7 @@ impl Election {
         }
     }
 
-    /// Holds on; returns when this process must not act any more.
+    /// Renews the Lease; returns when this replica must stop leading.
     pub(crate) async fn keep(&self) -> Result<()> {
         let lost = |why: String| Err(Error::unavailable(format!("the Lease {} is lost: {why}", self.path())));
         let mut renewed = Instant::now();
@@ -62,7 +62,7 @@ impl Election {
             let until = renewed + self.duration * 5 / 6;
             tokio::time::sleep_until(until.min(Instant::now() + self.duration / 5)).await;
             let start = Instant::now();
-            // A try that hangs leaves time for another one.
+            // The timeout leaves time for a second attempt before `until`.
             let why = match tokio::time::timeout_at(until.min(start + self.duration / 4), self.renew()).await {
                 Ok(Ok(true)) => {
                     renewed = start;
@@ -78,14 +78,14 @@ impl Election {
         }
     }
 
-    /// Lets another operator act at once.
+    /// Clears the holder, so that another replica leads at once.
     pub(crate) async fn release(&self) {
         if let Ok(Some(lease)) = self.api.find(&self.path()).await
             && text(&lease, "/spec/holderIdentity") == self.identity
         {
             let mut free = lease.clone();
             free["spec"]["holderIdentity"] = json!("");
-            // Another operator gets it a little later if this fails.
+            // If this fails, another replica acquires the Lease when its duration is over.
             self.api.replace(&self.path(), &free).await.ok();
         }
     }
@@ -102,7 +102,7 @@ impl Election {
         self.api.replace(&self.path(), &self.lease(read)).await
     }
 
-    /// The Lease with this process as holder, in the version that was read.
+    /// The Lease with this replica as holder, with the resourceVersion that was read.
     fn lease(&self, read: &Value) -> Value {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let is_ours = text(read, "/spec/holderIdentity") == self.identity;

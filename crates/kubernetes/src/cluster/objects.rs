@@ -1,8 +1,8 @@
-//! The Kubernetes API as paths and JSON, with kube's client under them: it finds the cluster, shows who asks, and
-//! speaks TLS.
+//! Requests to the Kubernetes API by path, with JSON bodies. kube's client finds the cluster, authenticates, and does
+//! TLS.
 //!
-//! Each request has the bound [`ANSWER_MAX`]. Writes name the version that was read, or are patches that test what they
-//! change.
+//! Each request has the timeout [`ANSWER_MAX`]. A write carries the resourceVersion that was read, or is a JSON patch
+//! that tests the fields that it changes.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use super::metrics::METRICS;
 
-/// How long the API may take to answer.
+/// Timeout of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Objects that one page of a list has.
+/// Objects in one page of a list.
 const PAGE: usize = 500;
-/// Pages that are read of one list.
+/// Most pages of one list.
 const PAGES_MAX: usize = 400;
 
-/// A kind of objects.
+/// A resource type: group, version, kind and plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
@@ -54,12 +54,12 @@ pub(crate) const RAY_JOBS: Kind = kind("ray.io", "v1", "RayJob", "rayjobs");
 pub(crate) const RAY_CLUSTERS: Kind = kind("ray.io", "v1", "RayCluster", "rayclusters");
 
 impl Kind {
-    /// `group/version`, as objects name it.
+    /// The field `apiVersion` of objects: `group/version`.
     pub(crate) fn api_version(self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of all objects of a namespace, or of the cluster.
+    /// The path of the collection in a namespace, or in the cluster.
     pub(crate) fn collection_path(self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let within = namespace.map(|n| format!("/namespaces/{n}")).unwrap_or_default();
@@ -71,16 +71,16 @@ impl Kind {
         format!("{}/{name}", self.collection_path(namespace))
     }
 
-    /// The kind, as kube names it.
+    /// The resource type for kube's API.
     pub(crate) fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(self.group, self.version, self.kind), self.plural)
     }
 }
 
-/// Why the API did not do what it was asked for.
+/// A failed request to the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
-    /// The HTTP status; 0 where there was no answer.
+    /// The HTTP status; 0 without an answer.
     pub(crate) code: u16,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -91,17 +91,17 @@ impl ApiError {
         self.code == 404
     }
 
-    /// Somebody else changed it meanwhile, or it is there already: a look at it shows what is to be done.
+    /// Another client changed the object meanwhile, or it exists already. The next reconcile reads it again.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code == 409
     }
 
-    /// The namespace goes away, and takes nothing new.
+    /// The namespace is terminating, and accepts no new object.
     pub(crate) fn is_namespace_terminating(&self) -> bool {
         self.code == 403 && self.message.contains("because it is being terminated")
     }
 
-    /// No retry of the same request can succeed.
+    /// A retry of the same request cannot succeed.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.code, 400 | 403 | 405 | 413 | 415 | 422)
     }
@@ -113,10 +113,10 @@ impl fmt::Display for ApiError {
     }
 }
 
-/// An answer of the API.
+/// The result of a request.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The API of one cluster.
+/// A client of one cluster's API.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
     pub(crate) client: Client,
@@ -128,7 +128,7 @@ impl ApiClient {
         self.ask(Request::get(path), Vec::new()).await
     }
 
-    /// Reads one object, or says that there is none.
+    /// Reads one object; `None` if it does not exist.
     pub(crate) async fn find(&self, path: &str) -> ApiResult<Option<Value>> {
         match self.get(path).await {
             Ok(found) => Ok(Some(found)),
@@ -137,7 +137,7 @@ impl ApiClient {
         }
     }
 
-    /// Reads all objects of a list, in pages. A kind that is not installed has none.
+    /// Lists a collection in pages. A resource type that is not installed gives an empty list.
     pub(crate) async fn list(&self, path: &str, labels: &str) -> ApiResult<Vec<Value>> {
         let (mut found, mut next) = (Vec::new(), String::new());
         for _ in 0..PAGES_MAX {
@@ -158,33 +158,33 @@ impl ApiClient {
         Err(ApiError { code: 0, reason: "TooMany".to_owned(), message })
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(crate) async fn create(&self, path: &str, object: &Value) -> ApiResult<Value> {
         self.ask(Request::post(path).header("content-type", "application/json"), body(object)).await
     }
 
-    /// Writes an object, which names the version that was read.
+    /// Replaces an object, which carries the resourceVersion that was read.
     pub(crate) async fn replace(&self, path: &str, object: &Value) -> ApiResult<Value> {
         self.ask(Request::put(path).header("content-type", "application/json"), body(object)).await
     }
 
-    /// Changes fields of an object.
+    /// Changes fields by a JSON merge patch.
     pub(crate) async fn merge(&self, path: &str, fields: &Value) -> ApiResult<Value> {
         self.ask(Request::patch(path).header("content-type", "application/merge-patch+json"), body(fields)).await
     }
 
-    /// Changes an object by operations, of which some test it.
+    /// Changes an object by a JSON patch.
     pub(crate) async fn patch(&self, path: &str, operations: &Value) -> ApiResult<Value> {
         self.ask(Request::patch(path).header("content-type", "application/json-patch+json"), body(operations)).await
     }
 
-    /// Makes an object, or the fields of it that are ours, as they are here.
+    /// Applies a manifest by server-side apply, and takes over fields that other managers own.
     pub(crate) async fn apply(&self, path: &str, object: &Value) -> ApiResult<Value> {
         let path = format!("{path}?fieldManager=forebay-operator&force=true");
         self.ask(Request::patch(path).header("content-type", "application/apply-patch+yaml"), body(object)).await
     }
 
-    /// Deletes this very object, in this very version where one is given. One that is gone already is deleted.
+    /// Deletes an object if its uid, and its resourceVersion if given, still match. A missing object counts as deleted.
     pub(crate) async fn delete(&self, path: &str, uid: &str, version: Option<&str>) -> ApiResult<()> {
         let mut only = json!({"uid": uid});
         if let Some(version) = version {
@@ -244,22 +244,22 @@ fn body(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// Returns a text of an object, empty where there is none.
+/// Returns the string at a JSON pointer; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
     object.pointer(at).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns a list of an object, empty where there is none.
+/// Returns the array at a JSON pointer; empty if there is none.
 pub(crate) fn items<'a>(object: &'a Value, at: &str) -> &'a [Value] {
     object.pointer(at).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether the object is being deleted.
+/// Whether the object has a deletionTimestamp.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
-/// The object that controls this one, if any.
+/// The owner reference of the object's controller.
 pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     items(object, "/metadata/ownerReferences").iter().find(|o| o.get("controller") == Some(&Value::Bool(true)))
 }

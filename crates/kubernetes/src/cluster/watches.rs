@@ -1,7 +1,8 @@
-//! What changes in a cluster: one task for each kind, which may not be installed (yet, or any more).
+//! Watches: one task for each resource type, which may be installed later or removed.
 //!
-//! kube's watcher lists, watches, and lists again when the API lost its place; here its events become [`Change`]s. A
-//! kind that is not installed has no objects, and is looked for every [`INSTALLED_AGAIN`].
+//! kube's watcher lists, watches, and lists again after an expired resourceVersion. This module turns its events into
+//! [`WatchEvent`]s. A resource type that is not installed counts as an empty list, and is tried again after
+//! [`DISCOVERY_INTERVAL`].
 
 use std::time::Duration;
 
@@ -14,23 +15,23 @@ use serde_json::Value;
 
 use super::objects::{ApiClient, Kind};
 
-/// How often a kind is looked for that is not installed.
+/// Pause before the next attempt to watch a resource type.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What changed.
+/// A change that a watch reports.
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
-    /// An object is there, new or changed.
+    /// An object was created or changed, or a list contains it.
     Applied(Value),
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(Value),
     /// A list of all objects begins.
     ListStarted,
-    /// All objects were told since the list began; others are gone.
+    /// The list is complete: objects that it did not contain are deleted.
     ListFinished,
 }
 
-/// Tells what changes, for ever.
+/// Watches a resource type, calls `handle` for each event, and never returns.
 pub(crate) async fn watch(
     client: ApiClient,
     kind: Kind,

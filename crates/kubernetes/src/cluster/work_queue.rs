@@ -1,8 +1,8 @@
-//! Keys that are to be looked at: each at most once at a time, and again when it changed meanwhile.
+//! The work queue of a controller. Two reconciles of one key never run at once; a key that is added during its
+//! reconcile is reconciled again.
 //!
-//! A key that failed waits for 0.5 s, then twice as long each time, up to 60 s; a change of one of its objects ends the
-//! wait, but never makes it be looked at more often than every [`LEAST`], so that nothing turns in circles at full
-//! speed.
+//! A failed key waits for [`BACKOFF_MIN`], then twice as long each time, up to [`BACKOFF_MAX`]. A watch event ends the
+//! wait. Reconciles of one key start at least [`INTERVAL_MIN`] apart, which bounds the load of a loop of events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 use super::Key;
 
-/// Least time between two looks at one key.
+/// Shortest time between the starts of two reconciles of one key.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// First pause after a failure.
+/// Delay after the first failure.
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
-/// Longest pause after failures.
+/// Longest delay after failures.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// What came of a look.
+/// When a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
-    /// Nothing is to be done until something changes.
+    /// At the next watch event.
     OnChange,
-    /// Look again after this time at the latest.
+    /// After this time, or at an earlier watch event.
     After(Duration),
-    /// It failed, and is tried again after a pause.
+    /// After a delay that doubles with each failure in a row.
     WithBackoff,
 }
 
@@ -39,7 +39,7 @@ struct State {
     failures: HashMap<Key, u32>,
 }
 
-/// The keys that are to be looked at.
+/// The keys to reconcile.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
     state: Mutex<State>,
@@ -47,18 +47,18 @@ pub(crate) struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Has a key looked at soon.
+    /// Queues a key.
     pub(crate) fn add(&self, key: Key) {
         self.with(|state| state.put(key, Instant::now()));
         self.changed.notify_one();
     }
 
-    /// How many keys are due now or later, or are being looked at.
+    /// Number of queued and running keys.
     pub(crate) fn len(&self) -> usize {
         self.with(|state| state.due.len() + state.running.len())
     }
 
-    /// Returns the next key; call [`Queue::done`] after the look.
+    /// Waits for the next key; call [`WorkQueue::done`] after its reconcile.
     pub(crate) async fn next(&self) -> Key {
         loop {
             let found = self.with(State::take);
@@ -75,7 +75,7 @@ impl WorkQueue {
         }
     }
 
-    /// Says what came of a look; returns the pause after a failure.
+    /// Ends the reconcile of a key, and requeues it; returns the delay after a failure.
     pub(crate) fn done(&self, key: &Key, requeue: Requeue) -> Duration {
         let delay = self.with(|state| state.done(key, requeue));
         self.changed.notify_one();
@@ -94,7 +94,7 @@ impl State {
         *due = at.min(*due);
     }
 
-    /// Takes a key that is due, else says when the next one is.
+    /// Takes a key that is due; otherwise returns when the next key is due.
     fn take(&mut self) -> Result<Key, Option<Instant>> {
         let now = Instant::now();
         let waiting = self.due.iter().filter(|(key, _)| !self.running.contains(*key));

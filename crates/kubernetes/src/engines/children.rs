@@ -1,7 +1,8 @@
-//! Makes, observes and removes what an engine describes.
+//! Creates, observes and deletes the children of a cache.
 //!
-//! Rules: nothing is changed or removed that is not ours (by owner and uid); nothing is built on an object that is
-//! being deleted; each deletion names the uid that was read; an object that vanished is made again.
+//! Rules: the operator changes and deletes only objects that the cache owns, by uid. It waits for a terminating object
+//! of the same name. A deletion has the uid that was read as a precondition. A child that another client deleted is
+//! created again.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,28 +13,28 @@ use crate::cluster::objects::{
     ApiClient, ApiError, ApiResult, CACHE_BACKENDS, CLAIMS, PODS, VOLUMES, is_terminating, items, text,
 };
 
-/// How long a claim may wait for finished pods before the operator ends its protection.
+/// Time that a terminating claim may wait for finished pods before the operator removes its protection.
 const CLAIM_GRACE_SECONDS: i64 = 30;
-/// What Kubernetes writes on a claim so that it stays while pods have it.
+/// The finalizer by which Kubernetes keeps a claim while pods mount it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// What came of making a cache.
+/// The state of a cache's children after [`ensure`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ensured {
-    /// All objects are there, as described; or one differs in what cannot be changed.
+    /// All children exist. `drift` is a message about a difference in an immutable field.
     Exists { drift: Option<String> },
-    /// Something goes away first.
+    /// A terminating or changing object blocks a child.
     Blocked { reason: &'static str, message: String },
 }
 
-/// Why a cache cannot be made.
+/// A fault that prevents a child, for the status of the cache.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-/// The claim with the cache's name.
+/// The observed claim with the cache's name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Claim {
     Absent,
@@ -43,7 +44,7 @@ pub(crate) enum Claim {
     Bound,
 }
 
-/// The object's uid, and who owns it.
+/// The cache as the owner of its children.
 struct Owner<'a> {
     name: &'a str,
     uid: &'a str,
@@ -59,7 +60,7 @@ impl<'a> Owner<'a> {
         label(object) == self.uid || self.references(object).any(|uid| uid == self.uid)
     }
 
-    /// Whether a cache of the same name owned it, which is gone.
+    /// Whether an earlier cache of the same name owned the object.
     fn owned_by_predecessor(&self, object: &Value) -> bool {
         let is_volume_of_another = text(object, "/metadata/namespace").is_empty() && !label(object).is_empty();
         is_volume_of_another || self.references(object).any(|uid| uid != self.uid)
@@ -84,10 +85,10 @@ fn label(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Makes what the engine describes, as far as it is not there.
+/// Creates missing children, and corrects the drift of existing ones.
 ///
 /// # Errors
-/// What the cache's owner, or the cluster's, must do something about.
+/// A fault that the author of the cache, or an administrator of the cluster, must correct.
 pub(crate) async fn ensure(api: &ApiClient, engine: &dyn Engine, cache: &CacheBackend) -> Result<Ensured, Failure> {
     if let Some(prerequisite) = engine.prerequisite()
         && api.find(&prerequisite.path).await.map_err(|error| failure(&error))?.is_none()
@@ -143,7 +144,7 @@ async fn ensure_child(
         return blocked("ChildTerminating", format!("{what} of an earlier cache is being deleted"));
     }
     if child.kind == VOLUMES && text(&found, "/status/phase") == "Released" {
-        // Its claim was deleted, and it takes no other one.
+        // A released volume binds to no other claim.
         api.delete(&child.path(), text(&found, "/metadata/uid"), None).await.map_err(|error| failure(&error))?;
         return blocked("ChildTerminating", format!("{what} lost its claim, and is made again"));
     }
@@ -185,7 +186,7 @@ fn manifest(cache: &CacheBackend, child: &Child) -> Value {
     object
 }
 
-/// Whether what is there has all that is described: others may add fields.
+/// Whether an object has all desired fields. Other clients may add fields.
 pub(crate) fn matches_desired(actual: &Value, desired: &Value) -> bool {
     match (actual, desired) {
         (Value::Object(actual), Value::Object(desired)) => {
@@ -195,7 +196,7 @@ pub(crate) fn matches_desired(actual: &Value, desired: &Value) -> bool {
             actual.len() == desired.len()
                 && actual.iter().zip(desired).all(|(actual, value)| matches_desired(actual, value))
         }
-        // The API writes quantities in its own form, and keeps their value.
+        // The API normalizes the notation of a quantity.
         (Value::String(actual), Value::String(desired)) => {
             actual == desired || matches!((quantity(actual), quantity(desired)), (Some(a), Some(b)) if a == b)
         }
@@ -203,7 +204,7 @@ pub(crate) fn matches_desired(actual: &Value, desired: &Value) -> bool {
     }
 }
 
-/// The number that a quantity is: `500m` is a half.
+/// The value of a quantity: 0.5 for `500m`.
 fn quantity(text: &str) -> Option<f64> {
     let thousandths = text.strip_suffix('m').and_then(crate::api::validate::bytes);
     thousandths.map(|number| number / 1000.0).or_else(|| crate::api::validate::bytes(text))
@@ -219,7 +220,7 @@ fn failure(error: &ApiError) -> Failure {
     Failure { reason, message: format!("{error}{hint}") }
 }
 
-/// Looks at the claim, and at how far the engine is.
+/// Reads the claim and the progress of the engine.
 ///
 /// # Errors
 /// When the API does not answer.
@@ -244,14 +245,14 @@ pub(crate) async fn observe(
     Ok((claim, engine.progress(&children)))
 }
 
-/// Removes what was made for a cache; returns what is still there.
+/// Deletes the children of a cache; returns the kinds and names of those that still exist.
 ///
 /// # Errors
-/// When the API refuses or does not answer; to try again is safe.
+/// When the API rejects a request, or does not answer. A retry is safe.
 pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timestamp) -> ApiResult<Vec<String>> {
     let owner = Owner::of(cache);
     let mut left = Vec::new();
-    // By the spec as it is now, and by what all engines may have made of it before.
+    // The children of the current spec, and those that another engine may have had before a change of the spec.
     for engine in ENGINES {
         let mut of_engine = cache.clone();
         if super::engine_of(&cache.spec).map(Engine::name) != Some(engine.name()) {
@@ -278,13 +279,13 @@ pub(crate) async fn tear_down(api: &ApiClient, cache: &CacheBackend, now: Timest
     Ok(left)
 }
 
-/// A spec that has the engine's objects, of the kinds that are most common.
+/// A spec with the engine's most common kinds of children.
 fn default_spec_of(engine: &str) -> crate::api::Engine {
     let text = if engine == "fluid" { r#"{"fluid":{"alluxioRuntime":{}}}"# } else { r#"{"forebay":{}}"# };
     serde_json::from_str(text).expect("it is an engine")
 }
 
-/// Deletes the claim once nothing makes it again, and ends its protection when only finished pods have it.
+/// Deletes the claim once no engine would create it again. Removes its protection when only finished pods mount it.
 async fn delete_claim(
     api: &ApiClient,
     cache: &CacheBackend,
@@ -325,7 +326,7 @@ async fn only_finished_pods(api: &ApiClient, namespace: Option<&str>, claim: &st
     Ok(pods.iter().filter(has).all(|pod| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")))
 }
 
-/// Seconds since a time of the API; 0 where it is none, or in the future.
+/// Seconds since a timestamp of the API; 0 if it is invalid or in the future.
 pub(crate) fn seconds_since(time: &str, now: Timestamp) -> i64 {
     time.parse::<Timestamp>().map_or(0, |then| now.as_second().saturating_sub(then.as_second()).max(0))
 }

@@ -1,4 +1,4 @@
-//! What holds for each engine.
+//! Properties that every engine has.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn children_depend_on_the_cache_alone_and_name_all_of_its_sources() {
 }
 
 #[test]
-fn no_object_of_another_is_taken_for_a_claim() {
+fn a_claim_of_another_owner_is_not_taken() {
     for engine in ENGINES {
         let others = [
             json!({"metadata": {"name": "mnist"}, "spec": {"storageClassName": "standard"}}),

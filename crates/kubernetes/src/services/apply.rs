@@ -1,7 +1,7 @@
-//! Makes one part of a service, or puts it right.
+//! Applies one manifest of a service.
 //!
-//! Rules: only objects that this very service owns (by uid) are changed; nothing is built on an object that is being
-//! deleted; a part is written by server-side apply when its description changed, or when something else changed it.
+//! Rules: the operator changes only objects that the service owns, by uid. It waits for a terminating object of the
+//! same name. It applies a manifest when the manifest changed, or when the observed object drifted from it.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::cluster::Key;
 use crate::cluster::objects::{ApiResult, FOREBAY_SERVICES, is_terminating, items, text};
 use crate::engines::children::matches_desired;
 
-/// How often a part is put right that something else changes again and again.
+/// Shortest time between two corrections of drift of one object, so that two controllers do not fight over it.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What came of a part.
+/// The outcome of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Applied {
-    /// It is there, as described.
+    /// The object exists, as desired.
     InSync(Value),
-    /// An object of that name goes away first.
+    /// An object of that name is terminating.
     Blocked(String),
-    /// Another owner has an object of that name.
+    /// An object of that name has another owner.
     NotOwned(String),
 }
 
-/// Makes the part, or puts it right.
+/// Applies a manifest unless the object is in sync.
 ///
 /// # Errors
-/// When the API refuses, or does not answer.
+/// When the API rejects a request, or does not answer.
 pub(crate) async fn apply(
     context: &Context,
     service: (&Key, &str),
@@ -46,7 +46,7 @@ pub(crate) async fn apply(
     let name = Key::new(key.namespace.clone(), manifest.name.clone());
     let found = match context.store.get(manifest.kind, &name) {
         Some(found) => Some(found),
-        // An object without the label is not watched.
+        // The watch selects by label, so the store lacks an object without it.
         None => context.api.find(&path).await?,
     };
     let mut body = manifest.with_hash();
@@ -67,7 +67,7 @@ pub(crate) async fn apply(
         {
             return Ok(Applied::InSync(found));
         }
-        // An object that was made anew meanwhile has another uid, and is not written.
+        // The uid is a precondition: an object that was created again meanwhile is not changed.
         body["metadata"]["uid"] = json!(text(&found, "/metadata/uid"));
     }
     let written = context.api.apply(&path, &body).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn apply(
     Ok(Applied::InSync(written))
 }
 
-/// The description without what is compared in another way.
+/// The manifest without owner references, which are compared by uid.
 fn compared_fields(body: &Value) -> Value {
     let mut body = body.clone();
     if let Some(meta) = body["metadata"].as_object_mut() {
@@ -84,7 +84,7 @@ fn compared_fields(body: &Value) -> Value {
     body
 }
 
-/// The uid of the service of this name that owns an object.
+/// The uid in the owner reference to a service of this name.
 fn owner<'a>(object: &'a Value, service: &str) -> Option<&'a str> {
     let mut owners = items(object, "/metadata/ownerReferences").iter();
     let is_service = |o: &&Value| text(o, "/kind") == FOREBAY_SERVICES.kind && text(o, "/name") == service;
@@ -100,7 +100,7 @@ fn replicas(object: &Value) -> Option<&Value> {
     object.pointer("/spec/replicas")
 }
 
-/// Whether this very service owns an object.
+/// Whether the service with this uid owns an object.
 pub(crate) fn is_owned_by(object: &Value, key: &Key, uid: &str) -> bool {
     owner(object, &key.name) == Some(uid)
 }

@@ -1,5 +1,6 @@
-//! The controller's memory between looks at a service: reconcilers of worker types, and since when pods are missing. A
-//! restart loses only pauses.
+//! The controller's state between reconciles of a service: scaling of worker types, and the start of missing pods.
+//!
+//! It is in memory only. A restart of the operator loses delays, and no decision.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,19 +13,19 @@ use super::wanted_workers::WantedWorkers;
 use crate::cluster::Key;
 use crate::scale::{CONCURRENT_STARTS, Workload, plan};
 
-/// Time in which pods may become ready before the status says why they are not. The reason is read again as often.
+/// Time that pods have to become ready before the status gives the cause; also the interval between reads of the cause.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Workers of one type.
+/// The scaling state of a worker type.
 struct Scaled {
     bounds: (u32, u32),
     reconciler: Reconciler,
 }
 
-/// Pods that are missing.
+/// Missing pods of a workload.
 struct MissingPods {
     since: Ticks,
-    /// Why, and when that was read.
+    /// The time of the last read, and the cause.
     why: Option<(Ticks, String)>,
 }
 
@@ -32,9 +33,9 @@ struct MissingPods {
 struct State {
     scaled: HashMap<(Key, String), Scaled>,
     missing: HashMap<(Key, String), MissingPods>,
-    /// What the dispatcher wanted when it was asked last.
+    /// The last answer of the dispatcher.
     wanted: HashMap<Key, WantedWorkers>,
-    /// When the operator put a part right that another program had changed.
+    /// Time of the last correction of drift, by path.
     corrected: HashMap<String, Ticks>,
 }
 
@@ -47,16 +48,16 @@ pub(crate) struct Memory {
 /// Whether pods are missing, and why.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Missing {
-    /// No pod is missing, or not for long.
+    /// No pod is missing, or only for a short time.
     No,
-    /// Pods are missing; the caller reads the reason.
+    /// Pods are missing; the caller reads the cause.
     CauseUnknown,
-    /// Pods are missing, for this reason.
+    /// Pods are missing, for this cause.
     Cause(String),
 }
 
 impl Memory {
-    /// Returns how many replicas a workload should have: as many as it has while the wanted number is unknown.
+    /// Returns the desired replicas of a workload: its current replicas while the wanted number is unknown.
     pub(crate) fn replicas(
         &self,
         (service, name): (&Key, &str),
@@ -77,7 +78,7 @@ impl Memory {
         })
     }
 
-    /// Returns whether pods of a workload have been missing for so long that the status gives the reason.
+    /// Returns whether pods have been missing for [`START_MAX`].
     pub(crate) fn missing(&self, (service, name): (&Key, &str), now: Ticks, workload: &Workload) -> Missing {
         let key = (service.clone(), name.to_owned());
         self.with(|state| {
@@ -94,7 +95,7 @@ impl Memory {
         })
     }
 
-    /// Remembers why pods are missing.
+    /// Records the cause of missing pods.
     pub(crate) fn set_cause(&self, (service, name): (&Key, &str), now: Ticks, why: String) {
         self.with(|state| {
             if let Some(missing) = state.missing.get_mut(&(service.clone(), name.to_owned())) {
@@ -103,17 +104,17 @@ impl Memory {
         });
     }
 
-    /// Remembers what the dispatcher wants.
+    /// Records the answer of the dispatcher.
     pub(crate) fn set_wanted(&self, service: &Key, wanted: WantedWorkers) {
         self.with(|state| state.wanted.insert(service.clone(), wanted));
     }
 
-    /// Returns what the dispatcher wanted when it was asked last.
+    /// Returns the last answer of the dispatcher.
     pub(crate) fn wanted(&self, service: &Key) -> WantedWorkers {
         self.with(|state| state.wanted.get(service).cloned()).unwrap_or_default()
     }
 
-    /// Whether a part may be put right: not again within the pause.
+    /// Whether the operator may correct drift of an object now: at most once within `pause`.
     pub(crate) fn may_correct(&self, path: &str, now: Ticks, pause: Duration) -> bool {
         self.with(|state| {
             state.corrected.retain(|_, at| now - *at < pause);
@@ -125,7 +126,7 @@ impl Memory {
         })
     }
 
-    /// Forgets a service.
+    /// Removes the state of a deleted service.
     pub(crate) fn forget(&self, service: &Key) {
         self.with(|state| {
             state.scaled.retain(|(of, _), _| of != service);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_follow_what_is_wanted_within_their_bounds_and_stay_while_it_is_not_known() {
+    fn replicas_follow_the_wanted_number_within_bounds_and_stay_while_it_is_unknown() {
         let (memory, key) = (Memory::default(), Key::new("ml", "s"));
         let of =
             |wanted, workload: &Workload, bounds| memory.replicas((&key, "cpu"), Ticks(9), wanted, workload, bounds);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_pods_are_told_after_a_minute_and_their_reason_is_read_once_a_minute() {
+    fn missing_pods_are_reported_after_a_minute_and_their_cause_is_read_once_a_minute() {
         let (memory, key) = (Memory::default(), Key::new("ml", "s"));
         let second = |s: u64| Ticks::default() + Duration::from_secs(s);
         let at = |s, ready| memory.missing((&key, "cpu"), second(s), &workload(3, ready));
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_changes_again_and_again_is_put_right_once_a_minute() {
+    fn drift_of_one_object_is_corrected_once_a_minute() {
         let memory = Memory::default();
         let may = |s: u64| memory.may_correct("p", Ticks::default() + Duration::from_secs(s), Duration::from_secs(60));
         assert_eq!([may(1), may(2), may(60), may(61)], [true, false, false, true]);

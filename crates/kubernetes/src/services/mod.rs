@@ -1,16 +1,16 @@
-//! The controller of services: `ForebayService` objects, and what they consist of.
+//! The controller of ForebayServices.
 //!
 //! ```text
-//! parts     the objects of a service, described (pure)     apply    makes one, or puts it right
-//! store     objects that watches reported                  memory   reconcilers, and since when pods are missing
-//! wants     how many workers the dispatcher wants          status   the next status of a service (pure)
-//! look      one look: make, scale, tell
+//! reconcile   applies manifests, scales workers, writes the status     manifests        the desired objects (pure)
+//! apply       applies one manifest                                     store            the informer cache
+//! memory      scaling state and missing pods, between reconciles       wanted_workers   reads a dispatcher's metrics
+//! status      computes the next status (pure)
 //! ```
 //!
-//! Invariants: the service owns its parts, so they are deleted with it; the operator changes no object of another
-//! owner; it writes a status only when it changed, in the version that was read; workers stay as they are while the
-//! wanted number is unknown. A service that needs no change costs no request to the API: looks read the store, and ask
-//! only the dispatcher.
+//! Invariants: the service owns its objects, so the garbage collector deletes them with it. The operator changes no
+//! object of another owner. It writes a status only when it changed, with the resourceVersion that was read. The
+//! workers keep their replicas while the wanted number is unknown. A reconcile of a service in sync sends no request to
+//! the API: it reads the store, and the dispatcher's metrics.
 
 mod apply;
 pub(crate) mod manifests;
@@ -35,10 +35,10 @@ use manifests::{CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, POLICIES, ROLE, SERVICE, 
 use memory::Memory;
 use store::Store;
 
-/// Services that are looked at beside each other.
+/// Services that are reconciled at the same time.
 const CONCURRENCY: usize = 8;
 
-/// What a look needs.
+/// The state that reconciles share.
 pub(crate) struct Context {
     pub(crate) api: ApiClient,
     pub(crate) events: Events,
@@ -49,7 +49,7 @@ pub(crate) struct Context {
     clock: SystemClock,
 }
 
-/// Keeps services as they should be, for ever.
+/// Runs the controller and never returns.
 pub(crate) async fn run(api: ApiClient, events: Events, cluster: ClusterInfo) {
     let context = Arc::new(Context {
         api,
@@ -78,7 +78,7 @@ pub(crate) async fn run(api: ApiClient, events: Events, cluster: ClusterInfo) {
 fn watched(budgets: Kind) -> impl Iterator<Item = (Kind, Option<String>)> {
     let manifests = [STATEFUL_SETS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES, CLAIMS, budgets];
     let manifests = manifests.into_iter().map(|kind| (kind, Some(SERVICE.to_owned())));
-    // Of pods, only dispatchers are asked.
+    // The operator reads metrics of dispatcher pods only.
     [(FOREBAY_SERVICES, None), (PODS, Some(format!("{SERVICE},{ROLE}=dispatcher")))].into_iter().chain(manifests)
 }
 
@@ -87,7 +87,7 @@ impl Context {
         self.clock.now()
     }
 
-    /// Has the service looked at that a change concerns.
+    /// Updates the store, and queues the service that a watch event affects.
     fn handle(&self, kind: Kind, event: WatchEvent) {
         match event {
             WatchEvent::Applied(object) => self.enqueue(self.store.put(kind, object)),

@@ -1,7 +1,7 @@
-//! One look at a service: it makes the parts and puts them right, scales the workers, and writes the status.
+//! Reconciles one ForebayService: applies the manifests, scales the workers, and writes the status.
 //!
-//! Order: the objects that pods need come first, then the dispatchers. Existing workers get a changed spec when all
-//! dispatchers have theirs and are ready, so that one roll-out ends before the next begins.
+//! Order: first the objects that pods need, then the dispatchers. Existing workers get a changed spec after the rollout
+//! of the dispatchers, so that one rollout ends before the next begins.
 
 use std::time::Duration;
 
@@ -26,20 +26,20 @@ use crate::cluster::work_queue::Requeue;
 use crate::scale::Workload;
 use crate::scale::cause::{self, WorkloadName};
 
-/// Pause before the next look at a service that needs nothing; a change of an object ends it.
+/// Resync interval of a service without a watch event.
 const RESYNC: Duration = Duration::from_secs(60);
-/// Pause between two questions to a dispatcher, and between two looks for missing pods.
+/// Requeue interval while the dispatcher scales the workers, or pods are missing.
 const SCALE_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause before the next look at a service that waits for the deletion of an object.
+/// Requeue interval of a service that waits for the deletion of an object.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Looks at a service.
+/// Reconciles a service.
 ///
 /// # Errors
-/// When the API does not answer, or something changed meanwhile.
+/// When the API does not answer, or reports a conflict.
 pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue> {
     let Some(read) = context.store.get(FOREBAY_SERVICES, key).filter(|read| !is_terminating(read)) else {
-        // Its parts are owned by it, and go with it.
+        // The garbage collector deletes the objects that the service owns.
         context.memory.forget(key);
         METRICS.set_state("service", key, None);
         return Ok(Requeue::OnChange);
@@ -74,8 +74,7 @@ pub(crate) async fn reconcile(context: &Context, key: &Key) -> ApiResult<Requeue
     })
 }
 
-/// Makes the parts, corrects them, and deletes parts that the spec no longer has. Returns whether the API refused
-/// one.
+/// Applies all manifests, and prunes objects that the spec no longer has. Returns whether the API rejected a manifest.
 async fn apply_all(
     context: &Context,
     key: &Key,
@@ -117,7 +116,7 @@ async fn apply_all(
     Ok(false)
 }
 
-/// Returns a Deployment; where no watch told of it yet, as after a start, the API is asked how many replicas it has.
+/// Returns a Deployment from the store; from the API while the store lacks it, as after a start of the operator.
 async fn deployment(context: &Context, name: &Key) -> ApiResult<Option<Value>> {
     if let Some(cached) = context.store.get(DEPLOYMENTS, name) {
         return Ok(Some(cached));
@@ -129,7 +128,7 @@ async fn deployment(context: &Context, name: &Key) -> ApiResult<Option<Value>> {
     Ok(found)
 }
 
-/// Makes one part. Returns whether to go on with the others.
+/// Applies one manifest. Returns whether to continue with the others.
 async fn apply_one(
     context: &Context,
     key: &Key,
@@ -163,7 +162,7 @@ fn rejection(error: &ApiError) -> (&'static str, String) {
     ("Refused", error.to_string())
 }
 
-/// Asks the dispatcher how many workers it wants, unless all numbers are fixed.
+/// Fetches the number of workers that the dispatcher wants, unless all replica counts are fixed.
 async fn wanted_workers(context: &Context, key: &Key, service: &ForebayService) -> WantedWorkers {
     let is_fixed = service.spec.workers.iter().all(|worker| {
         let (min, max) = service.spec.bounds(worker);
@@ -177,7 +176,7 @@ async fn wanted_workers(context: &Context, key: &Key, service: &ForebayService) 
     wanted_workers
 }
 
-/// Deletes the Deployments and policies that the spec no longer has.
+/// Deletes owned Deployments and NetworkPolicies without a manifest.
 async fn prune(
     context: &Context,
     key: &Key,
@@ -201,7 +200,7 @@ async fn prune(
     Ok(())
 }
 
-/// Counts the pods, and finds out why pods are missing.
+/// Reads replicas of dispatchers and workers, and the cause of missing pods.
 async fn observe(context: &Context, key: &Key, service: &ForebayService, observed: &mut Observation) {
     let uid = service.metadata.uid.as_deref().unwrap_or_default();
     let number = |object: &Value, at: &str| {
@@ -224,7 +223,7 @@ async fn observe(context: &Context, key: &Key, service: &ForebayService, observe
             wanted: wanted_workers.of(service.spec.offered(worker)),
             replicas: number(&deployment, "/spec/replicas"),
             ready: number(&deployment, "/status/readyReplicas"),
-            // A status of an earlier spec says nothing of this one.
+            // The status of an earlier generation does not describe this spec.
             updated: if is_current { number(&deployment, "/status/updatedReplicas") } else { 0 },
             name: name.clone(),
         });
@@ -232,7 +231,7 @@ async fn observe(context: &Context, key: &Key, service: &ForebayService, observe
     }
 }
 
-/// Finds out why pods of a workload are missing, if they have been for a minute.
+/// Records the cause of missing pods of a workload, after a minute.
 async fn explain_missing(
     context: &Context,
     key: &Key,
@@ -256,12 +255,12 @@ async fn explain_missing(
     observed.fault.get_or_insert(("PodsMissing", format!("{ready} of {replicas} pods of {what} are ready: {why}")));
 }
 
-/// Reads the object; an event says so if it cannot be read.
+/// Parses the object; publishes a warning if its spec cannot be read.
 async fn parse(context: &Context, read: &Value) -> Option<ForebayService> {
     match serde_json::from_value::<ForebayService>(read.clone()) {
         Ok(service) => Some(service),
         Err(first) => {
-            // A status that another program wrote is no reason not to look at the spec.
+            // The spec counts even if another program wrote an unknown status.
             let mut bare = read.clone();
             bare["status"] = Value::Null;
             let service = serde_json::from_value(bare);
@@ -273,7 +272,7 @@ async fn parse(context: &Context, read: &Value) -> Option<ForebayService> {
     }
 }
 
-/// Writes a status that changed, and tells of what changed in it.
+/// Writes a changed status, and publishes events for changed conditions.
 ///
 /// # Errors
 /// Conflict when the object changed since it was read.

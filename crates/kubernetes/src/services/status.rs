@@ -1,20 +1,20 @@
-//! Computes the next status of a service from the last one and from what a look saw. Pure, and without a clock.
+//! Computes the next status of a service from its last status and an observation. Pure, and without a clock.
 
 use jiff::Timestamp;
 
 use crate::api::Condition;
 use crate::api::service_status::{ServiceStatus, WorkerTypeStatus};
 
-/// The dispatchers that were seen.
+/// The observed dispatchers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Dispatchers {
     pub(crate) replicas: u32,
     pub(crate) ready: u32,
-    /// All are there, of the newest spec, and ready.
+    /// All are ready, with the current spec.
     pub(crate) rolled_out: bool,
 }
 
-/// What a look saw.
+/// The state that a reconcile observed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Observation {
     pub(crate) now: Timestamp,
@@ -24,7 +24,7 @@ pub(crate) struct Observation {
     pub(crate) workers: Vec<WorkerTypeStatus>,
     /// The first fault: a reason and a sentence.
     pub(crate) fault: Option<(&'static str, String)>,
-    /// The object whose deletion the service waits for.
+    /// A message about the terminating object that blocks the service.
     pub(crate) blocked_by: Option<String>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn next(old: &ServiceStatus, observed: &Observation) -> ServiceStatus
     status
 }
 
-/// Returns what is under way; nothing while the operator cannot carry out the spec.
+/// Returns the reason and message of `Progressing`; `None` while the operator cannot apply the spec.
 fn progress(observed: &Observation) -> Option<(&'static str, String)> {
     if let Some(blocked_by) = &observed.blocked_by {
         return Some(("Waiting", blocked_by.clone()));
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(conditions(&serves), [("True", "Serving"), ("False", "Complete"), ("False", "AsDescribed")]);
         assert_eq!((serves.reason.as_deref(), serves.workers_ready.as_deref()), (None, Some("3/3")));
 
-        // What serves goes on to serve when its spec becomes wrong.
+        // A service that serves stays Ready when its spec becomes invalid.
         observed.fault = Some(("InvalidSpec", "spec.image is missing".to_owned()));
         let fault = next(&serves, &observed);
         assert_eq!(conditions(&fault), [("True", "Serving"), ("False", "InvalidSpec"), ("True", "InvalidSpec")]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_whose_workers_may_be_none_serves_without_them() {
+    fn a_service_with_zero_desired_workers_is_ready_without_them() {
         let dispatchers = Dispatchers { replicas: 1, ready: 1, rolled_out: true };
         let workers = vec![WorkerTypeStatus { name: "cpu".to_owned(), ..WorkerTypeStatus::default() }];
         let observed = Observation { dispatchers, workers, ..Observation::default() };

@@ -20,22 +20,22 @@ use tokio::net::TcpStream;
 use super::manifests::DISPATCHER_METRICS;
 use crate::cluster::objects::{is_terminating, text};
 
-/// How long the dispatchers of a service may take to answer.
+/// Timeout for the dispatchers of a service.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Largest text of metrics.
 const TEXT_MAX: usize = 4 << 20;
 
-/// What a dispatcher wants.
+/// The numbers of workers that a dispatcher wants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WantedWorkers {
-    /// All workers, where no types are offered.
+    /// All workers, of a dispatcher without worker types.
     all: Option<u32>,
     /// Workers by kind, and by whether they are spot.
     kinds: HashMap<(String, bool), u32>,
 }
 
 impl WantedWorkers {
-    /// Returns how many workers of a kind are wanted; without a kind, how many at all. `None`: it does not know.
+    /// Returns the wanted workers of a kind, or of all kinds; `None` if the dispatcher does not know.
     pub(crate) fn of(&self, kind: Option<(&str, bool)>) -> Option<u32> {
         match kind {
             Some((kind, spot)) => self.kinds.get(&(kind.to_owned(), spot)).copied(),
@@ -44,13 +44,13 @@ impl WantedWorkers {
     }
 }
 
-/// Asks the dispatchers with these pods. Nothing is known if no leading dispatcher answers.
+/// Reads the metrics of these dispatcher pods. The result is empty if no leading dispatcher answers.
 pub(crate) async fn fetch(pods: &[Value]) -> WantedWorkers {
     let addresses =
         pods.iter().filter(|pod| !is_terminating(pod)).filter_map(|pod| text(pod, "/status/podIP").parse().ok());
-    let mut asked: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
+    let mut answers: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
     let found = async {
-        while let Some((address, answer)) = asked.next().await {
+        while let Some((address, answer)) = answers.next().await {
             match answer {
                 Ok(text) if is_leader(&text) => return read(&text),
                 Ok(_) => {}
@@ -64,20 +64,20 @@ pub(crate) async fn fetch(pods: &[Value]) -> WantedWorkers {
 
 async fn metrics(address: IpAddr) -> Result<String, String> {
     let at = SocketAddr::new(address, DISPATCHER_METRICS);
-    let said = |error: &dyn std::error::Error| forebay_proto::innermost(error);
-    let socket = TcpStream::connect(at).await.map_err(|e| said(&e))?;
-    let (mut ask, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(|e| said(&e))?;
+    let message = |error: &dyn std::error::Error| forebay_proto::innermost(error);
+    let socket = TcpStream::connect(at).await.map_err(|e| message(&e))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(|e| message(&e))?;
     let request = Request::get("/metrics").header("host", at.to_string()).body(Empty::<Bytes>::new());
-    let request = request.map_err(|e| said(&e))?;
+    let request = request.map_err(|e| message(&e))?;
     let answer = async {
-        let answer = ask.send_request(request).await.map_err(|e| said(&e))?;
+        let answer = sender.send_request(request).await.map_err(|e| message(&e))?;
         if !answer.status().is_success() {
             return Err(format!("status {}", answer.status()));
         }
-        let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| said(&*e))?;
-        String::from_utf8(body.to_bytes().to_vec()).map_err(|e| said(&e))
+        let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| message(&*e))?;
+        String::from_utf8(body.to_bytes().to_vec()).map_err(|e| message(&e))
     };
-    // The request fails when the connection does, so only its answer counts.
+    // A failed connection also fails the request, so the connection's own result is ignored.
     let open = async {
         connection.await.ok();
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Which cache a pod uses, and the answer to the API server.
+//! Finds the cache that a pod uses, and answers the API server's AdmissionReview.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::cluster::Key;
 use crate::cluster::objects::{ApiClient, CACHE_BACKENDS, Kind, PYTORCH_JOBS, TF_JOBS, controller_of, text};
 use crate::engines::engine_of;
 
-/// Where the data is mounted when nobody says it.
+/// Default mount path.
 const MOUNT_PATH_DEFAULT: &str = "/data";
-/// How long the API may take to tell of jobs and caches: the API server waits for the webhook meanwhile.
+/// Timeout for the requests of one review; the API server waits meanwhile.
 const REVIEW_MAX: Duration = Duration::from_secs(4);
 
-/// Answers the API server.
+/// Answers AdmissionReviews.
 pub(crate) struct Admission {
     pub(crate) api: ApiClient,
     pub(crate) capabilities: Capabilities,
-    /// Image of the init container that waits, where the cluster has no gates.
+    /// Image of the init container that waits on clusters without scheduling gates.
     pub(crate) image: String,
 }
 
-/// Objects that may own each other between a pod and the one that names its cache.
+/// Longest chain of owners from a pod to the workload that declares its cache.
 const OWNERS_MAX: usize = 4;
 
-/// A cache that a pod uses, how its workload's spec has it, and the object that names it if it is not the pod.
+/// A pod's cache, the declared spec, and the workload that declared it; `None` if the pod did.
 struct CacheUse {
     cache: Key,
     spec: Option<CacheBackendSpec>,
@@ -39,13 +39,13 @@ struct CacheUse {
 }
 
 impl Admission {
-    /// Returns the answer to an AdmissionReview of a pod.
+    /// Returns the response to an AdmissionReview of a pod.
     pub(crate) async fn review(&self, review: &Value) -> Value {
         let uid = text(review, "/request/uid");
         let pod = review.pointer("/request/object").unwrap_or(&Value::Null);
-        let asked = tokio::time::timeout(REVIEW_MAX, self.changed(pod, text(review, "/request/namespace"))).await;
+        let changed = tokio::time::timeout(REVIEW_MAX, self.changed(pod, text(review, "/request/namespace"))).await;
         let late = || Err((503, "Kubernetes does not answer the operator in time; try again".to_owned()));
-        let response = match asked.unwrap_or_else(|_| late()) {
+        let response = match changed.unwrap_or_else(|_| late()) {
             Ok(None) => json!({"uid": uid, "allowed": true}),
             Ok(Some(changed)) => {
                 let operations = serde_json::to_vec(&json_patch::diff(pod, &changed)).unwrap_or_default();
@@ -64,8 +64,8 @@ impl Admission {
         let cache = self.api.find(&path).await.map_err(|error| (503, error.to_string()))?;
         let cache = cache.and_then(|cache| serde_json::from_value::<CacheBackend>(cache).ok());
         let spec = cache.as_ref().map(|c| &c.spec).or(used.spec.as_ref());
-        let told = annotation(pod, MOUNT_PATH).map(str::to_owned);
-        let mount_path = told
+        let annotated = annotation(pod, MOUNT_PATH).map(str::to_owned);
+        let mount_path = annotated
             .or_else(|| used.spec.as_ref().and_then(|spec| spec.mount_path.clone()))
             .or_else(|| spec.and_then(|spec| spec.mount_path.clone()))
             .unwrap_or_else(|| MOUNT_PATH_DEFAULT.to_owned());
@@ -77,12 +77,12 @@ impl Admission {
         inject(pod, &injection).map(Some).map_err(invalid)
     }
 
-    /// Returns the cache that the pod names, or that the nearest object names that owns it.
+    /// Returns the cache that the pod declares, otherwise the cache of its nearest owner with a declaration.
     async fn used(&self, pod: &Value, namespace: &str) -> Result<Option<CacheUse>, (u16, String)> {
         let of_pod = declaration::of_pod(pod);
         let is_of_kubedl =
             controller_of(pod).and_then(known).is_some_and(|kind| [TF_JOBS, PYTORCH_JOBS].contains(&kind));
-        // A job of KubeDL also says where the cache is mounted that its pod names.
+        // The job of KubeDL also gives the mount path of the cache that its pod declares.
         let of_owner = match &of_pod {
             Some(_) if !is_of_kubedl => None,
             _ => self.of_owner(pod, namespace).await?,
@@ -95,7 +95,7 @@ impl Admission {
         Ok(name.map(|name| CacheUse { cache: Key::new(namespace, name), spec, declared_by }))
     }
 
-    /// Looks for an object that names a cache, from a pod's owner upwards.
+    /// Follows the controller references upwards to the first owner that declares a cache.
     async fn of_owner(&self, pod: &Value, namespace: &str) -> Result<Option<(User, Declaration)>, (u16, String)> {
         let mut owned = pod.clone();
         for _ in 0..OWNERS_MAX {
@@ -116,13 +116,13 @@ impl Admission {
     }
 }
 
-/// The kind of an owner, if objects of it may name caches, or be between one that does and its pods.
+/// The kind of an owner if it may declare a cache, or stand between such an owner and its pods.
 fn known(owner: &Value) -> Option<Kind> {
     let is = |kind: &Kind| kind.kind == text(owner, "/kind") && kind.api_version() == text(owner, "/apiVersion");
     WORKLOADS.into_iter().chain(INTERMEDIATES).find(is)
 }
 
-/// Base64 with padding: patches travel so.
+/// Base64 with padding, the encoding of patches and CA bundles.
 pub(super) fn base64(bytes: &[u8]) -> String {
     serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec()))
         .ok()

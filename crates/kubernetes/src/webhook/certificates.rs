@@ -1,7 +1,7 @@
-//! The webhook's certificates, which the operator makes itself and keeps in a Secret that all replicas share.
+//! The webhook's certificates. The operator creates them, and shares them between replicas in a Secret.
 //!
-//! An authority of ten years signs a certificate of one year, which is replaced when less than 30 days are left. The
-//! authority stays, so the API server trusts old and new at any moment.
+//! A CA of ten years signs a certificate of one year. The operator replaces the certificate when less than 30 days are
+//! left. The CA stays, so the API server trusts both the old and the new certificate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,22 +21,22 @@ use crate::cluster::objects::{ApiClient, SECRETS, text};
 
 /// Name of the Secret.
 const NAME: &str = "forebay-operator-webhook";
-/// Annotations of the Secret: until when the certificate is used, and for which names it is.
+/// Annotations of the Secret: the time of the renewal, and the DNS names of the certificate.
 const RENEW_AT: &str = "forebay.dev/renew-at";
 const DNS_NAMES: &str = "forebay.dev/names";
 const YEARS_OF_AUTHORITY: i64 = 10;
 const DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
-/// Times that a Secret is read again which another replica has just made.
+/// Attempts to read or write the Secret while other replicas write it.
 const TRIES: usize = 5;
 
-/// Where the Secret is, and which names the certificate has.
+/// The namespace of the Secret, and the DNS names of the certificate.
 pub(crate) struct Names {
     pub(crate) namespace: String,
     pub(crate) names: Vec<String>,
 }
 
-/// The certificate that the server shows at the moment.
+/// The certificate that the server presents.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
     current: Mutex<Option<(String, Arc<CertifiedKey>)>>,
@@ -48,7 +48,7 @@ impl ResolvesServerCert for Identity {
     }
 }
 
-/// Shows the certificate of the Secret, which is made or renewed where it must be; returns the authority as PEM.
+/// Loads the certificate from the Secret, and creates or renews it if it must; returns the CA as PEM.
 ///
 /// # Errors
 /// When the Secret cannot be read or written, or holds no certificate.
@@ -83,14 +83,14 @@ async fn shared(api: &ApiClient, names: &Names) -> Result<Value, String> {
         };
         match written {
             Err(error) if !error.is_conflict() => return Err(error.to_string()),
-            // What another replica wrote meanwhile is read.
+            // On a conflict, the next attempt reads the Secret of the other replica.
             _ => {}
         }
     }
     Err(format!("Secret {NAME} changes all the time"))
 }
 
-/// The Secret with a new certificate, of the authority that is there, or of a new one.
+/// Returns the Secret with a new certificate, signed by its CA or by a new one.
 fn with_new_certificate(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
     let old = found.and_then(|secret| KeyPair::from_pem(&decoded(secret, "ca.key")?).ok());
     let authority_pem = found.and_then(|secret| decoded(secret, "ca.crt")).filter(|_| old.is_some());
@@ -124,7 +124,7 @@ fn with_new_certificate(names: &Names, found: Option<&Value>, now: Timestamp) ->
     Ok(secret)
 }
 
-/// Year, month and day, so many days after this time.
+/// Year, month and day of the date that is `after` days after `now`.
 fn day(now: Timestamp, after: i64) -> (i32, u8, u8) {
     let date = (now + (after * 24).hours()).to_zoned(TimeZone::UTC).date();
     let part = |n: i8| u8::try_from(n).unwrap_or(1);

@@ -1,9 +1,9 @@
-//! The admission webhook: pods that use a cache get its volume, and wait for it.
+//! The mutating admission webhook: it adds a cache's volume and a scheduling gate to each pod that uses the cache.
 //!
 //! ```text
-//! inject        what a pod gets (pure)                 admission      which cache a pod uses, and the answer to the API
-//! certificates  the webhook's authority and its key    registration   how the API is told of the webhook
-//! server        HTTPS                                    figures        metrics, over HTTP
+//! inject         changes a pod (pure)               admission      finds a pod's cache, and answers the API server
+//! certificates   the webhook's CA and key           registration   the MutatingWebhookConfiguration
+//! server         the HTTPS server
 //! ```
 
 mod admission;
@@ -25,10 +25,10 @@ use certificates::Identity;
 pub(crate) use certificates::Names;
 pub(crate) use registration::{Capabilities, WebhookAddress};
 
-/// How often the certificate is looked at, and the registration is put right.
+/// Interval between two checks of the certificate and the registration.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// A webhook that serves.
+/// A running webhook.
 pub(crate) struct Webhook {
     api: ApiClient,
     names: Names,
@@ -38,7 +38,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Serves at this address, on each replica of the operator.
+    /// Starts to serve at this address, on each replica of the operator.
     ///
     /// # Errors
     /// Unavailable when the address is taken, or the certificate can neither be read nor written.
@@ -55,8 +55,7 @@ impl Webhook {
         Ok(Self { api, names, address, capabilities, identity })
     }
 
-    /// Renews the certificate and, where this operator is the one that acts, keeps the registration right. Never
-    /// returns.
+    /// Renews the certificate. The leader also reconciles the registration. Never returns.
     pub(crate) async fn maintain(&self, registers: bool) {
         loop {
             match certificates::renew(&self.api, &self.names, &self.identity).await {

@@ -1,10 +1,13 @@
-//! How the API server is told of the webhook: which pods it is asked about, and what happens while it is down.
+//! The MutatingWebhookConfiguration: which pods the API server sends to the webhook, and its failure policy.
 //!
-//! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes
-//! them tries again. Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a
-//! condition where it has those (1.28), and refuses them as well. Pods whose owner may name a cache pass while the
-//! webhook is down: most of those use none. An older API server asks about all pods without the label, and lets them
-//! pass while the webhook is down. No other pod is touched.
+//! | webhook | pods | failure policy |
+//! |---|---|---|
+//! | labelled | with the label of a cache | Fail: the pod's controller retries |
+//! | annotated | with an annotation of a cache, or owned by a job of KubeDL | Fail |
+//! | owned | whose owner may declare a cache; most use none | Ignore |
+//!
+//! The last two need match conditions (Kubernetes 1.28). Earlier API servers send all pods without the label to
+//! `annotated`, with the policy Ignore, and there is no `owned`. The API server sends no other pods.
 
 use serde_json::{Value, json};
 
@@ -16,24 +19,24 @@ use crate::cluster::objects::{ApiClient, ApiResult, Kind, PYTORCH_JOBS, TF_JOBS}
 
 /// Name of the configuration.
 const NAME: &str = "forebay-operator";
-/// How long the API server waits for the webhook.
+/// Timeout of the API server for the webhook.
 const TIMEOUT_SECONDS: u32 = 6;
-/// Where the webhook is asked.
+/// Path of the webhook.
 pub(super) const PATH: &str = "/pods";
 
-/// What the API server can do.
+/// Features of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities {
-    /// Pods can wait by scheduling gates: 1.27.
+    /// Scheduling gates of pods: 1.27.
     pub(crate) gates: bool,
-    /// Webhooks can have conditions: 1.28.
+    /// Match conditions of webhooks: 1.28.
     pub(crate) conditions: bool,
-    /// PodDisruptionBudgets are of `policy/v1`: 1.21.
+    /// PodDisruptionBudgets in `policy/v1`: 1.21.
     pub(crate) budgets: bool,
 }
 
 impl Capabilities {
-    /// Of an API server of this version: `major`, and `minor` that may end in `+`.
+    /// Features of an API server of this version; `minor` may end in `+`.
     pub(crate) fn of(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
         let version = (number(major), number(minor));
@@ -41,19 +44,19 @@ impl Capabilities {
     }
 }
 
-/// How the API server reaches the webhook.
+/// The address at which the API server calls the webhook.
 #[derive(Clone, Debug)]
 pub(crate) enum WebhookAddress {
-    /// At a Service.
+    /// A Service.
     Service { namespace: String, name: String },
-    /// At a URL, which ends in no path.
+    /// A URL without a path.
     Url(String),
 }
 
-/// Registers the webhook, or puts its registration right.
+/// Applies the MutatingWebhookConfiguration.
 ///
 /// # Errors
-/// When the API refuses, or does not answer.
+/// When the API rejects the request, or does not answer.
 pub(super) async fn register(
     api: &ApiClient,
     address: &WebhookAddress,
@@ -104,7 +107,7 @@ fn configuration(address: &WebhookAddress, capabilities: Capabilities, authority
     })
 }
 
-/// The condition that an object of one of these kinds owns the pod.
+/// The match condition for pods that an object of one of these kinds owns.
 fn owned_by(kinds: &[Kind]) -> String {
     let is = |k: &Kind| format!("(o.apiVersion == '{}' && o.kind == '{}')", k.api_version(), k.kind);
     let any = kinds.iter().map(is).collect::<Vec<_>>().join(" || ");
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_version_can_do_is_known_and_decides_what_happens_while_the_webhook_is_down() {
+    fn the_api_servers_version_decides_the_failure_policy() {
         let of = |major, minor| {
             let can = Capabilities::of(major, minor);
             let at = WebhookAddress::Url("https://127.0.0.1:1".to_owned());

@@ -24,17 +24,17 @@ use super::registration::PATH;
 
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
-/// Largest question: a pod is at most what etcd takes, 1.5 MiB, twice.
+/// Largest request body. A review has the pod at most twice, and etcd limits an object to 1.5 MiB.
 const REQUEST_MAX: usize = 8 << 20;
-/// How long a caller may take for its handshake, and for the head of a question.
+/// Timeout of the TLS handshake, and of the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// Pause when the system gives no more sockets.
+/// Pause after a failed `accept`, as when the process has no free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Listens, and serves on a task of its own.
+/// Listens, and serves in a separate task.
 ///
 /// # Errors
-/// Unavailable when the address cannot be listened at.
+/// Unavailable when the server cannot listen at the address.
 pub(super) async fn start(at: SocketAddr, identity: Arc<Identity>, admission: Arc<Admission>) -> Result<()> {
     let listener = TcpListener::bind(at).await;
     let listener = listener.map_err(|e| Error::unavailable(format!("the webhook cannot listen at {at}: {e}")))?;

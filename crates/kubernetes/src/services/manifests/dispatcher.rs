@@ -1,4 +1,4 @@
-//! The dispatchers of a service: one with a claim, or several over etcd.
+//! Manifests of the dispatchers: one dispatcher with a claim, or several over etcd.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use super::pod_spec::{Pod, TLS_FOLDER, TOKENS_FOLDER};
 use crate::api::service::Autoscale;
 use crate::cluster::objects::CLAIMS;
 
-/// Size of the claim where the spec names none.
+/// Default size of the claim.
 const SIZE: &str = "10Gi";
 const STATE_FOLDER: &str = "/state";
 
-/// Returns the claim of the state, where the operator makes it.
+/// Returns the claim of the state; `None` if the spec names a claim or uses etcd.
 pub(super) fn claim(owner: &Owner<'_>) -> Option<Manifest> {
     let volume = owner.spec.dispatcher.volume.as_ref().filter(|volume| volume.claim_name.is_none())?;
     let size = volume.size.as_deref().unwrap_or(SIZE);
@@ -24,7 +24,7 @@ pub(super) fn claim(owner: &Owner<'_>) -> Option<Manifest> {
     Some(owner.manifest(CLAIMS, dispatcher_name(owner.name), json!({"spec": spec})))
 }
 
-/// Returns the budget of the dispatchers: one at a time is taken away.
+/// Returns the disruption budget of the dispatchers: one may be unavailable.
 pub(super) fn budget(owner: &Owner<'_>, cluster: &ClusterInfo) -> Manifest {
     debug_assert_eq!(cluster.budgets.kind, BUDGETS.kind);
     let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": owner.labels("dispatcher")}});
@@ -86,7 +86,7 @@ fn args(owner: &Owner<'_>) -> Vec<String> {
     if let Some(objective) = objective {
         add("--objective", objective);
     }
-    // Prices without an objective that has a cost are refused by the dispatcher, and by the validation before.
+    // The dispatcher and the validation reject prices without an objective that has a cost.
     if let Some(price) = trainer_price {
         add("--trainer-price", price.to_string());
         let of_worker = spec.workers.first().and_then(|worker| worker.price).unwrap_or_default();
@@ -116,7 +116,7 @@ fn offers(owner: &Owner<'_>) -> Vec<String> {
     owner.spec.workers.iter().map(offer).collect()
 }
 
-/// Whether a workload has all of its pods, of its newest spec, and ready.
+/// Whether all pods of a workload are ready, with the current spec.
 pub(crate) fn is_rolled_out(workload: &Value) -> bool {
     let number = |at: &str| workload.pointer(at).and_then(Value::as_u64).unwrap_or(0);
     let replicas = workload.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);

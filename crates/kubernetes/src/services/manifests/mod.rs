@@ -1,12 +1,13 @@
-//! The objects that a service consists of, described in full. Pure: the same spec describes the same objects.
+//! The manifests of a service: its desired objects. Pure: the same spec gives the same manifests.
 //!
 //! ```text
-//! dispatcher   StatefulSet, claim, budget        worker    a Deployment for each type, their budget
-//! reach        Services, ConfigMap, policies     pods      what pods of both have
-//! part         one object, and its metadata
+//! dispatcher   StatefulSet, claim, disruption budget      worker     a Deployment for each type, disruption budget
+//! network      Services, ConfigMap, NetworkPolicies       pod_spec   the pod spec of both roles
+//! manifest     one manifest, and its metadata
 //! ```
 //!
-//! Every object names the service by label, and is owned by it, so that it goes with it.
+//! Every object has the service in a label and in an owner reference, so the garbage collector deletes it with the
+//! service.
 
 mod dispatcher;
 mod manifest;
@@ -23,17 +24,17 @@ pub(crate) use manifest::{
 use crate::api::service::ForebayService;
 use manifest::Owner;
 
-/// All objects of a service.
+/// All manifests of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Manifests {
-    /// What pods need before they start, and the way to them.
+    /// Objects that exist before the pods: Services, ConfigMap, policies, claim and budgets.
     pub(crate) first: Vec<Manifest>,
     pub(crate) dispatcher: Manifest,
     /// The Deployments, in the order of the spec's types.
     pub(crate) workers: Vec<Manifest>,
 }
 
-/// Describes all parts of a service. Of a Deployment, `replicas` are set by its caller.
+/// Returns all manifests of a service. The caller sets the `replicas` of existing Deployments.
 pub(crate) fn manifests(service: &ForebayService, cluster: &ClusterInfo) -> Manifests {
     let meta = &service.metadata;
     let owner = Owner {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_have_what_the_spec_says() {
+    fn commands_follow_the_spec() {
         let found = of(|_| {});
         let dispatcher = args(&found.dispatcher);
         for (option, value) in [
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_owned_and_named_by_the_service_and_only_a_pod_s_role_sees_its_secret() {
+    fn manifests_have_the_service_as_owner_and_each_role_mounts_only_its_token() {
         let found = of(|_| {});
         let all: Vec<_> = found.first.iter().chain([&found.dispatcher]).chain(&found.workers).collect();
         for manifest in &all {
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_changes_with_all_but_the_replicas() {
+    fn the_hash_changes_with_all_fields_but_the_replicas() {
         let (a, mut b, c) = (of(|_| {}), of(|_| {}), of(|spec| spec["image"] = json!("i:2")));
         b.workers[0].body["spec"]["replicas"] = json!(7);
         let applied_hash = |manifest: &Manifest| manifest.with_hash()["metadata"]["annotations"][APPLIED_HASH].clone();
         assert_eq!(applied_hash(&a.workers[0]), applied_hash(&b.workers[0]));
         assert_ne!(applied_hash(&a.workers[0]), applied_hash(&c.workers[0]));
-        assert_eq!(applied_hash(&a.first[0]), applied_hash(&c.first[0]), "the image is no matter of the Service");
+        assert_eq!(applied_hash(&a.first[0]), applied_hash(&c.first[0]), "the Service does not depend on the image");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The way to a service: Services, what trainers set, and who may connect.
+//! Network objects of a service: Services, the ConfigMap with a trainer's settings, and NetworkPolicies.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::manifest::{
     WORKER_PORT, address,
 };
 
-/// Returns all of it.
+/// Returns these manifests.
 pub(super) fn manifests(owner: &Owner<'_>, cluster: &ClusterInfo) -> Vec<Manifest> {
     let mut manifests = vec![service(owner), headless(owner), settings(owner)];
     if owner.spec.network.as_ref().and_then(|network| network.policy).unwrap_or(true) {
@@ -21,7 +21,7 @@ pub(super) fn manifests(owner: &Owner<'_>, cluster: &ClusterInfo) -> Vec<Manifes
     manifests
 }
 
-/// Name that certificates carry.
+/// Host name in the service's certificates.
 pub(super) fn tls_name(owner: &Owner<'_>) -> String {
     let named = owner.spec.tls.as_ref().and_then(|tls| tls.name.clone());
     named.unwrap_or_else(|| format!("{}.{}.svc", owner.name, owner.namespace))
@@ -34,7 +34,7 @@ fn ports() -> Value {
     ])
 }
 
-/// The Service of trainers and workers: a dispatcher that does not lead sends them to the one that does.
+/// The Service for trainers and workers. A dispatcher that does not lead redirects them to the leader.
 fn service(owner: &Owner<'_>) -> Manifest {
     let reachable = owner.spec.service.clone().unwrap_or_default();
     let spec = json!({
@@ -48,7 +48,7 @@ fn service(owner: &Owner<'_>) -> Manifest {
     manifest
 }
 
-/// The Service that gives each dispatcher a name of its own.
+/// The headless Service, which gives each dispatcher a DNS name.
 fn headless(owner: &Owner<'_>) -> Manifest {
     let spec = json!({
         "clusterIP": "None", "publishNotReadyAddresses": true, "ports": ports(), "selector": owner.labels("dispatcher"),
@@ -56,7 +56,7 @@ fn headless(owner: &Owner<'_>) -> Manifest {
     owner.manifest(SERVICES, format!("{}-dispatchers", owner.name), json!({"spec": spec}))
 }
 
-/// What a trainer sets: `envFrom: [{configMapRef: {name: SERVICE}}]`.
+/// The ConfigMap with a trainer's environment: `envFrom: [{configMapRef: {name: SERVICE}}]`.
 fn settings(owner: &Owner<'_>) -> Manifest {
     let mut data = json!({"FOREBAY_SERVICE": format!("forebay://{}", address(owner.name, owner.namespace))});
     if owner.spec.tls.is_some() {

@@ -1,4 +1,4 @@
-//! The workers of a service: a Deployment for each type.
+//! Manifests of the workers: a Deployment for each worker type.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use super::manifest::{ClusterInfo, DEPLOYMENTS, Manifest, Owner, WORKER_METRICS,
 use super::pod_spec::{Pod, TLS_FOLDER, TOKENS_FOLDER};
 use crate::api::service::Worker;
 
-/// Share of the workers that may be taken away at the same time: the others compute what those had.
+/// Share of the workers that may be unavailable at once: the others compute their splits.
 const AWAY: &str = "25%";
-/// Seconds that a new worker must live until an old one is ended for it.
+/// minReadySeconds: the rollout ends an old worker when its replacement has been ready for this time.
 const LIVES_SECONDS: u32 = 5;
 
 /// Name of the Deployment of a worker type.
@@ -16,13 +16,13 @@ pub(crate) fn name(service: &str, worker: &str) -> String {
     format!("{service}-worker-{worker}")
 }
 
-/// Returns the budget of all workers.
+/// Returns the disruption budget of all workers.
 pub(super) fn budget(owner: &Owner<'_>, cluster: &ClusterInfo) -> Manifest {
     let spec = json!({"maxUnavailable": AWAY, "selector": {"matchLabels": owner.labels("worker")}});
     owner.manifest(cluster.budgets, format!("{}-worker", owner.name), json!({"spec": spec}))
 }
 
-/// Returns the Deployment of a worker type, with the fewest replicas that there may be.
+/// Returns the Deployment of a worker type, with the minimum of its replicas.
 pub(super) fn deployment(owner: &Owner<'_>, worker: &Worker) -> Manifest {
     let mut labels = owner.labels("worker");
     labels[WORKER_TYPE] = json!(worker.name);
@@ -39,7 +39,7 @@ pub(super) fn deployment(owner: &Owner<'_>, worker: &Worker) -> Manifest {
     };
     let spec = json!({
         "replicas": owner.spec.bounds(worker).0, "minReadySeconds": LIVES_SECONDS,
-        // A new worker is there before an old one leaves, and that one serves what it holds.
+        // A new worker is ready before an old one terminates, which first serves its buffered chunks.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": AWAY}},
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod.spec(owner)},
