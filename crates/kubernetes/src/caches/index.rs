@@ -16,7 +16,7 @@ type Id = (Kind, Key);
 struct State {
     uses: HashMap<Key, HashMap<Id, Use>>,
     cache_of: HashMap<Id, Key>,
-    /// Keys of existing CacheBackends.
+    /// Keys of CacheBackends that a watch or a reconcile has seen.
     caches: HashSet<Key>,
     /// Indexed objects that the running list of their kind has not contained yet.
     unlisted: HashMap<Kind, HashSet<Id>>,
