@@ -71,7 +71,7 @@ pub use forebay_proto::TlsFiles;
 /// Reads a job's record as a starting dispatcher does. For the fuzzer only.
 ///
 /// # Errors
-/// Data when it is no record.
+/// Data when the bytes are no record.
 #[doc(hidden)]
 pub fn check_job_record(json: &[u8]) -> forebay_core::Result<()> {
     let record: records::JobRecord = serde_json::from_slice(json)

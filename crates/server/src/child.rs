@@ -66,7 +66,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `command`, with variables that hold its credentials for a service elsewhere; `what` is its name in
+    /// Starts `command`, with variables that hold its credentials for a remote service; `what` is its name in
     /// messages ("worker 1").
     pub(crate) fn start(what: String, command: &[String], shown: &[(&str, OsString)]) -> Result<Self> {
         let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;

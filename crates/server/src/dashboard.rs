@@ -29,7 +29,7 @@ impl RunningDashboard {
     /// which it samples the history.
     ///
     /// # Errors
-    /// Conflict when the port is taken; Invalid when it cannot be opened; those of starting a thread.
+    /// Conflict when the port is taken; Invalid when it cannot be opened; errors of starting a thread.
     pub fn of_service(options: HttpOptions, service: Remote) -> Result<Self> {
         Self::start(options, Arc::new(RemoteCalls::new(service)))
     }

@@ -131,7 +131,7 @@ pub trait Functions: Send + Sync {
     /// each, if that is set.
     ///
     /// # Errors
-    /// As [`Functions::map`], and those of [`MadeRows`].
+    /// As [`Functions::map`]; errors of [`MadeRows`].
     fn flat_map(
         &self,
         function: &Function,

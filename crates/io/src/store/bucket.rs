@@ -70,7 +70,7 @@ impl Bucket {
     /// Makes no request.
     ///
     /// # Errors
-    /// Invalid when it is no such url, or a setting of the store is invalid.
+    /// Invalid when the url is not one of a store, or a setting of the store is invalid.
     pub fn open(uri: &str) -> Result<Self> {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base, folder) = match uri.strip_prefix("file://") {

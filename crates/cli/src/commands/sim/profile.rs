@@ -20,7 +20,7 @@ impl Profile {
     /// workers, and a consumer's ops follow them, for the same rows.
     ///
     /// # Errors
-    /// Invalid when there are no figures of them.
+    /// Invalid when the ops have no figures.
     pub(super) fn ops(&self) -> Result<Vec<Op>> {
         let of = |at: &str| self.ops.iter().filter(|op| op.at == at).collect::<Vec<_>>();
         let (workers, reader) = (of("workers"), of("reader"));

@@ -38,7 +38,7 @@ pub(super) fn check_format(found: u64, keys: &Keys) -> Result<()> {
 }
 
 /// # Errors
-/// Data, with the key, when it is none.
+/// Data, with the key, when the value cannot be read.
 pub(super) fn read_meta(kv: &KeyValue) -> Result<Meta> {
     serde_json::from_slice(&kv.value).map_err(|e| unreadable(&kv.key, &e.to_string()))
 }
