@@ -115,7 +115,7 @@ impl LedgerStore {
         Ok(ledger)
     }
 
-    /// Continues as if so many batches had been written.
+    /// Continues as if `batches` batches had been written.
     pub(super) fn begin_at(mut self, batches: u64) -> Self {
         self.batches = batches;
         self

@@ -74,7 +74,8 @@ impl Free {
         Self { len, moves: segment.items.iter().map(moves).collect(), passes: passes.collect() }
     }
 
-    /// Returns whether `second`, which is behind `first`, may run before it. An op that was written first always may.
+    /// Returns whether `second`, which follows `first` in the order, may run before it. If `second` was written before
+    /// `first`, it always may.
     pub(super) fn may_swap(&self, first: usize, second: usize) -> bool {
         first > second || self.passes[second * self.len + first]
     }

@@ -122,7 +122,7 @@ impl BlobStore {
     }
 }
 
-/// Lists the blobs in a folder and in the folders of tenants, including those that were set aside.
+/// Lists the blobs in a folder and in the folders of tenants, including blobs that were set aside.
 fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     let names = |dir: &Path| -> Result<Vec<String>> {
         let entries = std::fs::read_dir(dir).map_err(|e| at(dir, e))?;

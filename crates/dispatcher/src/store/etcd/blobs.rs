@@ -62,7 +62,7 @@ impl EtcdBlobs {
         size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
     }
 
-    /// Writes a blob of so many `bytes`, in the parts that `read` returns.
+    /// Writes a blob of `bytes` bytes, in the parts that `read` returns.
     ///
     /// # Errors
     /// Those of etcd; those of `read`.

@@ -1,6 +1,7 @@
 //! Reads the ledger in etcd: the last state, and the batches since then.
 //!
-//! Invariant: it is read whole, or refused with the key whose value is missing or differs from what was written.
+//! Invariant: the ledger is read as a whole, or refused with the key whose value is missing or is not as it was
+//! written.
 
 use forebay_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};

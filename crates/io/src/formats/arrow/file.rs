@@ -60,8 +60,8 @@ pub(crate) struct File {
     place: Place,
     /// The columns that are decoded.
     projection: Vec<usize>,
-    /// The decoder, and how many dictionaries it has read. A stream may have dictionaries between its record batches; then this is the decoder of
-    /// the record batch that was read last.
+    /// The decoder, and how many dictionaries it has read. A stream may have dictionaries between its record batches.
+    /// In that case this is the decoder for the record batch that was read last.
     decoder: Mutex<Option<(usize, Arc<FileDecoder>)>>,
 }
 
