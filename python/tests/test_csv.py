@@ -235,6 +235,14 @@ def test_what_users_write_by_mistake_is_refused_with_a_hint(tmp_path):
         fb.from_csv(tmp_path / "empty.csv")
 
 
+def test_a_header_in_one_piece_is_warned_of(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n1;2\n")
+    with pytest.warns(UserWarning, match=r"the only column is named 'a;b'.* write delimiter=';'"):
+        fb.from_csv(path)
+    assert list(fb.from_csv(path, delimiter=";").schema) == ["a", "b"]
+
+
 def test_ten_thousand_columns_of_which_two_are_read(tmp_path):
     names = [f"c{i}" for i in range(10_000)]
     path = tmp_path / "wide.csv"

@@ -120,9 +120,19 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def __iter__(self) -> NoReturn:
         raise TypeError("an expression cannot be iterated: it describes a column of the pipeline, not its values")
 
-    def __getitem__(self, key: object) -> NoReturn:
+    def __getitem__(self, key: builtins.str) -> Expr:
+        """Returns the field of a struct: sources name it `struct.field`.
+
+        >>> import forebay as fb
+        >>> fb.col("meta")["lang"]
+        col('meta.lang')
+        """
+        first = self._parts[0]
+        if len(self._parts) == 1 and first["expr"] == "col" and isinstance(key, builtins.str):
+            return col(f"{first['name']}.{key}")
         raise TypeError(
-            "an expression has no [...]: write .list.get(0) or .list.slice(0, 8) of a list, .str.slice(0, 8) of a text"
+            'an expression has no [...], except col("struct")["field"]: write .list.get(0) or .list.slice(0, 8) of a '
+            "list, .str.slice(0, 8) of a text"
         )
 
     if not TYPE_CHECKING:
