@@ -184,7 +184,7 @@ def test_a_row_that_is_not_right_is_an_error_with_its_line(tmp_path, text, optio
 
 
 def test_a_line_break_in_a_field_is_never_read_as_the_end_of_a_row(tmp_path):
-    """The second half of the field would be a row of its own, so it is not enough to leave out the first half."""
+    """Otherwise the second half of the field would be a row of its own, even if the first half were left out."""
     path = tmp_path / "a.csv"
     path.write_text('a,b\n1,2\n"x\n3,4"\n5,6\n')
     ds = fb.from_csv(path, schema={"a": "string", "b": "string"}, newlines_in_values=False)

@@ -112,7 +112,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
             "and fb.where(cond, yes, no) instead of if"
         )
 
-    # `==` returns an expression, so equal expressions cannot be found by hash.
+    # `==` returns an expression, so a hash cannot find equal expressions.
     __hash__ = None  # type: ignore[assignment]
     # NumPy's scalars and arrays then leave an operator to this class, and do not treat it as an object.
     __array_ufunc__ = None
@@ -138,7 +138,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: builtins.str) -> NoReturn:
-            """Called for names that the class has not; says what to write here."""
+            """Python calls this for a name that the class lacks. The error says what to write instead."""
             raise habits.missing("an expression", name, habits.EXPRESSIONS, habits.public_names(self, name))
 
     def fill_null(self, value: ExprLike) -> Expr:

@@ -1,4 +1,4 @@
-"""Users' functions as arguments of ops: what the engine knows of them, and the columns that they return."""
+"""Users' functions as arguments of ops: the description that the engine gets, and the columns that they return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def described(
     timeout: float,
     version: str | int | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Returns a user's function as the engine knows it, and its pickle."""
+    """Returns the description of a user's function for the engine, and the pickle of the function."""
     if not callable(fn):
         raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": _instead_of_function(fn)})
     if not timeout > 0:

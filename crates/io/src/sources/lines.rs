@@ -30,7 +30,7 @@ pub(super) fn infer_text(paths: Vec<String>) -> Result<Source> {
     Ok(Source::Text { paths: looked_up(paths)?.0 })
 }
 
-/// Infers the fields, or checks those that the user named.
+/// Infers the fields, or checks the fields that the user named.
 pub(super) fn infer_json(
     paths: Vec<String>,
     fields: Option<Vec<Field>>,
