@@ -153,14 +153,15 @@ def test_the_notebook_runs_and_keeps_no_output():
     done = NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     shown = "".join(str(cell.get("outputs")) for cell in done.cells)
     assert "<table" in shown
-    assert "waited" in shown
+    # A loop of less than a second says so.
+    assert any(words in shown for words in ("bottleneck", "Nothing is known yet"))
 
 
 def test_a_cell_of_a_notebook_shows_progress(tmp_path):
     import nbformat
     from nbclient import NotebookClient
 
-    slow = "fb.range(4).map(lambda row: (time.sleep(0.5), {'x': row['id']})[1]).batch(1)"
+    slow = "fb.range(4).map(lambda row: (time.sleep(0.5), {'x': row['id']})[1])"
     cell = nbformat.v4.new_code_cell(f"import time\nimport forebay as fb\n{slow}.save({str(tmp_path / 'out')!r}).rows")
     notebook = nbformat.v4.new_notebook(cells=[cell])
     done = NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
