@@ -135,7 +135,8 @@ class DatasetIterator(Iterator[Sample]):
                 self._ended = True
                 self._waits.ended()
                 raise StopIteration
-            self._waits.got(_samples_of(delivery))
+            self._waits.got()
+            self._waits.count(_samples_of(delivery))
             self._epoch = native.epoch
             if _observer is not None:
                 _observer(native)

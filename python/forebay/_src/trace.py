@@ -28,13 +28,14 @@ class Trace:
 
     >>> import forebay as fb
     >>> import json, os, tempfile
+    >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
     >>> with fb.trace(os.path.join(folder.name, "run.json")) as trace:
     ...     for batch in fb.range(1000).with_column("x", fb.col("id") * 2).batch(100):
     ...         pass
-    >>> names = {event["name"] for event in json.load(open(trace.path))["traceEvents"]}
-    >>> sorted(names & {"read", "with_column('x')", "merge", "wait", "train"}), trace.dropped
-    (['merge', 'read', 'train', 'wait', "with_column('x')"], 0)
+    >>> names = {event["name"] for event in json.loads(Path(trace.path).read_text())["traceEvents"]}
+    >>> sorted(names & {"read", "with_column", "merge", "wait", "train"}), trace.dropped
+    (['merge', 'read', 'train', 'wait', 'with_column'], 0)
     >>> folder.cleanup()
     """
 

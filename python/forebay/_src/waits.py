@@ -43,17 +43,19 @@ class Waits:
         """Notes that a batch is requested."""
         self._asked = clock()
 
-    def got(self, samples: int = 0) -> None:
-        """Notes that the requested batch has come, with so many samples."""
+    def got(self) -> None:
+        """Notes that the requested batch has come."""
         now = clock()
         trained = 0.0 if self._got is None else max(0.0, self._asked - self._got)
         waited = max(0.0, now - self._asked)
         self._add(int(now), waited, trained, 1)
         before = self.totals
-        self.totals = Totals(
-            before.waited + waited, before.trained + trained, before.batches + 1, before.samples + samples
-        )
+        self.totals = Totals(before.waited + waited, before.trained + trained, before.batches + 1, before.samples)
         self._got = now
+
+    def count(self, samples: int) -> None:
+        """Notes the number of samples of that batch."""
+        self.totals = self.totals._replace(samples=self.totals.samples + samples)
 
     def ended(self) -> None:
         """Notes that there are no more batches: the time from now on is not training."""
