@@ -64,7 +64,8 @@ def watch(dashboard: str, jobs: int, stop: threading.Event) -> None:
     with contextlib.suppress(OSError), urllib.request.urlopen(f"{dashboard}/api/v1/live", timeout=10) as live:
         number = 0
         while not stop.is_set():
-            live.readline()
+            while live.readline().strip():  # an empty line ends an event
+                pass
             number += 1
             with urllib.request.urlopen(f"{dashboard}/api/v1/job?name={names[number % jobs]}", timeout=10) as page:
                 page.read()

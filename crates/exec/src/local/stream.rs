@@ -267,9 +267,8 @@ impl Shared {
             let Task { epoch, split, chunk, .. } = task;
             let log = SpanLog::if_traced(ChunkPlace { stream: self.stream, epoch, split, chunk }, || None);
             scratch.log_spans(log.clone());
-            let run = AssertUnwindSafe(|| self.run(number, task, announced, &mut scratch));
+            let run = AssertUnwindSafe(|| self.run(number, task, announced, log.as_deref(), &mut scratch));
             let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(&*panic)));
-            log.iter().for_each(|log| log.end("morsel"));
             let mut state = self.lock();
             if let Some(slot) = state.slot(number) {
                 slot.outcome = Some(outcome);
@@ -316,6 +315,7 @@ impl Shared {
         number: u64,
         task: Task,
         mut announced: Option<WindowAnnouncement>,
+        log: Option<&SpanLog>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.resolve_boundary(None));
@@ -324,6 +324,8 @@ impl Shared {
         self.executable.morsel(&request, scratch, &mut |chunk| {
             // Chunks may come from a cache, and wait below for room, so the announcement must end here.
             announced.take();
+            // Before the chunk can be merged, so that its batch has all spans.
+            log.iter().for_each(|log| log.end("morsel"));
             let mut state = self.lock();
             loop {
                 if state.stop {
