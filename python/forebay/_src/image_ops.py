@@ -159,7 +159,7 @@ class ImageOps(Base):
             keep_position: Whether the optimiser keeps the op at its place.
             name: The name of the op in errors and explanations.
         """
-        op = {"op": "pad", "column": column, "border": _border(padding, "pad"), "fill": _levels(fill, "pad")}
+        op = {"op": "pad", "column": column, "border": _border(padding, "pad"), "fill": levels(fill, "pad")}
         return self._then(op, keep_position, name)
 
     def random_crop(
@@ -194,7 +194,7 @@ class ImageOps(Base):
             "column": column,
             **arguments.size(size, "random_crop"),
             "border": _border(padding, "random_crop"),
-            "fill": _levels(fill, "random_crop"),
+            "fill": levels(fill, "random_crop"),
         }
         return self._then(op, keep_position, name)
 
@@ -311,7 +311,7 @@ def _border(padding: Padding, op: str) -> dict[str, int]:
     return {"left": left, "top": top, "right": right, "bottom": bottom}
 
 
-def _levels(fill: int | Iterable[int], op: str) -> list[int]:
+def levels(fill: int | Iterable[int], op: str) -> list[int]:
     """Returns the levels of a colour."""
     levels = fill if isinstance(fill, Iterable) else [fill]
     return [arguments.whole(level, op, "fill", 0, 255) for level in levels]

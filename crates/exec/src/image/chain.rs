@@ -147,6 +147,7 @@ impl Chain {
                 | Step::RandomCrop { height, width, .. }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
                 Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
+                Step::IouCrop { .. } | Step::ZoomOut { .. } => None,
                 Step::Pad { border, .. } => size.map(|(width, height)| {
                     let (height, width) = border.around(height, width);
                     (width, height)
@@ -225,7 +226,12 @@ impl Chain {
                     normalized = true;
                     continue;
                 }
-                Step::CenterCrop { .. } | Step::Crop(_) | Step::Pad { .. } | Step::RandomCrop { .. } => {
+                Step::CenterCrop { .. }
+                | Step::Crop(_)
+                | Step::Pad { .. }
+                | Step::RandomCrop { .. }
+                | Step::IouCrop { .. }
+                | Step::ZoomOut { .. } => {
                     cut(&mut flow, i, step, &rng, follow)?;
                     continue;
                 }

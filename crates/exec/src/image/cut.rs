@@ -6,7 +6,7 @@ use forebay_plan::Border;
 
 use super::flow::Flow;
 use super::follow::{Change, Follow};
-use super::geometry::{center_crop, random_crop};
+use super::geometry::{center_crop, random_crop, random_zoom_out};
 use super::step::Step;
 use super::view::Region;
 
@@ -47,6 +47,21 @@ pub(super) fn cut(
                 place(flow, border.left, border.top, size, fill)?;
             }
             random_crop(flow.size(), (width, height), &mut rng(key_op))?
+        }
+        Step::IouCrop { ref rules, key_op } => {
+            let boxes = follow.boxes(at, flow.size())?;
+            let Some(region) = rules.draw(flow.size(), &boxes, &mut rng(key_op)) else {
+                return follow.follow(at, Change::Keep, flow.size());
+            };
+            follow.follow(at, Change::CropCentres(region), flow.size())?;
+            flow.crop(region);
+            return Ok(());
+        }
+        Step::ZoomOut { side, fill, p, key_op } => {
+            let Some(canvas) = random_zoom_out(flow.size(), side, p, &mut rng(key_op)) else {
+                return follow.follow(at, Change::Keep, flow.size());
+            };
+            return place(flow, canvas.left, canvas.top, canvas.size, fill);
         }
         Step::Crop(region) => region,
         _ => return Err(Error::internal(format!("{} cuts nothing", step.name()))),

@@ -12,6 +12,7 @@ use super::decode::{Decoder, Limits, header};
 use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;
+use super::edit::noise::noise;
 use super::edit::sharpen::sharpen;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
@@ -143,6 +144,7 @@ impl<'a, 's> Flow<'a, 's> {
                 let (place, width) = (self.place(region), self.size.0);
                 erase(self.own()?, width, channels, place, value);
             }
+            Edit::Noise { mean, sigma, key } => self.redraw(|image, _, out| noise(image, mean, sigma, key, out))?,
             Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
             Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,

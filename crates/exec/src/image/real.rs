@@ -18,13 +18,19 @@ pub(super) fn sin_cos(degrees: f64) -> (f64, f64) {
     }
 }
 
-/// Draws from the standard normal distribution (Marsaglia's polar method).
+/// Draws from the standard normal distribution.
 pub(crate) fn normal(rng: &mut SampleRng) -> f64 {
+    normals(rng)[0]
+}
+
+/// Draws twice from the standard normal distribution (Marsaglia's polar method).
+pub(crate) fn normals(rng: &mut SampleRng) -> [f64; 2] {
     loop {
         let (u, v) = (rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0));
         let square = u * u + v * v;
         if 0.0 < square && square < 1.0 {
-            return u * (-2.0 * libm::log(square) / square).sqrt();
+            let by = (-2.0 * libm::log(square) / square).sqrt();
+            return [u * by, v * by];
         }
     }
 }

@@ -4,6 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_plan::{Border, Direction, Layout};
 
 use super::augment::Augment;
+use super::iou_crop::IouCrop;
 use super::taps::Filter;
 use super::view::Region;
 
@@ -58,6 +59,24 @@ pub enum Step {
         border: Border,
         /// Its colour.
         fill: [u8; 3],
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Keep a random part with enough of a box in it.
+    IouCrop {
+        /// Its arguments.
+        rules: IouCrop,
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Put the image on a larger canvas at a random place, at random.
+    ZoomOut {
+        /// The least and the greatest side of the canvas, in sides of the image.
+        side: (f64, f64),
+        /// Its colour.
+        fill: [u8; 3],
+        /// The probability.
+        p: f64,
         /// Names the random stream.
         key_op: u64,
     },
@@ -117,6 +136,8 @@ impl Step {
             Self::Crop(_) => "crop",
             Self::Pad { .. } => "pad",
             Self::RandomCrop { .. } => "random crop",
+            Self::IouCrop { .. } => "random iou crop",
+            Self::ZoomOut { .. } => "random zoom out",
             Self::RandomResizedCrop { .. } => "random resized crop",
             Self::Flip { .. } => "flip",
             Self::Annotate { .. } => "annotate",
@@ -143,6 +164,8 @@ impl Step {
                 Err(Error::invalid(format!("{name} with probability {p}, not within 0 and 1")))
             }
             Self::Pad { .. }
+            | Self::IouCrop { .. }
+            | Self::ZoomOut { .. }
             | Self::Flip { .. }
             | Self::Annotate { .. }
             | Self::Augment { .. }

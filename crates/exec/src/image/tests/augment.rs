@@ -46,6 +46,16 @@ fn parse(words: &[&str], size: (usize, usize)) -> Edit {
         "shear_y" => Edit::Warp(Warp::shear(number(1), true, size, &how(0.0))),
         "shift_x" => Edit::Warp(Warp::shift(number(1), 0.0, &how(0.0))),
         "shift_y" => Edit::Warp(Warp::shift(0.0, number(1), &how(0.0))),
+        "affine" => {
+            let shift = (number(4), number(5));
+            Edit::Warp(Warp::affine(number(1), shift, number(6), [number(7), number(8)], &how(0.0)))
+        }
+        "perspective" => {
+            let corners = [4, 6, 8, 10].map(|i| [number(i), number(i + 1)]);
+            Edit::Warp(Warp::perspective(corners, size, &how(0.0)).expect("convex corners"))
+        }
+        "permute" => Edit::Recolour(Recolour::Permute([1, 2, 3].map(|i| number(i) as usize))),
+        "invert" => Edit::Recolour(Recolour::Solarize(0.0)),
         "erase" => {
             let [x, y, width, height] = [1, 2, 3, 4].map(|i| number(i) as usize);
             Edit::Erase { region: Region { x, y, width, height }, value: [5, 6, 7].map(|i| number(i) as u8) }
@@ -137,6 +147,53 @@ fn jitter_draws_uniform_factors_in_any_order() {
         probability,
     });
     assert!(matches!(drawn(&alone, 3)[..], [Edit::Recolour(Recolour::Hue(_))]));
+}
+
+#[test]
+fn a_policy_draws_its_operations_and_magnitudes_alike() {
+    let column = || "image".to_owned();
+    let (interpolation, fill) = (Interpolation::Nearest, None);
+    let trivial =
+        Op::TrivialAugment(ops::TrivialAugment { column: column(), num_magnitude_bins: 3, interpolation, fill: None });
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for sample in 0..28_000 {
+        *seen.entry(format!("{:?}", drawn(&trivial, sample))).or_default() += 1;
+    }
+    let how = Warp::rotation(0.0, interpolation, fill);
+    for (edit, most) in [
+        (Edit::Recolour(Recolour::Posterize(5)), 667),
+        (Edit::Recolour(Recolour::Solarize(255.0)), 667),
+        (Edit::Recolour(Recolour::Equalize), 2000),
+        (Edit::Warp(Warp::shift(-16.0, 0.0, &how)), 333),
+        (Edit::Warp(Warp::rotation(135.0, interpolation, fill)), 333),
+    ] {
+        let got = seen.get(&format!("{:?}", [edit])).copied().unwrap_or(0);
+        assert!((most * 8 / 10..most * 12 / 10).contains(&got), "{edit:?}: {got} of {seen:?}");
+    }
+    let policy = forebay_plan::AutoPolicy::Imagenet;
+    let auto = Op::AutoAugment(ops::AutoAugment { column: column(), policy, interpolation, fill: None });
+    let invert = Edit::Recolour(Recolour::Solarize(0.0));
+    let inverted = (0..25_000).filter(|&sample| drawn(&auto, sample).contains(&invert)).count();
+    // Of 25 pairs, the third from the end and two others have it, each with a probability of 0.6.
+    assert!((1650..1950).contains(&inverted), "{inverted}");
+}
+
+#[test]
+fn corners_that_span_no_convex_shape_have_no_perspective() {
+    let how = Warp::rotation(0.0, Interpolation::Nearest, None);
+    let view = |corners| Warp::perspective(corners, (8, 8), &how);
+    assert!(view([[4.0, 4.0], [7.0, 0.0], [7.0, 7.0], [0.0, 7.0]]).is_none());
+    assert!(view([[0.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 7.0]]).is_none());
+    let warp = view([[1.0, 2.0], [7.0, 0.0], [6.0, 7.0], [0.0, 5.0]]).expect("convex");
+    assert!(Warp::perspective([[0.0, 0.0]; 4], (1, 1), &how).is_none());
+    // Its map back is its inverse: the corners of the image come to where they were moved.
+    let back = warp.forward().expect("an inverse");
+    for ([x, y], [to_x, to_y]) in
+        [([0.0, 0.0], [1.0, 2.0]), ([7.0, 0.0], [7.0, 0.0]), ([7.0, 7.0], [6.0, 7.0]), ([0.0, 7.0], [0.0, 5.0])]
+    {
+        let [u, v, by] = back.map(|[a, b, c]| a * (x - 4.0) + b * (y - 4.0) + c);
+        assert!((u / by + 4.0 - to_x).abs() < 1e-9 && (v / by + 4.0 - to_y).abs() < 1e-9, "{u} {v} {by}");
+    }
 }
 
 #[test]

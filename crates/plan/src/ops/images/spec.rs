@@ -111,6 +111,11 @@ pub(crate) trait ImageSpec {
         None
     }
 
+    /// Returns whether the image depends on its boxes.
+    fn reads_boxes(&self) -> bool {
+        false
+    }
+
     /// As [`ImageSpec::annotations`].
     fn annotations_mut(&mut self) -> Option<&mut Annotations> {
         None
@@ -156,8 +161,9 @@ impl<T: ImageSpec> OpSpec for T {
 
     fn needs(&self, input: &Schema, after: Names) -> Names {
         let others = self.annotations().map_or_else(Vec::new, |annotations| annotations.needs(&after));
+        let boxes = self.annotations().filter(|_| self.reads_boxes()).and_then(|with| with.boxes.clone());
         let exists = |name: &String| input.position(name).is_some();
-        after.into_iter().filter(exists).chain(others).chain([self.column().to_owned()]).collect()
+        after.into_iter().filter(exists).chain(others).chain(boxes).chain([self.column().to_owned()]).collect()
     }
 
     fn restrict(&mut self, input: &Schema) -> bool {
