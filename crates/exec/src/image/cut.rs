@@ -2,7 +2,7 @@
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
-use forebay_plan::Border;
+use forebay_plan::{Border, Corner};
 
 use super::flow::Flow;
 use super::follow::{Change, Follow};
@@ -63,7 +63,18 @@ pub(super) fn cut(
             };
             return place(flow, canvas.left, canvas.top, canvas.size, fill);
         }
-        Step::Crop(region) => region,
+        Step::Crop { part, corner } => {
+            // A part that does not fit stays as it was given, for the error below.
+            let (width, height) = flow.size();
+            let far = |from: usize, len: usize, of: usize| of.checked_sub(from + len).unwrap_or(from);
+            let (x, y) = (far(part.x, part.width, width), far(part.y, part.height, height));
+            match corner {
+                Corner::TopLeft => part,
+                Corner::TopRight => Region { x, ..part },
+                Corner::BottomLeft => Region { y, ..part },
+                Corner::BottomRight => Region { x, y, ..part },
+            }
+        }
         _ => return Err(Error::internal(format!("{} cuts nothing", step.name()))),
     };
     let (width, height) = flow.size();

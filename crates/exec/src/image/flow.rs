@@ -8,7 +8,7 @@
 use forebay_core::{Error, Result};
 use forebay_plan::ImageMode;
 
-use super::decode::{Decoder, Limits, header};
+use super::decode::{Decoder, Limits, Orientation, header};
 use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;
@@ -42,9 +42,27 @@ impl Scratch {
     }
 }
 
+/// An encoded image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encoded<'a> {
+    bytes: &'a [u8],
+    mode: ImageMode,
+    /// Whether its rows become columns.
+    swaps: bool,
+}
+
+impl Encoded<'_> {
+    fn decode<'d>(&self, decoder: &'d mut Decoder, limits: &Limits, region: Region) -> Result<Image<'d>> {
+        match self.swaps {
+            true => decoder.decode_swapped(self.bytes, self.mode, limits, region),
+            false => decoder.decode_region(self.bytes, self.mode, limits, region),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Base<'a> {
-    Encoded(&'a [u8], ImageMode),
+    Encoded(Encoded<'a>),
     Given(Image<'a>),
     /// Without gaps in one of the scratch's two buffers.
     Buffer(usize),
@@ -67,10 +85,16 @@ pub(super) enum Target<'o> {
 }
 
 impl<'a, 's> Flow<'a, 's> {
-    pub(super) fn encoded(bytes: &'a [u8], mode: ImageMode, scratch: &'s mut Scratch) -> Result<Self> {
-        let (_, width, height) = header(bytes)?;
+    /// Takes an encoded image; `exif` says whether it is turned and mirrored as its EXIF data say.
+    pub(super) fn encoded(bytes: &'a [u8], mode: ImageMode, exif: bool, scratch: &'s mut Scratch) -> Result<Self> {
+        let (format, width, height) = header(bytes)?;
         scratch.limits.check(width, height)?;
-        Ok(Self::new(Base::Encoded(bytes, mode), (width as usize, height as usize), mode.channels(), scratch))
+        let Orientation { swaps, across, down } =
+            if exif { Orientation::of(format, bytes) } else { Orientation::default() };
+        let (width, height) = if swaps { (height, width) } else { (width, height) };
+        let base = Base::Encoded(Encoded { bytes, mode, swaps });
+        let flow = Self::new(base, (width as usize, height as usize), mode.channels(), scratch);
+        Ok(Self { flip: Mirror { horizontal: across, vertical: down }, ..flow })
     }
 
     pub(super) fn given(image: Image<'a>, scratch: &'s mut Scratch) -> Self {
@@ -187,7 +211,7 @@ impl<'a, 's> Flow<'a, 's> {
         let flip = self.flip;
         let Scratch { limits, decoder, buffers, .. } = self.scratch;
         let image = match self.base {
-            Base::Encoded(bytes, mode) => decoder.decode_region(bytes, mode, limits, self.region)?,
+            Base::Encoded(encoded) => encoded.decode(decoder, limits, self.region)?,
             Base::Given(image) => image.crop(self.region)?,
             Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
         };
@@ -207,7 +231,7 @@ impl<'a, 's> Flow<'a, 's> {
     ) -> Result<()> {
         let Scratch { limits, decoder, tools, buffers: [first, second] } = &mut *self.scratch;
         let (image, spare, spare_index) = match self.base {
-            Base::Encoded(bytes, mode) => (decoder.decode_region(bytes, mode, limits, self.region)?, first, 0),
+            Base::Encoded(encoded) => (encoded.decode(decoder, limits, self.region)?, first, 0),
             Base::Given(image) => (image.crop(self.region)?, first, 0),
             Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
             Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),

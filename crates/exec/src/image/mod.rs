@@ -17,7 +17,7 @@
 //! - `normalize`: levels to floats
 //! - `view`: pixels without a copy
 //! - `real`: functions of real numbers with the same bits on every machine
-//! - `encode`: pixels to JPEG files, for examples and tests
+//! - `encode`: pixels to JPEG and PNG files
 
 mod augment;
 mod chain;
@@ -43,6 +43,7 @@ pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub use decode::{Decoder, Format, Limits, header};
 #[cfg(test)]
 pub(crate) use edit::warp::Warp;
+pub(crate) use encode::encode;
 pub use encode::encode_jpeg;
 pub(crate) use follow::{Alone, Change, Follow};
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};

@@ -1,7 +1,7 @@
 //! The steps of a chain, and their arguments.
 
 use forebay_core::{Error, Result};
-use forebay_plan::{Border, Direction, Layout};
+use forebay_plan::{Border, Corner, Direction, Layout};
 
 use super::augment::Augment;
 use super::iou_crop::IouCrop;
@@ -40,8 +40,13 @@ pub enum Step {
         /// Columns.
         width: usize,
     },
-    /// Keep the part at one place.
-    Crop(Region),
+    /// Keep the part at one place, which is counted from a corner.
+    Crop {
+        /// The part.
+        part: Region,
+        /// The corner.
+        corner: Corner,
+    },
     /// Put a border around the image.
     Pad {
         /// Its sides.
@@ -133,7 +138,7 @@ impl Step {
             Self::Resize { .. } => "resize",
             Self::ResizeShorter { .. } => "resize shorter side",
             Self::CenterCrop { .. } => "center crop",
-            Self::Crop(_) => "crop",
+            Self::Crop { .. } => "crop",
             Self::Pad { .. } => "pad",
             Self::RandomCrop { .. } => "random crop",
             Self::IouCrop { .. } => "random iou crop",
@@ -152,7 +157,7 @@ impl Step {
         match *self {
             Self::Resize { height, width, .. }
             | Self::CenterCrop { height, width }
-            | Self::Crop(Region { height, width, .. })
+            | Self::Crop { part: Region { height, width, .. }, .. }
             | Self::RandomCrop { height, width, .. } => side(name, height, width),
             Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {

@@ -25,7 +25,10 @@ pub(super) fn kernel(op: &Op, key_op: u64) -> Result<image::Step> {
             image::Step::ResizeShorter { size: op.size, max_size: op.max_size, filter }
         }
         Op::CenterCrop(op) => image::Step::CenterCrop { height: op.height, width: op.width },
-        Op::Crop(op) => image::Step::Crop(Region { x: op.left, y: op.top, width: op.width, height: op.height }),
+        Op::Crop(op) => {
+            let part = Region { x: op.left, y: op.top, width: op.width, height: op.height };
+            image::Step::Crop { part, corner: op.corner }
+        }
         Op::RandomIouCrop(op) => {
             let (scale, ratio, overlaps, trials) = (op.scale, op.ratio, op.overlaps.clone(), op.trials);
             image::Step::IouCrop { rules: IouCrop { scale, ratio, overlaps, trials }, key_op }

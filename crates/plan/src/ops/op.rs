@@ -74,6 +74,8 @@ ops! {
     CheckFinite(columns::CheckFinite),
     /// Decodes encoded bytes to an image.
     DecodeImage(images::DecodeImage),
+    /// Encodes an image to the bytes of a file.
+    EncodeImage(images::EncodeImage),
     /// Declares the boxes, masks and points of an image.
     Annotate(images::Annotate),
     /// An image op, and the columns that follow the image.

@@ -355,7 +355,7 @@ fn augmentation(draw: &mut Draw, column: String) -> Op {
 pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
     let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
     let mut graph = Graph::new(source, None).expect("a source");
-    let decode = Op::DecodeImage(ops::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb });
+    let decode = Op::DecodeImage(ops::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb, exif: false });
     let (ops, decoded) = (3 + draw.below(8), draw.below(5));
     for at in 0..ops {
         let op = match draw.coin() {

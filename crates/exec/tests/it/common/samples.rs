@@ -5,8 +5,8 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{
-    Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Direction, Expr, Function, ImageMode,
-    Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow, Values, ops,
+    Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Corner, Direction, Expr, Function,
+    ImageFormat, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow, Values, ops,
 };
 
 use super::random::col;
@@ -155,7 +155,7 @@ fn functions() -> Vec<Sample> {
         sample(explode(&["sized"]), vec![], vec![explode(&["a"]), explode(&[]), explode(&["sized", "png"])]),
         sample(
             explode(&["png"]),
-            vec![Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgb })],
+            vec![Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgb, exif: false })],
             vec![explode(&["nowhere"])],
         ),
     ]
@@ -165,7 +165,8 @@ const COLUMN: &str = "sized";
 
 fn images() -> Vec<Sample> {
     let column = || name(COLUMN);
-    let decode = |column| Op::DecodeImage(ops::DecodeImage { column: name(column), mode: ImageMode::Rgb });
+    let decode = |column| Op::DecodeImage(ops::DecodeImage { column: name(column), mode: ImageMode::Rgb, exif: false });
+    let encode = |format, quality| Op::EncodeImage(ops::EncodeImage { column: column(), format, quality });
     let resize = |height| {
         Op::Resize(ops::Resize {
             column: column(),
@@ -199,7 +200,10 @@ fn images() -> Vec<Sample> {
         })
     };
     let flip = |probability, direction| Op::RandomFlip(ops::RandomFlip { column: column(), probability, direction });
-    let cut = |top, width| Op::Crop(ops::Crop { column: column(), top, left: 3, height: 9, width });
+    let cut = |top, width| {
+        let corner = Corner::TopLeft;
+        Op::Crop(ops::Crop { column: column(), top, left: 3, height: 9, width, corner })
+    };
     let border = |left| Border { left, top: 2, right: 0, bottom: 5 };
     let pad = |left, fill: &[u8]| Op::Pad(ops::Pad { column: column(), border: border(left), fill: fill.to_vec() });
     let some = |height, left, fill: &[u8]| {
@@ -217,6 +221,26 @@ fn images() -> Vec<Sample> {
         Op::Normalize(ops::Normalize { column: column(), mean, std: vec![std; 3], layout })
     };
     vec![
+        sample(
+            encode(ImageFormat::Jpeg, Some(80)),
+            vec![],
+            vec![
+                encode(ImageFormat::Jpeg, None),
+                encode(ImageFormat::Jpeg, Some(101)),
+                encode(ImageFormat::Png, Some(80)),
+            ],
+        ),
+        sample(encode(ImageFormat::Png, None), vec![], vec![]),
+        sample(
+            Op::DecodeImage(ops::DecodeImage { column: name("png"), mode: ImageMode::Rgba, exif: true }),
+            vec![],
+            vec![],
+        ),
+        sample(
+            Op::Crop(ops::Crop { column: column(), top: 1, left: 2, height: 9, width: 5, corner: Corner::BottomRight }),
+            vec![],
+            vec![],
+        ),
         sample(decode("png"), vec![], vec![decode("a"), decode("nowhere")]),
         sample(resize(11), vec![], vec![resize(0), resize(100_000)]),
         sample(shorter(9, Some(12)), vec![], vec![shorter(0, None), shorter(9, Some(9))]),
