@@ -12,6 +12,7 @@ use super::decode::{Decoder, Limits, Orientation, header};
 use super::edit::Edit;
 use super::edit::blur::Blur;
 use super::edit::erase::erase;
+use super::edit::mix::Blend;
 use super::edit::noise::noise;
 use super::edit::sharpen::sharpen;
 use super::normalize::{Normalizer, copy_hwc};
@@ -24,6 +25,7 @@ use super::view::{Image, Mirror, Region, room};
 pub(super) struct Tools {
     resizer: Resizer,
     blur: Blur,
+    blend: Blend,
 }
 
 /// The memory that one thread reuses from image to image.
@@ -168,12 +170,33 @@ impl<'a, 's> Flow<'a, 's> {
                 let (place, width) = (self.place(region), self.size.0);
                 erase(self.own()?, width, channels, place, value);
             }
+            Edit::MixBegin { share } => {
+                // The image is written as it is shown, because copies are turned before they are added.
+                self.redraw(|image, _, out| {
+                    image
+                        .rows()
+                        .zip(out.chunks_exact_mut(image.width() * channels))
+                        .for_each(|(from, to)| to.copy_from_slice(from))
+                })?;
+                self.blend(|blend, pixels| blend.begin(pixels, share))?;
+            }
+            Edit::MixCopy => self.blend(|blend, pixels| blend.copy(pixels))?,
+            Edit::MixAdd { share } => self.blend(|blend, pixels| blend.add(pixels, share))?,
+            Edit::MixEnd => self.blend(|blend, pixels| blend.end(pixels))?,
             Edit::Noise { mean, sigma, key } => self.redraw(|image, _, out| noise(image, mean, sigma, key, out))?,
             Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
             Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
         }
         Ok(())
+    }
+
+    /// Calls `f` with the blend and the pixels of the image.
+    fn blend(&mut self, f: impl FnOnce(&mut Blend, &mut [u8])) -> Result<()> {
+        let mut blend = std::mem::take(&mut self.scratch.tools.blend);
+        let done = self.own().map(|pixels| f(&mut blend, pixels));
+        self.scratch.tools.blend = blend;
+        done
     }
 
     /// Writes a new image, each pixel from pixels around it.

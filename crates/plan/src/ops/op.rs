@@ -134,6 +134,8 @@ ops! {
     AutoAugment(augment::AutoAugment),
     /// One random operation of torchvision's TrivialAugment.
     TrivialAugment(augment::TrivialAugment),
+    /// Blends an image with copies of itself that were changed differently.
+    AugMix(augment::AugMix),
     /// Overwrites a rectangle, at random.
     RandomErasing(augment::RandomErasing),
     /// Converts to float32.

@@ -4,6 +4,7 @@
 //! augmentation of one sample come from one stream in a fixed order, the coin of `p` first, so that no other code
 //! shifts them.
 
+mod aug_mix;
 mod auto_augment;
 mod color_jitter;
 mod gaussian_blur;
@@ -70,6 +71,7 @@ impl Augment {
             Op::RandomRotation(op) => Arc::new(op.clone()),
             Op::RandAugment(op) => Arc::new(op.clone()),
             Op::RandomErasing(op) => Arc::new(op.clone()),
+            Op::AugMix(op) => Arc::new(op.clone()),
             Op::RandomPosterize(op) => Arc::new(op.clone()),
             Op::RandomInvert(op) => Arc::new(op.clone()),
             Op::RandomAutocontrast(op) => Arc::new(op.clone()),

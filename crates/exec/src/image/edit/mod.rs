@@ -10,6 +10,7 @@
 //! - `blur`, `sharpen`: changes that read the pixels around
 //! - `warp`: affine maps, and views from another side
 //! - `erase`: regions in one colour, or of noise
+//! - `mix`: a blend of changed copies
 //! - `noise`: noise on every level
 //! - `lanes`: loops over pixels that the compiler vectorises
 
@@ -18,6 +19,7 @@ mod colour;
 pub(super) mod erase;
 mod lanes;
 mod levels;
+pub(super) mod mix;
 pub(super) mod noise;
 pub(super) mod sharpen;
 pub(super) mod warp;
@@ -76,6 +78,20 @@ pub(super) enum Edit {
     },
     /// A map of places.
     Warp(Warp),
+    /// Begins a blend with this share of the image.
+    MixBegin {
+        /// From 0 to 1.
+        share: f32,
+    },
+    /// The image becomes what it was at the beginning of the blend.
+    MixCopy,
+    /// Adds a share of the image to the blend.
+    MixAdd {
+        /// From 0 to 1.
+        share: f32,
+    },
+    /// The image becomes the blend.
+    MixEnd,
     /// A region in one colour.
     Erase {
         /// The region.

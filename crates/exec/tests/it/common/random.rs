@@ -319,7 +319,17 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
 /// A random op on levels or places.
 fn augmentation(draw: &mut Draw, column: String) -> Op {
     let (probability, interpolation, fill) = (0.6, Interpolation::Nearest, None);
-    match draw.below(11) {
+    match draw.below(12) {
+        10 => Op::AugMix(ops::AugMix {
+            column,
+            severity: 5,
+            mixture_width: 2,
+            chain_depth: None,
+            alpha: 1.0,
+            all_ops: true,
+            interpolation,
+            fill,
+        }),
         0 => Op::RandomPosterize(ops::RandomPosterize { column, bits: 3, probability }),
         1 => Op::RandomInvert(ops::RandomInvert { column, probability }),
         2 => Op::RandomAutocontrast(ops::RandomAutocontrast { column, probability }),

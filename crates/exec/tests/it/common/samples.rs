@@ -440,8 +440,22 @@ fn policies() -> Vec<Sample> {
         let (column, interpolation) = (column(), Interpolation::Bilinear);
         Op::AutoAugment(ops::AutoAugment { column, policy, interpolation, fill })
     };
+    let mix = |severity, chain_depth, alpha| {
+        let (column, mixture_width, all_ops, interpolation) = (column(), 3, true, Interpolation::Bilinear);
+        Op::AugMix(ops::AugMix {
+            column,
+            severity,
+            mixture_width,
+            chain_depth,
+            alpha,
+            all_ops,
+            interpolation,
+            fill: None,
+        })
+    };
     let half = Some((0.5, 1.5));
     vec![
+        sample(mix(3, None, 1.0), vec![], vec![mix(0, None, 1.0), mix(3, Some(0), 1.0), mix(3, None, 0.0)]),
         sample(
             affine(0.1, half, 9.0),
             vec![],

@@ -1,5 +1,6 @@
 //! Ops that change the pixels of an image column at random: torchvision's augmentations.
 
+mod aug_mix;
 mod auto_augment;
 mod color_jitter;
 mod filled;
@@ -20,6 +21,7 @@ mod random_rotation;
 mod random_solarize;
 mod trivial_augment;
 
+pub use aug_mix::AugMix;
 pub use auto_augment::{AutoAugment, AutoPolicy};
 pub use color_jitter::ColorJitter;
 pub use filled::Interpolation;

@@ -106,6 +106,11 @@ pub(crate) trait ImageSpec {
         !matches!(self.effect(), Effect::Recolours { .. } | Effect::Blurs)
     }
 
+    /// Returns whether each place of the image has one place after it, so that boxes, masks and points can follow.
+    fn has_places(&self) -> bool {
+        true
+    }
+
     /// Returns the columns that follow the image through it. They can make it fail.
     fn annotations(&self) -> Option<&Annotations> {
         None
