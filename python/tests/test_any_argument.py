@@ -44,6 +44,7 @@ PLAUSIBLE: dict[str, Any] = {
     "fn": dict,
     "function": lambda: iter([{"x": 1}]),
     "index": 0,
+    "into": "part",
     "job": "job",
     "kernel_size": 3,
     "label": "id",

@@ -32,6 +32,7 @@ OPS = {
     "random_affine": lambda ds: ds.random_affine("image", 20, translate=(0.1, 0.2), scale=(0.8, 1.2), shear=5),
     "random_perspective": lambda ds: ds.random_perspective("image", 0.4, fill=(1, 2, 3)),
     "auto_augment": lambda ds: ds.auto_augment("image", "cifar10"),
+    "aug_mix": lambda ds: ds.aug_mix("image", severity=5),
     "trivial_augment": lambda ds: ds.trivial_augment("image", interpolation="bilinear"),
 }
 """Each op with arguments that change some images and leave others."""
@@ -205,8 +206,10 @@ def test_small_and_grey_images_are_augmented(shape):
         (lambda ds: ds.random_affine("image", 10, shear=90), "shear"),
         (lambda ds: ds.random_affine("image", 10, shear=(1, 2, 3)), "shear=.* is no shear"),
         (lambda ds: ds.random_perspective("image", 1.5), "distortion_scale=1.5"),
-        (lambda ds: ds.auto_augment("image", "coco"), "policy='coco'"),
+        (lambda ds: ds.auto_augment("image", "coco"), "policy 'coco'"),
         (lambda ds: ds.trivial_augment("image", num_magnitude_bins=1), "num_magnitude_bins=1"),
+        (lambda ds: ds.aug_mix("image", severity=11), "severity=11"),
+        (lambda ds: ds.aug_mix("image", alpha=0), "alpha=0"),
         (lambda ds: ds.random_zoom_out("image", side_range=(0.5, 2)), "side_range"),
         (lambda ds: ds.random_iou_crop("image"), "has no boxes"),
         (lambda ds: ds.color_jitter("image", brightness=-1), "brightness=-1"),

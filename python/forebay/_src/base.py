@@ -82,5 +82,14 @@ def _check_columns(op: dict[str, Any]) -> None:
 
 
 def _is_random(name: str) -> bool:
-    others = ("color_jitter", "gaussian_blur", "gaussian_noise", "auto_augment", "trivial_augment", "mixup", "cutmix")
+    others = (
+        "color_jitter",
+        "gaussian_blur",
+        "gaussian_noise",
+        "aug_mix",
+        "auto_augment",
+        "trivial_augment",
+        "mixup",
+        "cutmix",
+    )
     return name.startswith("rand") or name in others

@@ -8,6 +8,7 @@ from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
+from forebay._src.crop_ops import CropOps
 from forebay._src.detection_ops import DetectionOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
@@ -42,6 +43,7 @@ class Dataset(
     RowOps,
     ManyOps,
     ImageOps,
+    CropOps,
     AnnotateOps,
     DetectionOps,
     AugmentOps,

@@ -70,7 +70,7 @@ class DetectionOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Puts the image at a random place of a larger canvas, with probability `p`: SSD's expansion, torchvision's rule.
+        """Puts the image at a random place of a larger canvas, with probability `p`, by torchvision's rule.
 
         Sizes differ, so resize behind it. Boxes, masks and points of `annotate` follow.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WarpOps(Base):
-    """Random ops that may move pixels by a map, by torchvision's rules. Boxes, masks and points of `annotate` follow."""
+    """Random ops that may move pixels by a map, by torchvision's rules. Boxes, masks and points follow."""
 
     __slots__ = ()
 
@@ -85,8 +85,8 @@ class WarpOps(Base):
 
         Args:
             column: The column.
-            distortion_scale: How far each corner may move towards the middle: 0 not at all, 1 to the middle. Close to 1,
-                corners that span no convex shape may be drawn; they leave the image as it is.
+            distortion_scale: How far each corner may move towards the middle: 0 not at all, 1 to the middle. Close to
+                1, corners that span no convex shape may be drawn; they leave the image as it is.
             p: The probability.
             interpolation: Whether a pixel is the nearest one, or blended of four.
             fill: The level outside the image: one, or one for each channel, 0 to 255.
@@ -156,6 +156,47 @@ class WarpOps(Base):
             "num_magnitude_bins": arguments.whole(num_magnitude_bins, "trivial_augment", "num_magnitude_bins", 2),
             **looked_up(interpolation, fill, "trivial_augment"),
         }
+        return self._then(op, keep_position, name)
+
+    def aug_mix(
+        self,
+        column: str,
+        *,
+        severity: int = 3,
+        mixture_width: int = 3,
+        chain_depth: int | None = None,
+        alpha: float = 1.0,
+        all_ops: bool = True,
+        interpolation: Literal["nearest", "bilinear"] = "bilinear",
+        fill: int | Iterable[int] | None = None,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Blends the image with copies of itself that random operations changed: torchvision's `AugMix`.
+
+        Args:
+            column: The column.
+            severity: The strength of the operations, 1 to 10.
+            mixture_width: The number of copies, 1 to 16.
+            chain_depth: The number of operations on each copy; without it, 1 to 3 are drawn.
+            alpha: How alike the shares of a blend are: large numbers make them equal.
+            all_ops: Whether brightness, contrast, colour and sharpness are among the operations.
+            interpolation: Whether a moved pixel is the nearest one, or blended of four.
+            fill: The level outside the image: one, or one for each channel, 0 to 255; zeros without it.
+            keep_position: Whether the optimiser keeps the op at its place.
+            name: The name of the op in errors and explanations.
+        """
+        op: dict[str, Any] = {
+            "op": "aug_mix",
+            "column": column,
+            "severity": arguments.whole(severity, "aug_mix", "severity", 1),
+            "mixture_width": arguments.whole(mixture_width, "aug_mix", "mixture_width", 1),
+            "alpha": arguments.number(alpha, "aug_mix", "alpha"),
+            "all_ops": arguments.flag(all_ops, "aug_mix", "all_ops"),
+            **looked_up(interpolation, fill, "aug_mix"),
+        }
+        if chain_depth is not None:
+            op["chain_depth"] = arguments.whole(chain_depth, "aug_mix", "chain_depth", 1)
         return self._then(op, keep_position, name)
 
 

@@ -84,8 +84,8 @@ impl Boxes {
         Ok(())
     }
 
-    /// Moves and clips the boxes, and returns which are kept, by their place among those before. A box is dropped if its
-    /// centre is outside of `centres`.
+    /// Moves and clips the boxes, and returns which are kept, by their place among those before. A box is dropped if
+    /// its centre is outside of `centres`.
     pub(super) fn follow(&mut self, motion: &Motion, from: (usize, usize), centres: Option<Region>) -> Vec<u32> {
         let (width, height) = (motion.size.0 as f64, motion.size.1 as f64);
         let (mut kept, mut values) = (Vec::new(), Vec::new());

@@ -172,12 +172,8 @@ impl<'a, 's> Flow<'a, 's> {
             }
             Edit::MixBegin { share } => {
                 // The image is written as it is shown, because copies are turned before they are added.
-                self.redraw(|image, _, out| {
-                    image
-                        .rows()
-                        .zip(out.chunks_exact_mut(image.width() * channels))
-                        .for_each(|(from, to)| to.copy_from_slice(from))
-                })?;
+                let flip = self.flip.horizontal;
+                self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, flip, out))?;
                 self.blend(|blend, pixels| blend.begin(pixels, share))?;
             }
             Edit::MixCopy => self.blend(|blend, pixels| blend.copy(pixels))?,

@@ -1,5 +1,5 @@
-//! AugMix (Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty", 2020), with
-//! torchvision's operations and their ranges.
+//! AugMix (Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty", 2020),
+//! with torchvision's operations and their ranges.
 
 use forebay_core::Result;
 use forebay_core::rng::SampleRng;

@@ -13,7 +13,8 @@ impl Draws for RandomPerspective {
         self.probability
     }
 
-    /// Corners that do not span a convex shape leave the image as it is. Only a distortion close to 1 draws such corners.
+    /// Corners that do not span a convex shape leave the image as it is. Only a distortion close to 1 draws such
+    /// corners.
     fn draw(&self, (width, height): (usize, usize), rng: &mut SampleRng, edit: Edits<'_>) -> Result<()> {
         let most = |side: usize| (self.distortion_scale * (side / 2) as f64) as u32;
         let (across, down) = (most(width), most(height));

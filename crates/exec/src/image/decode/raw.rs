@@ -48,8 +48,8 @@ impl Colour {
         }
     }
 
-    /// Converts a row as Pillow's `convert` does. A mode without alpha drops it; for a mode with alpha, an image without
-    /// one is opaque.
+    /// Converts a row as Pillow's `convert` does. A mode without alpha drops it; for a mode with alpha, an image
+    /// without one is opaque.
     pub(super) fn convert(self, from: &[u8], mode: ImageMode, to: &mut [u8]) {
         match self {
             Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v, |_| 255),

@@ -2,9 +2,10 @@
 //! kept.
 //!
 //! Each output pixel reads its place in the image. Places are whole numbers of 2^-32 pixels, computed in f64 for the
-//! start and the step of a row, so that a row needs only additions; a perspective computes each place. `Nearest` uses the pixel there (PyTorch computes
-//! places in f32, so it may use the other pixel where a place is halfway between two); `Bilinear` blends four with
-//! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
+//! start and the step of a row, so that a row needs only additions; a perspective computes each place. `Nearest` uses
+//! the pixel there (PyTorch computes places in f32, so it may use the other pixel where a place is halfway between
+//! two); `Bilinear` blends four with weights of 1/2048, within a level of PyTorch. Places are counted from the image's
+//! centre.
 
 use forebay_plan::Interpolation;
 
@@ -47,8 +48,8 @@ impl Warp {
         Self { matrix: [1.0, 0.0, -right, 0.0, 1.0, -down], ..*how }
     }
 
-    /// Returns torchvision's affine map: a turn to the right, a shift in pixels, a scaling, and shears along x and y. Angles
-    /// are in degrees.
+    /// Returns torchvision's affine map: a turn to the right, a shift in pixels, a scaling, and shears along x and y.
+    /// Angles are in degrees.
     pub(in crate::image) fn affine(degrees: f64, shift: (f64, f64), scale: f64, [x, y]: [f64; 2], how: &Self) -> Self {
         let ((sin, cos), (turned_sin, turned_cos)) = (sin_cos(degrees), sin_cos(degrees - y));
         let ((x_sin, x_cos), (_, along)) = (sin_cos(x), sin_cos(y));
@@ -63,8 +64,8 @@ impl Warp {
     }
 
     /// Returns the map that moves the corners of an image of `size` to `corners`, clockwise from the upper left one.
-    /// A corner is that of torchvision: the last column and row have the numbers `width - 1` and `height - 1`. `None` if
-    /// the corners span no convex shape.
+    /// A corner is that of torchvision: the last column and row have the numbers `width - 1` and `height - 1`. `None`
+    /// if the corners span no convex shape.
     pub(in crate::image) fn perspective(corners: [[f64; 2]; 4], size: (usize, usize), how: &Self) -> Option<Self> {
         let turns = |i: usize| {
             let [[ax, ay], [bx, by], [cx, cy]] = [0, 1, 2].map(|next| corners[(i + next) % 4]);

@@ -9,6 +9,7 @@ use super::golden::file;
 use crate::image::edit::warp::Warp;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
+use crate::image::geometry::random_zoom_out;
 use crate::image::{Augment, Image, Limits, Region, Scratch};
 
 /// Runs one edit on pixels of a shape.
@@ -176,6 +177,48 @@ fn a_policy_draws_its_operations_and_magnitudes_alike() {
     let inverted = (0..25_000).filter(|&sample| drawn(&auto, sample).contains(&invert)).count();
     // Of 25 pairs, the third from the end and two others have it, each with a probability of 0.6.
     assert!((1650..1950).contains(&inverted), "{inverted}");
+}
+
+#[test]
+fn a_blend_is_the_sum_of_its_shares() {
+    let pixels: Vec<u8> = (0..5 * 4 * 3).map(|v| (v * 4) as u8).collect();
+    let mut scratch = Scratch::new(Limits::default());
+    let image = Image::packed(&pixels, 5, 4, 3).expect("its size");
+    let mut flow = Flow::given(image, &mut scratch);
+    // Shown upside down and from the other side: the copies are made of the image as it is shown.
+    flow.flip = crate::image::Mirror { horizontal: true, vertical: true };
+    let half = Warp::rotation(180.0, Interpolation::Nearest, None);
+    for edit in [
+        Edit::MixBegin { share: 0.25 },
+        Edit::MixCopy,
+        Edit::Recolour(Recolour::Solarize(0.0)),
+        Edit::MixAdd { share: 0.25 },
+        Edit::MixCopy,
+        Edit::Warp(half),
+        Edit::MixAdd { share: 0.5 },
+        Edit::MixEnd,
+    ] {
+        flow.edit(edit).expect("valid");
+    }
+    let mut out = vec![0; pixels.len()];
+    flow.finish(None, &mut out).expect("its size");
+    // A quarter of the image and a quarter of its inverse are 63.75; half of the turned copy is half of what was given.
+    let want: Vec<u8> = pixels.iter().map(|&v| (63.75 + f32::from(v) * 0.5) as u8).collect();
+    assert_eq!(out, want);
+}
+
+#[test]
+fn a_zoom_out_has_its_sides_and_places() {
+    let mut zoomed = 0;
+    for sample in 0..2_000 {
+        let mut rng = SampleRng::new(2, SampleId(sample));
+        let Some(canvas) = random_zoom_out((30, 20), (1.5, 3.0), 0.7, &mut rng) else { continue };
+        zoomed += 1;
+        let (width, height) = canvas.size;
+        assert!((45..=90).contains(&width) && (30..=60).contains(&height), "{canvas:?}");
+        assert!(canvas.left + 30 <= width && canvas.top + 20 <= height, "{canvas:?}");
+    }
+    assert!((1320..1480).contains(&zoomed), "{zoomed}");
 }
 
 #[test]

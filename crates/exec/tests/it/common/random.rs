@@ -243,7 +243,7 @@ pub(crate) fn image_op(draw: &mut Draw) -> Op {
     let (side, factor) = (4 + draw.below(14), Some((0.4, 1.6)));
     let (scale, ratio, antialias, probability) = ((0.2, 0.9), (0.5, 2.0), draw.coin(), 0.5);
     let interpolation = [Resample::Bilinear, Resample::Nearest][draw.below(2)];
-    match draw.below(17) {
+    match draw.below(16) {
         0 => Op::Resize(ops::Resize { column, height: side, width: side + 1, antialias, interpolation }),
         1 => Op::ResizeShorter(ops::ResizeShorter {
             column,

@@ -404,6 +404,14 @@ fn levels() -> Vec<Sample> {
         |bits, probability| Op::RandomPosterize(ops::RandomPosterize { column: column(), bits, probability });
     let invert = |probability| Op::RandomInvert(ops::RandomInvert { column: column(), probability });
     let stretch = |probability| Op::RandomAutocontrast(ops::RandomAutocontrast { column: column(), probability });
+    let darker = Op::ColorJitter(ops::ColorJitter {
+        column: column(),
+        brightness: Some((0.5, 0.5)),
+        contrast: None,
+        saturation: None,
+        hue: None,
+        probability: 1.0,
+    });
     let spread = |probability| Op::RandomEqualize(ops::RandomEqualize { column: column(), probability });
     let sharpen =
         |factor| Op::RandomAdjustSharpness(ops::RandomAdjustSharpness { column: column(), factor, probability: 0.5 });
@@ -412,7 +420,8 @@ fn levels() -> Vec<Sample> {
     vec![
         sample(posterize(3, 0.5), vec![], vec![posterize(0, 0.5), posterize(9, 0.5), posterize(3, 2.0)]),
         sample(invert(0.5), vec![], vec![invert(-1.0)]),
-        sample(stretch(0.5), vec![], vec![stretch(f64::NAN)]),
+        // The rows have all levels, so they are darkened before.
+        sample(stretch(0.5), vec![darker], vec![stretch(f64::NAN)]),
         sample(spread(0.5), vec![], vec![spread(2.0)]),
         sample(sharpen(2.0), vec![], vec![sharpen(-1.0), sharpen(f64::NAN)]),
         sample(permute(COLUMN), vec![], vec![permute("a"), permute("png")]),
@@ -423,7 +432,7 @@ fn levels() -> Vec<Sample> {
 /// Augmentations that move pixels by a map, and policies of several operations.
 fn policies() -> Vec<Sample> {
     let column = || name(COLUMN);
-    let affine = |share, scale, slope| {
+    let affine = |share, scale, slope: f64| {
         let (column, interpolation, fill) = (column(), Interpolation::Nearest, Some(vec![3]));
         let (degrees, translate, shear) = ((-30.0, 30.0), (share, 0.2), Some([(-slope, slope), (0.0, 5.0)]));
         Op::RandomAffine(ops::RandomAffine { column, degrees, translate, scale, shear, interpolation, fill })
