@@ -13,7 +13,7 @@ HEIGHT, WIDTH = 60, 80
 
 MOVES = {
     "random_affine": lambda ds: ds.random_affine("image", 40, translate=(0.2, 0.2), scale=(0.7, 1.5), shear=20),
-    "random_perspective": lambda ds: ds.random_perspective("image", 0.7, p=1, interpolation="nearest"),
+    "random_perspective": lambda ds: ds.random_perspective("image", 0.4, p=1, interpolation="nearest"),
     "random_zoom_out": lambda ds: ds.random_zoom_out("image", side_range=(1, 2), p=0.7),
     "random_iou_crop": lambda ds: ds.random_iou_crop("image"),
     "trivial_augment": lambda ds: ds.trivial_augment("image").random_perspective("image", 0.3),
@@ -124,6 +124,5 @@ def test_the_recipe_of_ssd_runs_as_it_is_written():
     ],
 )
 def test_wrong_arguments_of_an_iou_crop_are_named(arguments, says):
-    with pytest.raises(E.InvalidPipelineError, match=says) as error:
+    with pytest.raises(E.InvalidPipelineError, match=rf"{says}[^\n]*\n  hint"):
         detection().random_iou_crop("image", **arguments)
-    assert error.value.details["hint"]

@@ -143,7 +143,7 @@ def test_each_crop_of_several_has_a_draw_of_its_own():
         (lambda ds: ds.encode_image("image", quality=101), "quality=101"),
         (lambda ds: ds.encode_image("image", "png", quality=80), 'quality with format="png"'),
         (lambda ds: ds.encode_image("image").encode_image("image"), "encoded already"),
-        (lambda ds: ds.normalize("image", mean=0.5, std=0.5).encode_image("image"), "float32"),
+        (lambda ds: ds.normalize("image", mean=[0.5] * 3, std=[0.5] * 3).encode_image("image"), "float32"),
         (lambda ds: ds.encode_image("image").multi_crop("image", 8, 2, into="a"), "not decoded yet"),
         (lambda ds: ds.multi_crop("image", 8, 0, into="a"), "count=0"),
         (lambda ds: ds.five_crop("image", 8).five_crop("image", 8), "there is a column 'image_top_left' already"),

@@ -72,8 +72,8 @@ class ImageOps(Base):
         >>> import forebay as fb
         >>> import numpy as np
         >>> ds = fb.from_numpy({"image": np.zeros((2, 8, 8, 3), np.uint8)}).encode_image("image", "png")
-        >>> ds.schema["image"], next(iter(ds))["image"][1:4]
-        (bytes, b'PNG')
+        >>> str(ds.schema["image"]), next(iter(ds))["image"][1:4]
+        ('bytes', b'PNG')
 
         Args:
             column: The column.
