@@ -143,8 +143,8 @@ def test_twenty_histories_converge_and_leak_nothing(fuzzed: tuple[World, Proxy, 
     )
     ready = told.get('forebay_operator_objects{what="cache",state="PVCCreated"}', 0)
     assert ready >= states["PVCCreated"] - 2, (told, states)
-    assert told['forebay_operator_looks_total{what="cache",outcome="conflict"}'] > 0
-    assert told['forebay_operator_looks_total{what="service",outcome="done"}'] > 0
+    assert told['forebay_operator_reconciles_total{what="cache",outcome="conflict"}'] > 0
+    assert told['forebay_operator_reconciles_total{what="service",outcome="done"}'] > 0
 
     for namespace in namespaces:
         for kind in (jobs(namespace), caches(namespace), services(namespace)):

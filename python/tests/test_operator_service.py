@@ -146,7 +146,7 @@ def test_one_manifest_starts_a_service_whose_workers_follow_its_jobs_and_whose_i
     before = served.deployment("pipes-worker-cpu")["metadata"]["generation"]
     world.operator.kill()
     world.operator.start()
-    served.until("it looks", lambda: looks(world) >= 2)
+    served.until("it is reconciled", lambda: reconciles(world) >= 2)
     assert served.deployment("pipes-worker-cpu")["metadata"]["generation"] == before
 
     # A new image reaches the dispatcher, and then each worker, while the job goes on.
@@ -261,18 +261,18 @@ def test_a_service_that_is_as_it_should_be_costs_no_request(served: Served) -> N
     served.make("calm", plain(workers=[{"name": "cpu", "threads": 1, "resources": {"requests": {"cpu": "1000m"}}}]))
     served.until_told("calm", "Progressing", "False", "Complete")
     served.until("it is scaled", lambda: "workersWanted" in served.status("calm") or served.ready("calm-worker-cpu"))
-    before, first = requests(served.world), looks(served.world)
+    before, first = requests(served.world), reconciles(served.world)
     for number in range(5):
         served.cluster.request("PATCH", f"{served.all}/calm", {"metadata": {"annotations": {"a": str(number)}}})
-        looked = first + number + 1
-        served.until("it is looked at", lambda looked=looked: looks(served.world) >= looked)
+        expected = first + number + 1
+        served.until("it is reconciled", lambda expected=expected: reconciles(served.world) >= expected)
     assert requests(served.world)[len(before) :] == []
 
 
-def looks(world: World) -> float:
-    """Returns the number of the operator's passes over a service."""
+def reconciles(world: World) -> float:
+    """Returns the number of finished reconciles of services."""
     try:
-        return world.operator.figures().get('forebay_operator_looks_total{what="service",outcome="done"}', 0)
+        return world.operator.figures().get('forebay_operator_reconciles_total{what="service",outcome="done"}', 0)
     except OSError:
         return 0
 
