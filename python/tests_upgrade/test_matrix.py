@@ -175,6 +175,37 @@ def test_two_versions_compute_one_stream_while_processes_are_killed(
     assert got + rest(fleet, process) == expected
 
 
+#: A pipeline of an op that the earlier version may lack: `newer.py ADDRESS`.
+NEWER = """
+import itertools, sys
+import numpy as np
+import forebay as fb
+
+images = np.arange(64 * 4 * 4 * 3, dtype=np.uint8).reshape(64, 4, 4, 3)
+ds = fb.from_numpy({"image": images}).random_invert("image").batch(8)
+for stream in ds.iter(seed=7, epochs=1), ds.distribute(sys.argv[1], job="newer", seed=7, epochs=2):
+    print("".join(batch["image"].tobytes().hex() for batch in itertools.islice(stream, 8)))
+"""
+
+
+def test_a_worker_of_the_version_before_gets_no_splits_of_an_op_that_it_does_not_know(fleet: Fleet) -> None:
+    knows = "import forebay; print(hasattr(forebay.Dataset, 'random_invert'))"
+    if fleet.run(OLD, "-c", knows).communicate()[0].strip() == "True":
+        pytest.skip("the earlier version knows the op")
+    (fleet.folder / "newer.py").write_text(NEWER)
+    fleet.start_dispatcher(NEW)
+    fleet.start_worker(OLD)
+    fleet.start_worker(NEW)
+    reader = fleet.run(NEW, "newer.py", f"forebay://{fleet.address}")
+    local, remote = reader.communicate(timeout=DEADLINE)[0].splitlines()
+    assert reader.returncode == 0
+    assert local == remote
+    old, new = sorted(fleet.listed(NEW, "workers"), key=lambda worker: -len(worker["differs"]))
+    assert old["differs"] == [{"job": "newer", "difference": "op random_invert (unknown)"}]
+    assert (old["splits_done"], new["differs"]) == (0, [])
+    assert new["splits_done"] > 0
+
+
 def test_a_service_is_upgraded_and_taken_back_while_it_is_read(fleet: Fleet, expected: list[str]) -> None:
     fleet.start_dispatcher(OLD)
     before = [fleet.start_worker(OLD) for _ in range(2)]

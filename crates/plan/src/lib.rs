@@ -70,8 +70,9 @@ pub use ops::expr::{
     stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Annotations, Border, BoxFormat, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout,
-    Mixing, Op, Pack, Packing, PadTo, Resample, Role, ShuffleWindow, Tokenize, image_layout,
+    Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Function, ImageFormat,
+    ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo, Resample, Role, ShuffleWindow, Tokenize,
+    image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;

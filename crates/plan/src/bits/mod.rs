@@ -1,8 +1,8 @@
 //! The versions of the bits that this version of Forebay computes: of each op, source and function, and of the plan.
 //!
 //! A fleet may run two versions of Forebay during an upgrade. A job's samples must not depend on the worker, so each name
-//! has a small number, which rises when the same pipeline gives other bits, or when the name gets a new argument. A job
-//! keeps the numbers that it began with, and only processes with these numbers for its names compute for it.
+//! has a small number, which rises when the same pipeline gives other bits. A job keeps the numbers that it began with, and
+//! only processes with these numbers for its names compute for it. A new argument is a name of its own.
 //!
 //! Raise a number in [`CHANGED`] when a golden file of bits changes. Invariant: a number never falls. `names` finds the
 //! names of this process and of a pipeline.
@@ -17,8 +17,7 @@ use crate::graph::Graph;
 
 /// The name of what all jobs depend on: the order of rows, random numbers, and the sizes of splits and morsels.
 const PLAN: &str = "plan";
-/// The names whose number is not 1: the number, and the oldest one of which this version computes the same bits. A name
-/// that only got a new argument keeps its oldest number: jobs without this argument go on.
+/// The names whose number is not 1: the number, and the oldest one of which this version computes the same bits.
 const CHANGED: &[(&str, Versions)] = &[];
 /// The names that a process of protocol 1 knows, each in its first version. Such a process sends no numbers.
 const FIRST: &str = include_str!("first.txt");
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(kept, NeededBits::from([("op batch".to_owned(), 2)]), "only what it uses");
         let needed = needed_bits(&graph(), &kept);
         assert_eq!((other.difference(&needed), wider.difference(&needed)), (None, None));
-        assert_eq!(wider.difference(&of_first), None, "a new argument changes no older job");
+        assert_eq!(wider.difference(&of_first), None, "it computes the bits of both");
         assert_eq!(own.difference(&needed).as_deref(), Some("op batch (version 1, not 2)"));
         assert_eq!(other.difference(&of_first).as_deref(), Some("op batch (version 2, not 1)"));
         let unknown = BitVersions::default().difference(&needed).expect("differs");

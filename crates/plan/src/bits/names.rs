@@ -1,7 +1,8 @@
 //! The names that have versions: found in the stored form of graphs, so that a new op, source or function has its name
 //! without a list.
 //!
-//! The tag of each enum of the stored form makes a name: `op resize`, `source parquet`, `expr cast`, `fn slice`.
+//! The tag of each enum of the stored form makes a name: `op resize`, `source parquet`, `expr cast`, `fn slice`. An argument
+//! that is newer than its op has a name of its own, so that a pipeline without it is as old as the op.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,6 +21,15 @@ use crate::source::Source;
 /// The tags of the stored form.
 const TAGS: [&str; 4] = ["op", "source", "expr", "fn"];
 
+/// Arguments that are newer than what has them, each with its name in the stored form, and the value if only that one is
+/// new. A pipeline without the argument does not store it.
+const ARGUMENTS: &[(&str, &str, Option<&str>)] = &[
+    ("op crop", "corner", None),
+    ("op decode_image", "exif", None),
+    ("op decode_image", "mode", Some("LA")),
+    ("op decode_image", "mode", Some("RGBA")),
+];
+
 static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let variants = [
         ("op", variants::<Op>("op")),
@@ -30,7 +40,8 @@ static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         ("fn", variants::<Call>("fn")),
     ];
     let names = variants.iter().flat_map(|(tag, names)| names.iter().map(move |name| format!("{tag} {name}")));
-    names.chain([PLAN.to_owned()]).collect()
+    let arguments = ARGUMENTS.iter().map(|(of, argument, value)| argument_name(of, argument, *value));
+    names.chain(arguments).chain([PLAN.to_owned()]).collect()
 });
 
 /// Returns the names that this process knows.
@@ -53,12 +64,22 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             let tagged = TAGS.iter().filter_map(|tag| Some(format!("{tag} {}", fields.get(*tag)?.as_str()?)));
-            names.extend(tagged.filter(|name| KNOWN.contains(name)));
+            for name in tagged.filter(|name| KNOWN.contains(name)) {
+                let newer = ARGUMENTS.iter().filter(|(of, argument, value)| {
+                    *of == name && fields.get(*argument).is_some_and(|is| value.is_none_or(|value| is == value))
+                });
+                names.extend(newer.map(|(of, argument, value)| argument_name(of, argument, *value)));
+                names.insert(name);
+            }
             fields.values().for_each(|field| collect(field, names));
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
         _ => {}
     }
+}
+
+fn argument_name(of: &str, argument: &str, value: Option<&str>) -> String {
+    value.map_or_else(|| format!("{of} {argument}"), |value| format!("{of} {argument}={value}"))
 }
 
 /// Returns the names of the variants of an enum with an internal tag.
@@ -105,6 +126,19 @@ mod tests {
         for name in ["op map", "op add", "op not", "source range", "source parquet", "expr cast", "fn slice", PLAN] {
             assert!(known().contains(name), "{name} is not in {:?}", known());
         }
+    }
+
+    #[test]
+    fn an_argument_that_is_newer_than_its_op_is_named_where_it_is_used() {
+        let names = |json: &str| {
+            let mut names = BTreeSet::new();
+            collect(&serde_json::from_str(json).expect("json"), &mut names);
+            names.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(names(r#"{"op": "decode_image", "column": "x", "mode": "RGB"}"#), ["op decode_image"]);
+        let newer = names(r#"{"op": "decode_image", "column": "x", "mode": "RGBA", "exif": true}"#);
+        assert_eq!(newer, ["op decode_image", "op decode_image exif", "op decode_image mode=RGBA"]);
+        assert!(newer.iter().all(|name| known().contains(name)));
     }
 
     #[test]
