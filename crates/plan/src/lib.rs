@@ -64,8 +64,8 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, Values, meet, promote,
-    stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Table, TimePart, TimeUnit, Unary, ValueBound,
+    ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
     Access, Annotations, Border, BoxFormat, Bucket, Class, Direction, Function, ImageMode, Interpolation, Layout,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.augment_ops import AugmentOps
-from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.inspect_ops import InspectOps
 from forebay._src.iteration_ops import IterationOps
+from forebay._src.join_ops import JoinOps
 from forebay._src.many_ops import ManyOps
 from forebay._src.mix_ops import MixOps
 from forebay._src.row_ops import RowOps
@@ -42,7 +42,7 @@ class Dataset(
     AnnotateOps,
     AugmentOps,
     TextOps,
-    CombineOps,
+    JoinOps,
     MixOps,
     SpeedOps,
     FrameworkOps,
