@@ -434,7 +434,7 @@ fn orders() -> Vec<Sample> {
     let shard = |count, index| Op::Shard(ops::Shard { count, index });
     let shuffle = |window| Op::Shuffle(ops::Shuffle { window });
     let enumerate = |start| Op::Enumerate(ops::Enumerate { column: name("c"), start });
-    let part = |share, rest| Op::Part(ops::Part { share, seed: 3, rest });
+    let part = |share, rest| Op::Part(ops::Part { share, from: None, seed: 3, rest });
     vec![
         sample(Op::SHUFFLE, vec![], vec![]),
         sample(shuffle(ShuffleWindow::Rows(3)), vec![], vec![]),
