@@ -49,7 +49,7 @@ mod reorder;
 mod source;
 
 pub use chosen_order::{Chosen, Reorder};
-pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
+pub use epoch::combination::{BlockStarts, Combination, RowCount, never_read, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Morsel};
 pub use epoch::extent::Extent;
@@ -82,4 +82,7 @@ pub use physical::stages::Stages;
 pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::facts::{RowsKnown, SourceFacts};
-pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};
+pub use source::{
+    Between, BlobId, Changes, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop,
+    WeightsFrom, Wrap,
+};
