@@ -53,6 +53,12 @@ impl Combined {
         matches!(self.how, Combining::Zip { .. } | Combining::Window { .. })
     }
 
+    /// Returns whether its rows, or those of one of its parts, are windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        let inside = |part: &SourcePart| matches!(part.graph.source(), Source::Combined(inner) if inner.has_windows());
+        matches!(self.how, Combining::Window { .. }) || self.parts.iter().any(inside)
+    }
+
     /// Returns whether its rows never end.
     pub fn is_endless(&self) -> bool {
         matches!(self.how, Combining::Mix { stop: Stop::Never, .. })

@@ -131,6 +131,28 @@ fn combinations_lie_in_each_other() {
 }
 
 #[test]
+fn windows_are_counted_and_few_are_computed_at_once() {
+    let window = |size, stride, drop_remainder| Combining::Window { size, stride, drop_remainder };
+    let cases = [(10, 3, 1, true, 8), (10, 3, 1, false, 10), (10, 4, 3, false, 4), (2, 3, 1, true, 0)];
+    for (from, size, stride, is_full, windows) in cases {
+        let graph = combined(window(size, stride, is_full), &[range(from, &[])]).expect("windows");
+        assert_eq!(rows(&graph, 1, 0, u64::MAX), (0..windows).map(|row| (row, 0)).collect::<Vec<_>>());
+    }
+    let large = combined(window(60_000, 1, false), &[range(1_000_000, &[])]).expect("windows");
+    let both = combined(Combining::Concatenate, &[large.clone(), large.clone()]).expect("a graph");
+    for graph in [large, both] {
+        let stages = Stages::new(&graph).expect("stages");
+        let plan = EpochPlan::new(&stages, extent(graph.source()), Seed(1), 1, None).expect("a plan");
+        assert!(plan.sizing().morsel_units * plan.sizing().unit_rows <= 64, "{:?}", plan.sizing());
+    }
+    for wrong in [window(0, 1, true), window(3, 0, true), window(1 << 20, 1, true)] {
+        assert!(combined(wrong, &[range(3, &[])]).is_err());
+    }
+    assert!(combined(window(2, 1, true), &[range(3, &[]), range(3, &[])]).is_err(), "two datasets");
+    assert!(combined(window(2, 1, true), &[range(3, &[Op::SHUFFLE])]).is_err(), "no one order");
+}
+
+#[test]
 fn graphs_that_cannot_be_parts_are_refused() {
     let mix = |weights: &[f64]| Combining::Mix { weights: weights.to_vec(), stop: Stop::First, changes: None };
     let two = [range(3, &[]), range(4, &[])];
