@@ -17,8 +17,8 @@ WORDS = ["", "a", "naïve", "tide", "Σ", "z"]
 
 
 def plain(value):
-    """A value of a sample as Python has it; None is missing."""
-    if value is None or value is np.ma.masked:
+    """A value of a sample as Python has it; None is missing, as nan is where a float is."""
+    if value is None or value is np.ma.masked or value != value:
         return None
     return value.item() if hasattr(value, "item") else value
 
@@ -53,7 +53,7 @@ def test_joins_are_those_of_plain_python(how, seed):
     right = {
         "key": [*some, None],
         "whole": [rng.choice([rng.randrange(-(2**63), 2**63), None]) for _ in range(len(some) + 1)],
-        "real": [rng.random() for _ in range(len(some) + 1)],
+        "real": [rng.choice([rng.random(), None]) for _ in range(len(some) + 1)],
         "word": [rng.choice([*WORDS, None]) for _ in range(len(some) + 1)],
         "flag": [rng.random() < 0.5 for _ in range(len(some) + 1)],
     }
@@ -86,6 +86,9 @@ def test_types_of_the_table_are_kept_and_an_inner_join_has_none_missing():
     assert math.isnan(half[1])
     assert half[2] == math.inf
     assert math.copysign(1, half[3]) == -1
+    empty = fb.from_numpy({name: np.asarray(values)[:0] for name, values in table.items() if name != "name"})
+    assert [plain(row["half"]) for row in fb.range(2).rename(id="key").join(empty, on="key")] == [None, None]
+    assert list(fb.range(2).rename(id="key").join(empty, on="key", how="inner")) == []
     assert [plain(row["name"]) for row in left] == ["a", "b", "c", "d", None, None]
 
 

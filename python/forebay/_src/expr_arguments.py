@@ -51,22 +51,22 @@ def distinct_values(values: Iterable[Any], what: str = "isin") -> tuple[str, lis
     return "floats", real
 
 
-def one_type(values: list[Any], what: str) -> list[Any]:
-    """Returns values as strings, integers or floats of Python."""
+def one_type(values: list[Any], what: str) -> tuple[str, list[Any]]:
+    """Returns the type of values, and these as strings, integers or floats of Python."""
     found = [value.item() if hasattr(value, "item") else value for value in values]
     if any(isinstance(value, str) for value in found):
         wrong = next((value for value in found if not isinstance(value, str)), None)
         if wrong is not None:
             raise TypeError(f"{what}: {wrong!r} is among strings; give values of one type")
-        return [unicode_text(what, value) for value in found]
+        return "texts", [unicode_text(what, value) for value in found]
     for value in found:
         if not isinstance(value, numbers.Real):
             raise TypeError(f"{what}: a value is a number or a string, not {type(value).__name__}")
     if all(isinstance(value, numbers.Integral) for value in found):
         if any(not INT64_MIN <= value <= INT64_MAX for value in found):
             raise OverflowError(f"{what}: an integer does not fit 64 bits")
-        return [int(value) for value in found]
-    return [float(value) for value in found]
+        return "ints", [int(value) for value in found]
+    return "floats", [float(value) for value in found]
 
 
 def edge(bound: Any) -> float:

@@ -114,7 +114,8 @@ class ExprFunctions:
         if not isinstance(table, Mapping):
             raise TypeError(f"lookup: table is a dictionary, not {type(table).__name__}")
         kind, keys = distinct_values(table, "lookup")
-        values = one_type([table[key] for key in keys] + ([] if default is None else [default]), "lookup")
+        given = [table[key] for key in keys] + ([] if default is None else [default])
+        values = one_type(given, "lookup")
         return lookup_of(self, (kind, keys), values)  # type: ignore[arg-type]
 
     def bucketize(self, bounds: Iterable[float], *, right: bool = False) -> Expr:

@@ -73,7 +73,7 @@ class JoinOps(CombineOps):
         kept = arguments.choice(how, "join", "how", "left", "inner")
         on = arguments.text(on, "join", "on")
         columns, types = _columns_of(table, on)
-        kind, keys, order = _keys(columns.pop(on), on)
+        kind, keys, order = _keys(columns.pop(on), _kind(types[on]), on)
         own = [column for column, *_ in self._pipeline.schema]
         for column in columns:
             if column in own:
@@ -84,8 +84,10 @@ class JoinOps(CombineOps):
             # A missing key is none of these.
             ds = ds.filter(_called(on, f".isin({{{len(keys)} values}})", _is_in(kind, keys)), name=name)
         for column, values in columns.items():
-            found, other = _lookup(on, (kind, keys), [values[row] for row in order], kept == "inner")
-            ds = ds.with_column(column, found if other else found.cast(types[column]), name=name)
+            given = [values[row] for row in order]
+            found = _lookup(on, (kind, keys), (_kind(types[column]), given), kept == "inner")
+            is_text = types[column] == "string"
+            ds = ds.with_column(column, found if is_text else found.cast(types[column]), name=name)
         return ds
 
     @explained("ds.sort('score', descending=True)", by="write sort('column')", reverse="write descending=True")
@@ -135,15 +137,31 @@ def _columns_of(table: Any, on: str) -> tuple[dict[str, list[Any]], dict[str, st
     else:
         dataset = fb.from_table(table)
     types = {}
-    for column, dtype, shape, *_ in dataset._pipeline.schema:
+    missing = []
+    for column, dtype, shape, nullable, *_ in dataset._pipeline.schema:
         if shape is not None or dtype == "bytes":
             hint = "drop it from the table: numbers and strings are joined"
             raise InvalidPipelineError(f"join: column {column!r} of the table is no number or string", {"hint": hint})
         types[column] = dtype
+        if nullable and dtype.startswith("float"):
+            # A batch has nan for a missing float, so that a column of its own tells it.
+            missing.append((column, f"{column} is missing"))
     if on not in types:
         hint = f"its columns are {', '.join(map(repr, list(types)[:8]))}"
         raise InvalidPipelineError(f"join: the table has no column {on!r}", {"hint": hint})
-    return _read(dataset, "join"), types
+    for column, told in missing:
+        dataset = dataset.with_column(told, col(column).is_null())
+    columns = _read(dataset, "join")
+    for column, told in missing:
+        told_of = columns.pop(told)
+        pairs = zip(columns[column], told_of, strict=True)
+        columns[column] = [None if is_missing else value for value, is_missing in pairs]
+    return columns, types
+
+
+def _kind(dtype: str) -> str:
+    """Returns the type of values in a look-up."""
+    return "texts" if dtype == "string" else "floats" if dtype.startswith("float") else "ints"
 
 
 def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
@@ -166,7 +184,7 @@ def _read(dataset: Any, op: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _keys(values: list[Any], on: str) -> tuple[str, list[Any], list[int]]:
+def _keys(values: list[Any], kind: str, on: str) -> tuple[str, list[Any], list[int]]:
     """Returns the type of keys, the keys in rising order, and the row of each."""
     rows: dict[Any, int] = {}
     for row, key in enumerate(values):
@@ -179,38 +197,31 @@ def _keys(values: list[Any], on: str) -> tuple[str, list[Any], list[int]]:
             message = f"join: two rows of the table have the key {arguments.shown(key)} in {on!r}"
             raise InvalidPipelineError(message, {"hint": hint})
         rows[key] = row
-    if all(isinstance(key, str) for key in rows):
-        kind, rising = "texts", sorted(rows, key=str.encode)
-    else:
-        kind, rising = ("floats" if any(isinstance(key, float) for key in rows) else "ints"), sorted(rows)
+    rising = sorted(rows, key=str.encode) if kind == "texts" else sorted(rows)
     if kind == "ints" and any(not -(2**63) <= key < 2**63 for key in rising):
         raise InvalidPipelineError("join: a key does not fit int64", {"hint": "cast the keys of both to strings"})
     plain = [int(key) for key in rising] if kind == "ints" else rising
     return kind, plain, [rows[key] for key in rising]
 
 
-def _lookup(on: str, keys: tuple[str, list[Any]], values: list[Any], all_there: bool) -> tuple[Expr, bool]:
-    """Returns a look-up of values by key, and whether these are texts. Keys whose value is missing have no entry."""
-    kind, names = keys
-    if any(value is None for value in values):
-        there = [place for place, value in enumerate(values) if value is not None]
-        names, values, all_there = [names[place] for place in there], [values[place] for place in there], False
-    # Every key is there, so what other keys have is of no account.
-    given = values + values[:1] if all_there and values else values
-    is_text = any(isinstance(value, str) for value in values)
-    return lookup_of(col(on), (kind, names), given), is_text
+def _lookup(on: str, keys: tuple[str, list[Any]], values: tuple[str, list[Any]], all_there: bool) -> Expr:
+    """Returns a look-up of values by key. Keys whose value is missing have no entry."""
+    (kind, names), (of, given) = keys, values
+    if any(value is None for value in given):
+        there = [place for place, value in enumerate(given) if value is not None]
+        names, given, all_there = [names[place] for place in there], [given[place] for place in there], False
+    # Where every key is there, what other keys have is of no account.
+    return lookup_of(col(on), (kind, names), (of, given + given[:1] if all_there else given))
 
 
-def lookup_of(of: Expr, keys: tuple[str, list[Any]], values: list[Any]) -> Expr:
+def lookup_of(of: Expr, keys: tuple[str, list[Any]], values: tuple[str, list[Any]]) -> Expr:
     """Returns the look-up of values by keys, which rise; one value more is that of all other keys."""
-    kind, names = keys
-    if any(isinstance(value, str) for value in values):
-        found: dict[str, Any] = {"texts": values}
-    elif any(isinstance(value, float) for value in values):
-        found = {"floats": np.array(values, np.float64).view(np.uint64).tolist()}
+    (key_kind, names), (kind, given) = keys, values
+    if kind == "floats":
+        plain = np.array(given, np.float64).view(np.uint64).tolist()
     else:
-        found = {"ints": [int(value) for value in values]}
-    call = {"fn": "lookup", "table": {"keys": {kind: names}, "values": found}}
+        plain = given if kind == "texts" else [int(value) for value in given]
+    call = {"fn": "lookup", "table": {"keys": {key_kind: names}, "values": {kind: plain}}}
     return of._called(f".lookup({{{len(names)} keys}})", call)
 
 

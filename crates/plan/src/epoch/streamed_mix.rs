@@ -5,6 +5,7 @@
 //!
 //! Invariants: the order of a window is a function of (weights, seed, epoch, window) and of the datasets that still take
 //! part; several consumers take turns at the windows of one sequence, and each mixes its own share of the datasets' rows.
+//! Where weights change, each consumer has its own share of the rows before.
 
 use forebay_core::{ConsumerIndex, Epoch, Seed, rng::op_key};
 
@@ -41,48 +42,45 @@ impl MixSchedule {
         let (consumers, consumer) = (sharding.parts(), sharding.part(consumer));
         let share = |rows: u64| rows / consumers + u64::from(consumer < rows % consumers);
         let rows = if let Stop::Rows(rows) = stop { Some(share(rows)) } else { None };
-        Self { stretches: stretches(weights, changes), seed, consumers, consumer, rows }
+        // Weights change where all consumers together have come to the row.
+        let changes = changes.cloned().map(|mut changes| {
+            changes.points.iter_mut().for_each(|point| point.row = share(point.row));
+            changes
+        });
+        Self { stretches: stretches(weights, changes.as_ref()), seed, consumers, consumer, rows }
     }
 
     /// Returns the dataset of each place of this consumer's window of that number: 1,024 places, or fewer where weights
     /// change or the epoch has a set number of rows. `takes_part` says of each dataset whether it takes part. Where none
     /// of these has a share, they have the shares that come next; `None` if they never have one again.
     pub fn window(&self, epoch: Epoch, window: u64, takes_part: &[bool]) -> Option<Vec<u16>> {
-        let number = self.number(window);
-        let stretches = self.from(number);
-        let stretch = stretches.first()?;
+        let stretches = self.from(window);
         let left = self.rows.map_or(WINDOW, |rows| rows.saturating_sub(self.places_before(window)));
-        let places = stretch.places(number).min(left);
+        let places = stretches.first()?.places(window).min(left);
         if places == 0 {
             return Some(Vec::new());
         }
         let weights = taking_part(stretches, |part| takes_part[part])?;
-        let counts = Shares::new(&weights, stretch.first_window).window(number - stretch.first_window, places);
+        let number = window.wrapping_mul(self.consumers).wrapping_add(self.consumer);
+        let counts = Shares::new(&weights, 0).window(number, places);
         Some(lay_out(&counts, op_key(self.seed, epoch, MIX_STREAM), number))
     }
 
     /// Returns whether a dataset has a share in this consumer's window of that number, or behind it.
     pub fn has_turn(&self, part: usize, window: u64) -> bool {
-        self.from(self.number(window)).iter().any(|stretch| stretch.weights[part] > 0.0)
-    }
-
-    /// Returns the number of a window of this consumer among those of all.
-    fn number(&self, window: u64) -> u64 {
-        window.wrapping_mul(self.consumers).wrapping_add(self.consumer)
+        self.from(window).iter().any(|stretch| stretch.weights[part] > 0.0)
     }
 
     /// Returns the stretch of a window, and those behind it.
-    fn from(&self, number: u64) -> &[Stretch] {
+    fn from(&self, window: u64) -> &[Stretch] {
         // Stretches have a window at least.
-        let behind = self.stretches.partition_point(|stretch| stretch.first_window <= number);
+        let behind = self.stretches.partition_point(|stretch| stretch.first_window <= window);
         &self.stretches[behind.saturating_sub(1)..]
     }
 
     /// Returns the places of this consumer's windows before one.
     fn places_before(&self, window: u64) -> u64 {
-        let number = self.number(window);
-        let is_own = |at: u64| at < number && at % self.consumers == self.consumer;
-        let lacks = self.stretches.iter().filter_map(Stretch::short_window).filter(|(at, _)| is_own(*at));
+        let lacks = self.stretches.iter().filter_map(Stretch::short_window).filter(|(at, _)| *at < window);
         window.saturating_mul(WINDOW).saturating_sub(lacks.map(|(_, lack)| lack).sum())
     }
 }

@@ -61,11 +61,15 @@ pub(super) fn stretches(weights: &[f64], changes: Option<&Changes>) -> Vec<Stret
     let (mut row, mut before) = (0, of_sum_one(weights));
     for point in &changes.points {
         let (rows, after) = (point.row.saturating_sub(row), of_sum_one(&point.weights));
+        if rows == 0 {
+            before = after;
+            continue;
+        }
         match changes.between {
             Between::Steps => push(before.clone(), rows / WINDOW, rows % WINDOW, false),
             Between::Linear => {
                 let all = rows.div_ceil(WINDOW);
-                let stairs = all.clamp(1, STAIRS);
+                let stairs = all.min(STAIRS);
                 let edge = |stair: u64| (u128::from(all) * u128::from(stair) / u128::from(stairs)) as u64 * WINDOW;
                 for stair in 0..stairs {
                     let (from, to) = (edge(stair), edge(stair + 1).min(rows));

@@ -109,12 +109,26 @@ proptest! {
         let window = |of: &MixSchedule, window| of.window(Epoch(3), window, &takes_part).expect("a share");
         let streamed: Vec<u16> = (0..40).flat_map(|number| window(&of(1, 0), number)).collect();
         prop_assert!(streamed.iter().map(|part| usize::from(*part)).eq(got.iter().map(|(part, _)| *part)));
-        // Consumers take turns at its windows, and have all of its rows together.
-        let each: Vec<usize> = (0..3)
-            .map(|consumer| (0..40).map(|number| window(&of(3, consumer), number).len()).sum())
-            .collect();
-        prop_assert_eq!(each.iter().sum::<usize>() as u64, rows);
-        prop_assert!(each.iter().max().unwrap_or(&0) - each.iter().min().unwrap_or(&0) <= 1);
+        // Each of several consumers has its share of the rows, under the weights of the same part of the run.
+        let mut all = 0;
+        for consumer in 0..3 {
+            let share = |row: u64| row / 3 + u64::from(u64::from(consumer) < row % 3);
+            let mut own = schedule.clone();
+            own.1.points.iter_mut().for_each(|point| point.row = share(point.row));
+            own.1.points.dedup_by(|later, point| later.row == point.row && { point.weights = later.weights.clone(); true });
+            let mut counts = vec![0; own.0.len()];
+            let taken = (0..40).flat_map(|number| window(&of(3, consumer), number)).map(|part| {
+                counts[usize::from(part)] += 1;
+                (usize::from(part), counts[usize::from(part)] - 1)
+            });
+            let taken: Vec<(usize, u64)> = taken.collect();
+            prop_assert_eq!(taken.len() as u64, share(rows));
+            all += taken.len() as u64;
+            if own.1.points.first().is_none_or(|point| point.row > 0) {
+                check_shares(&own, &taken)?;
+            }
+        }
+        prop_assert_eq!(all, rows);
     }
 
     #[test]
