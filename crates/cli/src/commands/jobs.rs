@@ -47,7 +47,7 @@ fn named(service: &Service, name: &str) -> Result<Vec<JobStatus>> {
     Ok(jobs)
 }
 
-/// What holds a job back, in JSON.
+/// The bottleneck of a job in JSON.
 #[derive(Serialize)]
 struct JobVerdict<'a> {
     tenant: &'a str,
@@ -112,7 +112,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let row = |(i, d): (usize, &Decision<'_>)| {
             let before = i.checked_sub(1).and_then(|before| job.decisions.get(before));
-            // Printed once while it stays the same.
+            // The boundary is printed only when it changes.
             let is_said = d.cut.is_empty() || before.is_some_and(|before| before.cut == d.cut);
             let why = if is_said { d.reason.to_owned() } else { format!("{}; {}", d.reason, d.cut) };
             [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), why]

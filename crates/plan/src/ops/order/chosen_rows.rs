@@ -1,4 +1,4 @@
-//! Rows that are chosen for themselves, not for their place in an epoch: `select_rows`, and the parts of `split`.
+//! Ops that choose the same rows in every epoch: `select_rows`, and the parts of `split`.
 
 use forebay_core::{Error, Result};
 use forebay_data::Schema;
@@ -13,12 +13,12 @@ const ROWS_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectRows {
-    /// Their places, which may come more than once.
+    /// Their places; a place may occur more than once.
     pub rows: Vec<u64>,
 }
 
-/// A part of a split: of each run of 64 rows, some that follow from the seed and the number of the run.
-/// The plan makes it before any shuffle, so it is the same in every epoch.
+/// A part of a split, or of `k_fold`. The seed and the number of a run of 64 rows determine which of its rows are in the
+/// part. The plan divides rows before any shuffle, so a part is the same in every epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
@@ -27,14 +27,14 @@ pub struct Part {
     /// Where they begin, for the folds of `k_fold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// Names the choice.
+    /// The seed of the choice.
     pub seed: u64,
     /// Whether it is all other rows.
     pub rest: bool,
 }
 
 impl Part {
-    /// The share that is all rows.
+    /// The share of all rows.
     pub const WHOLE: u64 = 1 << 32;
     /// Rows that are divided together: a word of bits.
     pub const RUN: u64 = 64;

@@ -24,17 +24,17 @@ use super::registration::PATH;
 
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
-/// Largest question: a pod is at most what etcd takes, 1.5 MiB, twice.
-const QUESTION_MAX: usize = 8 << 20;
-/// How long a caller may take for its handshake, and for the head of a question.
+/// Largest request body. A review has the pod at most twice, and etcd limits an object to 1.5 MiB.
+const REQUEST_MAX: usize = 8 << 20;
+/// Timeout of the TLS handshake, and of the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// Pause when the system gives no more sockets.
+/// Pause after a failed `accept`, as when the process has no free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Listens, and serves on a task of its own.
+/// Listens, and serves in a separate task.
 ///
 /// # Errors
-/// Unavailable when the address cannot be listened at.
+/// Unavailable when the server cannot listen at the address.
 pub(super) async fn start(at: SocketAddr, identity: Arc<Identity>, admission: Arc<Admission>) -> Result<()> {
     let listener = TcpListener::bind(at).await;
     let listener = listener.map_err(|e| Error::unavailable(format!("the webhook cannot listen at {at}: {e}")))?;
@@ -78,7 +78,7 @@ async fn answer(admission: &Admission, request: Request<Incoming>) -> Response<F
         PATH => {}
         _ => return plain(StatusCode::NOT_FOUND, "not found"),
     }
-    let Ok(body) = Limited::new(request.into_body(), QUESTION_MAX).collect().await else {
+    let Ok(body) = Limited::new(request.into_body(), REQUEST_MAX).collect().await else {
         return plain(StatusCode::PAYLOAD_TOO_LARGE, "the question is too large, or broke off");
     };
     let Ok(review) = serde_json::from_slice::<Value>(&body.to_bytes()) else {

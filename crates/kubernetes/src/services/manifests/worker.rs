@@ -1,14 +1,14 @@
-//! The workers of a service: a Deployment for each type.
+//! Manifests of the workers: a Deployment for each worker type.
 
 use serde_json::json;
 
-use super::part::{DEPLOYMENTS, Of, Part, Place, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
-use super::pods::{Pod, TLS_FOLDER, TOKENS_FOLDER};
+use super::manifest::{ClusterInfo, DEPLOYMENTS, Manifest, Owner, WORKER_METRICS, WORKER_PORT, WORKER_TYPE, address};
+use super::pod_spec::{Pod, TLS_FOLDER, TOKENS_FOLDER};
 use crate::api::service::Worker;
 
-/// Share of the workers that may be taken away at the same time: the others compute what those had.
+/// Share of the workers that may be unavailable at once: the others compute their splits.
 const AWAY: &str = "25%";
-/// Seconds that a new worker must live until an old one is ended for it.
+/// minReadySeconds: the rollout ends an old worker when its replacement has been ready for this time.
 const LIVES_SECONDS: u32 = 5;
 
 /// Name of the Deployment of a worker type.
@@ -16,19 +16,19 @@ pub(crate) fn name(service: &str, worker: &str) -> String {
     format!("{service}-worker-{worker}")
 }
 
-/// Returns the budget of all workers.
-pub(super) fn budget(of: &Of<'_>, place: &Place) -> Part {
-    let spec = json!({"maxUnavailable": AWAY, "selector": {"matchLabels": of.labels("worker")}});
-    of.part(place.budgets, format!("{}-worker", of.name), json!({"spec": spec}))
+/// Returns the disruption budget of all workers.
+pub(super) fn budget(owner: &Owner<'_>, cluster: &ClusterInfo) -> Manifest {
+    let spec = json!({"maxUnavailable": AWAY, "selector": {"matchLabels": owner.labels("worker")}});
+    owner.manifest(cluster.budgets, format!("{}-worker", owner.name), json!({"spec": spec}))
 }
 
-/// Returns the Deployment of a worker type, with the fewest replicas that there may be.
-pub(super) fn deployment(of: &Of<'_>, worker: &Worker) -> Part {
-    let mut labels = of.labels("worker");
+/// Returns the Deployment of a worker type, with the minimum of its replicas.
+pub(super) fn deployment(owner: &Owner<'_>, worker: &Worker) -> Manifest {
+    let mut labels = owner.labels("worker");
     labels[WORKER_TYPE] = json!(worker.name);
     let pod = Pod {
         role: "worker",
-        args: args(of, worker),
+        args: args(owner, worker),
         ports: (WORKER_PORT, WORKER_METRICS),
         volumes: Vec::new(),
         mounts: Vec::new(),
@@ -38,40 +38,41 @@ pub(super) fn deployment(of: &Of<'_>, worker: &Worker) -> Part {
         tolerations: &worker.tolerations,
     };
     let spec = json!({
-        "replicas": of.spec.bounds(worker).0, "minReadySeconds": LIVES_SECONDS,
-        // A new worker is there before an old one leaves, and that one serves what it holds.
+        "replicas": owner.spec.bounds(worker).0, "minReadySeconds": LIVES_SECONDS,
+        // A new worker is ready before an old one terminates, which first serves its buffered chunks.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": AWAY}},
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod.spec(of)},
+        "template": {"metadata": {"labels": labels}, "spec": pod.spec(owner)},
     });
-    of.part(DEPLOYMENTS, name(of.name, &worker.name), json!({"spec": spec}))
-        .labelled(super::part::ROLE, "worker")
+    owner
+        .manifest(DEPLOYMENTS, name(owner.name, &worker.name), json!({"spec": spec}))
+        .labelled(super::manifest::ROLE, "worker")
         .labelled(WORKER_TYPE, &worker.name)
 }
 
-fn args(of: &Of<'_>, worker: &Worker) -> Vec<String> {
+fn args(owner: &Owner<'_>, worker: &Worker) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
-    add("--dispatcher", address(of.name, of.namespace));
+    add("--dispatcher", address(owner.name, owner.namespace));
     add("--listen", format!("0.0.0.0:{WORKER_PORT}"));
     add("--metrics", format!("0.0.0.0:{WORKER_METRICS}"));
     if let Some(threads) = worker.threads {
         add("--threads", threads.to_string());
     }
-    if let Some(kind) = of.spec.kind(worker) {
+    if let Some(kind) = owner.spec.kind(worker) {
         add("--kind", kind.to_owned());
     }
     if let Some(price) = worker.price {
         add("--price", price.to_string());
     }
-    if of.spec.tokens.is_some() {
+    if owner.spec.tokens.is_some() {
         add("--token-file", format!("{TOKENS_FOLDER}/worker.token"));
     }
-    if let Some(tls) = &of.spec.tls {
+    if let Some(tls) = &owner.spec.tls {
         add("--tls-ca", format!("{TLS_FOLDER}/ca.crt"));
         add("--tls-cert", format!("{TLS_FOLDER}/tls.crt"));
         add("--tls-key", format!("{TLS_FOLDER}/tls.key"));
-        add("--tls-name", super::reach::tls_name(of));
+        add("--tls-name", super::network::tls_name(owner));
         if tls.client_certificates {
             add("--tls-client-ca", format!("{TLS_FOLDER}/ca.crt"));
         }

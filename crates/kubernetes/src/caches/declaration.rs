@@ -1,8 +1,8 @@
-//! What workloads write about their cache: names and specs in labels and annotations. Pure.
+//! Reads the cache that a workload declares in labels and annotations: a name, a spec, or both. Pure.
 //!
-//! A job's own object names a cache, or defines one; its pods inherit it. A pod, or a template of pods, does the same
-//! for itself. A spec without a name defines a cache of its own: of a job, it goes with the job; of a pod, all pods
-//! with the same spec share it, and it goes when none has used it for [`IDLE_SECONDS`].
+//! The pods of a workload inherit its cache. A pod, or a pod template, may declare a cache itself. The cache of a
+//! workload's spec without a name is owned by the workload. The cache of a pod's spec without a name is shared by all
+//! pods with the same spec, and is deleted after [`IDLE_SECONDS`] without a user.
 
 use serde_json::Value;
 
@@ -15,37 +15,37 @@ use crate::engines::engine_of;
 
 /// Annotation: the spec of a CacheBackend, as YAML or JSON.
 pub(crate) const SPEC: &str = "forebay.dev/cache-spec";
-/// Seconds without a user after which a cache goes that pods define, where their spec does not say.
+/// Default idle time, in seconds, of a cache that pods define.
 const IDLE_SECONDS: i64 = 600;
 
-/// What an object writes about its cache.
+/// The cache that an object declares.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Written {
+pub(crate) struct Declaration {
     /// Name of the cache.
     pub(crate) name: String,
-    /// The spec that an annotation gives, if there is one, or its fault.
+    /// The spec in the annotation, or its fault; `None` without the annotation.
     pub(crate) spec: Option<Result<CacheBackendSpec, String>>,
-    /// The cache goes with the object.
+    /// The object owns the cache.
     pub(crate) is_own: bool,
 }
 
-/// Reads what a job's own object writes.
-pub(crate) fn of_job(job: &Value) -> Option<Written> {
+/// Reads the declaration of a workload.
+pub(crate) fn of_job(job: &Value) -> Option<Declaration> {
     let own = || own_name(text(job, "/metadata/name"), text(job, "/metadata/uid"));
     read(job).map(|(name, spec)| {
         let is_own = name.is_none();
-        Written { name: name.unwrap_or_else(own), spec, is_own }
+        Declaration { name: name.unwrap_or_else(own), spec, is_own }
     })
 }
 
-/// Reads what a pod writes, or a template of pods.
-pub(crate) fn of_pod(pod: &Value) -> Option<Written> {
+/// Reads the declaration of a pod or a pod template.
+pub(crate) fn of_pod(pod: &Value) -> Option<Declaration> {
     read(pod).map(|(name, spec)| {
         let of_spec = format!("cache-{:012x}", hash(annotation(pod, SPEC).unwrap_or_default()));
-        // The webhook names the cache of a pod that did not.
+        // The webhook writes this name into a pod without one.
         let is_shared = name.as_ref().is_none_or(|name| *name == of_spec);
-        let spec = spec.map(|spec| spec.map(|spec| if is_shared { that_goes_when_idle(spec) } else { spec }));
-        Written { name: name.unwrap_or(of_spec), spec, is_own: false }
+        let spec = spec.map(|spec| spec.map(|spec| if is_shared { with_idle_time(spec) } else { spec }));
+        Declaration { name: name.unwrap_or(of_spec), spec, is_own: false }
     })
 }
 
@@ -58,35 +58,35 @@ fn read(object: &Value) -> Option<Named> {
     (name.is_some() || spec.is_some()).then_some((name, spec))
 }
 
-/// Reads a spec. An unknown field is an error, because it would have no effect.
+/// Parses a spec. An unknown field is an error, because it would have no effect.
 fn spec_of(written: &str) -> Result<CacheBackendSpec, String> {
-    let wrong = |what: String| format!("the annotation {SPEC} {what}");
-    let given: Value = serde_saphyr::from_str(written).map_err(|e| wrong(format!("is no YAML: {e}")))?;
+    let fault = |what: String| format!("the annotation {SPEC} {what}");
+    let given: Value = serde_saphyr::from_str(written).map_err(|e| fault(format!("is no YAML: {e}")))?;
     let spec: CacheBackendSpec =
-        serde_json::from_value(given.clone()).map_err(|e| wrong(format!("is no spec of a CacheBackend: {e}")))?;
-    let known = serde_json::to_value(&spec).map_err(|e| wrong(e.to_string()))?;
+        serde_json::from_value(given.clone()).map_err(|e| fault(format!("is no spec of a CacheBackend: {e}")))?;
+    let known = serde_json::to_value(&spec).map_err(|e| fault(e.to_string()))?;
     if let Some(field) = unknown(&given, &known, "") {
-        return Err(wrong(format!("has the field {field}, which a CacheBackend has not")));
+        return Err(fault(format!("has the field {field}, which a CacheBackend has not")));
     }
     if spec.name.is_some() {
-        return Err(wrong(format!("has a name: write it in the annotation {CACHE}")));
+        return Err(fault(format!("has a name: write it in the annotation {CACHE}")));
     }
     let engine = |()| {
         let cache = CacheBackend::new("cache", spec.clone());
         engine_of(&spec).map_or(Ok(()), |engine| engine.validate(&cache))
     };
-    validate("cache", &spec).and_then(engine).map_err(|what| wrong(format!("is wrong: {what}")))?;
+    validate("cache", &spec).and_then(engine).map_err(|what| fault(format!("is wrong: {what}")))?;
     Ok(spec)
 }
 
-/// Returns the first field that is given and not known.
+/// Returns the path of the first unknown field.
 fn unknown(given: &Value, known: &Value, at: &str) -> Option<String> {
     match (given, known) {
         (Value::Object(given), _) => given.iter().find_map(|(field, value)| {
             let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
             match known.get(field) {
                 Some(known) => unknown(value, known, &at),
-                // `known` is written without null and empty fields, so such a field is no unknown one.
+                // `known` is serialized without null and empty fields, so these are not unknown.
                 None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => None,
                 None => Some(at),
             }
@@ -98,13 +98,13 @@ fn unknown(given: &Value, known: &Value, at: &str) -> Option<String> {
     }
 }
 
-fn that_goes_when_idle(mut spec: CacheBackendSpec) -> CacheBackendSpec {
+fn with_idle_time(mut spec: CacheBackendSpec) -> CacheBackendSpec {
     let options = spec.options.get_or_insert_with(Options::default);
     options.idle_time.get_or_insert(IDLE_SECONDS);
     spec
 }
 
-/// 48 bits of FNV-1a: names of caches must stay the same in each version.
+/// 48 bits of FNV-1a. The names of caches must be the same in each version of the operator.
 fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step) & 0xffff_ffff_ffff
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_pods_name_caches_and_define_them() {
+    fn workloads_and_pods_refer_to_caches_and_define_them() {
         let both = with(json!({CACHE: "c", SPEC: YAML}));
         let (job, pod) = (of_job(&both).expect("it is written"), of_pod(&both).expect("it is written"));
         assert_eq!((job.name.as_str(), job.is_own, job.spec.clone()), ("c", false, pod.spec.clone()));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_spec_is_told() {
+    fn a_wrong_spec_is_reported() {
         for (written, expected) in [
             ("{", "is no YAML"),
             ("dataset: 5", "is no spec of a CacheBackend"),
@@ -151,9 +151,9 @@ mod tests {
             (&YAML.replace("forebay: {}", "fluid: {alluxioRuntime: {}}"), "needs tieredStorage"),
             (&format!("name: c\n{YAML}"), "has a name"),
         ] {
-            let said =
+            let fault =
                 of_job(&with(json!({SPEC: written}))).and_then(|it| it.spec).expect("a spec").expect_err(written);
-            assert!(said.contains(expected), "{written}: {said}");
+            assert!(fault.contains(expected), "{written}: {fault}");
         }
     }
 }

@@ -1,39 +1,42 @@
-//! How the API server is told of the webhook: which pods it is asked about, and what happens while it is down.
+//! The MutatingWebhookConfiguration: which pods the API server sends to the webhook, and its failure policy.
 //!
-//! Pods that name a cache by label: always asked about; while the webhook is down, they are refused, and whatever makes
-//! them tries again. Pods that name it by annotation, or belong to a job of KubeDL: the API server finds them by a
-//! condition where it has those (1.28), and refuses them as well. Pods whose owner may name a cache pass while the
-//! webhook is down: most of those use none. An older API server asks about all pods without the label, and lets them
-//! pass while the webhook is down. No other pod is touched.
+//! | webhook | pods | failure policy |
+//! |---|---|---|
+//! | labelled | with the label of a cache | Fail: the pod's controller retries |
+//! | annotated | with an annotation of a cache, or owned by a job of KubeDL | Fail |
+//! | owned | whose owner may declare a cache; most use none | Ignore |
+//!
+//! The last two need match conditions (Kubernetes 1.28). Earlier API servers send all pods without the label to
+//! `annotated`, with the policy Ignore, and there is no `owned`. The API server sends no other pods.
 
 use serde_json::{Value, json};
 
 use super::admission::base64;
+use crate::caches::declaration::SPEC;
 use crate::caches::uses::CACHE;
-use crate::caches::written::SPEC;
-use crate::caches::{BETWEEN, USERS};
-use crate::cluster::objects::{Answer, Kind, Objects, PYTORCH_JOBS, TF_JOBS};
+use crate::caches::{INTERMEDIATES, WORKLOADS};
+use crate::cluster::objects::{ApiClient, ApiResult, Kind, PYTORCH_JOBS, TF_JOBS};
 
 /// Name of the configuration.
 const NAME: &str = "forebay-operator";
-/// How long the API server waits for the webhook.
+/// Timeout of the API server for the webhook.
 const TIMEOUT_SECONDS: u32 = 6;
-/// Where the webhook is asked.
+/// Path of the webhook.
 pub(super) const PATH: &str = "/pods";
 
-/// What the API server can do.
+/// Features of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Abilities {
-    /// Pods can wait by scheduling gates: 1.27.
+pub(crate) struct Capabilities {
+    /// Scheduling gates of pods: 1.27.
     pub(crate) gates: bool,
-    /// Webhooks can have conditions: 1.28.
+    /// Match conditions of webhooks: 1.28.
     pub(crate) conditions: bool,
-    /// PodDisruptionBudgets are of `policy/v1`: 1.21.
+    /// PodDisruptionBudgets in `policy/v1`: 1.21.
     pub(crate) budgets: bool,
 }
 
-impl Abilities {
-    /// Of an API server of this version: `major`, and `minor` that may end in `+`.
+impl Capabilities {
+    /// Features of an API server of this version; `minor` may end in `+`.
     pub(crate) fn of(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
         let version = (number(major), number(minor));
@@ -41,33 +44,37 @@ impl Abilities {
     }
 }
 
-/// How the API server reaches the webhook.
+/// The address at which the API server calls the webhook.
 #[derive(Clone, Debug)]
-pub(crate) enum Reached {
-    /// At a Service.
+pub(crate) enum WebhookAddress {
+    /// A Service.
     Service { namespace: String, name: String },
-    /// At a URL, which ends in no path.
+    /// A URL without a path.
     Url(String),
 }
 
-/// Registers the webhook, or puts its registration right.
+/// Applies the MutatingWebhookConfiguration.
 ///
 /// # Errors
-/// When the API refuses, or does not answer.
-pub(super) async fn register(objects: &Objects, at: &Reached, can: Abilities, authority: &str) -> Answer<()> {
-    let configuration = configuration(at, can, authority);
-    objects
-        .apply(&format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"), &configuration)
+/// When the API rejects the request, or does not answer.
+pub(super) async fn register(
+    api: &ApiClient,
+    address: &WebhookAddress,
+    capabilities: Capabilities,
+    authority: &str,
+) -> ApiResult<()> {
+    let configuration = configuration(address, capabilities, authority);
+    api.apply(&format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"), &configuration)
         .await
         .map(drop)
 }
 
-fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
-    let mut client = match at {
-        Reached::Service { namespace, name } => {
+fn configuration(address: &WebhookAddress, capabilities: Capabilities, authority: &str) -> Value {
+    let mut client = match address {
+        WebhookAddress::Service { namespace, name } => {
             json!({"service": {"namespace": namespace, "name": name, "path": PATH, "port": 443}})
         }
-        Reached::Url(url) => json!({"url": format!("{url}{PATH}")}),
+        WebhookAddress::Url(url) => json!({"url": format!("{url}{PATH}")}),
     };
     client["caBundle"] = json!(base64(authority.as_bytes()));
     let webhook = |name: &str, policy: &str, operator: &str| {
@@ -79,18 +86,18 @@ fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
         })
     };
     let labelled = webhook("labelled", "Fail", "Exists");
-    let mut others = webhook("annotated", if can.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
-    if can.conditions {
+    let mut others = webhook("annotated", if capabilities.conditions { "Fail" } else { "Ignore" }, "DoesNotExist");
+    if capabilities.conditions {
         let has = |name: &str| format!("has(object.metadata.annotations) && '{name}' in object.metadata.annotations");
         let annotated = format!("({}) || ({})", has(CACHE), has(SPEC));
         let of_kubedl = format!("{annotated} || ({})", owned_by(&[TF_JOBS, PYTORCH_JOBS]));
         others["matchConditions"] = json!([{"name": "uses-a-cache", "expression": of_kubedl}]);
     }
     let mut webhooks = vec![labelled, others];
-    if can.conditions {
+    if capabilities.conditions {
         let mut owned = webhook("owned", "Ignore", "DoesNotExist");
         let kinds: Vec<Kind> =
-            USERS.into_iter().chain(BETWEEN).filter(|k| ![TF_JOBS, PYTORCH_JOBS].contains(k)).collect();
+            WORKLOADS.into_iter().chain(INTERMEDIATES).filter(|k| ![TF_JOBS, PYTORCH_JOBS].contains(k)).collect();
         owned["matchConditions"] = json!([{"name": "may-inherit-a-cache", "expression": owned_by(&kinds)}]);
         webhooks.push(owned);
     }
@@ -100,7 +107,7 @@ fn configuration(at: &Reached, can: Abilities, authority: &str) -> Value {
     })
 }
 
-/// The condition that an object of one of these kinds owns the pod.
+/// The match condition for pods that an object of one of these kinds owns.
 fn owned_by(kinds: &[Kind]) -> String {
     let is = |k: &Kind| format!("(o.apiVersion == '{}' && o.kind == '{}')", k.api_version(), k.kind);
     let any = kinds.iter().map(is).collect::<Vec<_>>().join(" || ");
@@ -112,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_version_can_do_is_known_and_decides_what_happens_while_the_webhook_is_down() {
+    fn the_api_servers_version_decides_the_failure_policy() {
         let of = |major, minor| {
-            let can = Abilities::of(major, minor);
-            let at = Reached::Url("https://127.0.0.1:1".to_owned());
+            let can = Capabilities::of(major, minor);
+            let at = WebhookAddress::Url("https://127.0.0.1:1".to_owned());
             let annotated = configuration(&at, can, "ca")["webhooks"][1].clone();
             (can.gates, can.conditions, annotated["failurePolicy"].clone(), annotated["matchConditions"].is_array())
         };

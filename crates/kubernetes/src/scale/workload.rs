@@ -1,7 +1,7 @@
-//! The Kubernetes API, as far as it is used: one workload's status is read, its scale is patched.
+//! A client for one workload: reads its status, and patches its scale.
 //!
-//! Requests are made by their paths, with kube's client under them: it finds the cluster, shows who asks, and speaks
-//! TLS. Answers are read as JSON, field by field; what is not there is 0.
+//! Requests go by path through kube's client, which finds the cluster, authenticates, and does TLS. Answers are JSON;
+//! an absent number counts as 0.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use http::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use super::cause::{self, Named};
+use super::cause::{self, WorkloadName};
 
-/// How long the API may take to answer.
+/// Timeout of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What has the pods.
+/// The kind of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     StatefulSet,
@@ -32,30 +32,30 @@ impl Kind {
     }
 }
 
-/// A workload of a cluster.
-pub(crate) struct Cluster {
+/// A client for one workload of a cluster.
+pub(crate) struct WorkloadClient {
     client: Client,
     namespace: String,
     kind: Kind,
     name: String,
 }
 
-impl fmt::Display for Cluster {
+impl fmt::Display for WorkloadClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} in {}", self.kind.plural(), self.name, self.namespace)
     }
 }
 
-/// What there is of a workload.
+/// The observed state of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Workload {
-    /// The pods that there should be.
+    /// `spec.replicas`.
     pub(crate) replicas: u32,
-    /// Those that are ready.
+    /// `status.readyReplicas`.
     pub(crate) ready: u32,
-    /// Those that there are, some of which may be leaving.
+    /// `status.replicas`, which includes terminating pods.
     pub(crate) present: u32,
-    /// All of it, as the API says it.
+    /// The whole object.
     pub(crate) object: Value,
 }
 
@@ -65,7 +65,7 @@ impl Workload {
         let number = |at: &str| object.pointer(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
         let (ready, present) = (number("/status/readyReplicas"), number("/status/replicas"));
         Self {
-            // Kubernetes' own default, which it writes there: one.
+            // The default of Kubernetes.
             replicas: number("/spec/replicas").unwrap_or(1),
             ready: ready.unwrap_or(0),
             present: present.unwrap_or(0),
@@ -74,11 +74,11 @@ impl Workload {
     }
 }
 
-impl Cluster {
-    /// Finds the cluster: that of this pod, or of the kubeconfig. Asks it nothing.
+impl WorkloadClient {
+    /// Finds the cluster by the pod's service account or the kubeconfig. Sends no request.
     ///
     /// # Errors
-    /// Invalid when neither is there, or they make no sense.
+    /// Invalid when both are absent or invalid.
     pub(crate) async fn connect(namespace: Option<String>, kind: Kind, name: &str) -> Result<Self> {
         let found = Config::infer().await.map_err(|e| {
             let hint = "run this in a pod with a service account, or set KUBECONFIG";
@@ -87,7 +87,7 @@ impl Cluster {
         Self::of(found, namespace, kind, name)
     }
 
-    /// As [`Cluster::connect`], of a cluster that is known.
+    /// As [`WorkloadClient::connect`], with a configuration.
     ///
     /// # Errors
     /// Invalid when there can be no connection.
@@ -99,31 +99,31 @@ impl Cluster {
         Ok(Self { client, namespace, kind, name: name.to_owned() })
     }
 
-    /// Looks at the workload.
+    /// Reads the workload.
     ///
     /// # Errors
-    /// NotFound when there is none; PermissionDenied; Unavailable.
-    pub(crate) async fn look(&self) -> Result<Workload> {
+    /// NotFound, PermissionDenied or Unavailable.
+    pub(crate) async fn read(&self) -> Result<Workload> {
         self.ask(Request::get(self.path("status")), Vec::new()).await.map(Workload::of)
     }
 
-    /// Says how many pods there should be.
+    /// Sets the replicas.
     ///
     /// # Errors
-    /// As [`Cluster::look`]; Conflict.
+    /// As [`WorkloadClient::read`], and Conflict.
     pub(crate) async fn scale(&self, replicas: u32) -> Result<()> {
         let patch = Request::patch(self.path("scale")).header("content-type", "application/merge-patch+json");
         let body = json!({"spec": {"replicas": replicas}}).to_string().into_bytes();
         self.ask(patch, body).await.map(drop)
     }
 
-    /// Says why pods are not ready, as far as Kubernetes tells.
+    /// Returns the cause of pods that are not ready.
     pub(crate) async fn why(&self, there: &Workload) -> String {
         let read = async |path: String| {
             self.ask(Request::get(path), Vec::new()).await.map_err(|error| error.message().to_owned())
         };
-        let named = Named { namespace: &self.namespace, kind: &format!("{:?}", self.kind), name: &self.name };
-        cause::why(named, &there.object, read).await
+        let name = WorkloadName { namespace: &self.namespace, kind: &format!("{:?}", self.kind), name: &self.name };
+        cause::why(name, &there.object, read).await
     }
 
     fn path(&self, part: &str) -> String {
@@ -141,7 +141,7 @@ impl Cluster {
         answer.map_err(|e| self.refusal(e, &what))
     }
 
-    /// Says what Kubernetes refused, and what to do.
+    /// Turns a failed request into an error with a hint.
     fn refusal(&self, error: kube::Error, what: &str) -> Error {
         let kube::Error::Api(status) = error else {
             return Error::unavailable(format!("Kubernetes does not answer: {what}: {}", innermost(&error)));

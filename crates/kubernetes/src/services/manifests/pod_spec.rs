@@ -1,31 +1,31 @@
-//! What pods of dispatchers and workers have alike: rights, environment, volumes, probes, and how they end.
+//! The pod spec of dispatchers and workers: security context, environment, volumes, probes and termination.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::part::Of;
+use super::manifest::Owner;
 
-/// Where Secrets are mounted.
+/// Mount paths of Secrets.
 pub(super) const TLS_FOLDER: &str = "/etc/forebay/tls";
 pub(super) const TOKENS_FOLDER: &str = "/etc/forebay/tokens";
-/// User of the pods: any that is not root.
+/// User and group of the pods: any id other than root's.
 const USER: u32 = 65_532;
-/// Seconds that a pod may take to end. A worker serves what it holds for 10 s at most, and then writes what it cached.
+/// terminationGracePeriodSeconds. A worker serves its buffered chunks for at most 10 s, then writes its cached rows.
 const END_SECONDS: u32 = 30;
-/// Seconds that a process may take to listen, and that it may be silent later.
+/// Seconds until a process must listen, and until an unresponsive process is restarted.
 const START_SECONDS: u32 = 300;
 const SILENT_SECONDS: u32 = 60;
 
-/// One role's container, and where it may run.
+/// The container of a role, and its node constraints.
 pub(super) struct Pod<'a> {
     pub(super) role: &'static str,
     pub(super) args: Vec<String>,
-    /// Where it listens, and where its metrics are.
+    /// Ports of the service and of the metrics.
     pub(super) ports: (u16, u16),
     pub(super) volumes: Vec<Value>,
     pub(super) mounts: Vec<Value>,
-    /// Key of the Secret of tokens.
+    /// Key in the Secret of tokens.
     pub(super) token: &'static str,
     pub(super) resources: Option<&'a Value>,
     pub(super) node_selector: &'a BTreeMap<String, String>,
@@ -34,8 +34,8 @@ pub(super) struct Pod<'a> {
 
 impl Pod<'_> {
     /// Returns the pod's spec.
-    pub(super) fn spec(self, of: &Of<'_>) -> Value {
-        let (spec, (port, metrics)) = (of.spec, self.ports);
+    pub(super) fn spec(self, owner: &Owner<'_>) -> Value {
+        let (spec, (port, metrics)) = (owner.spec, self.ports);
         let (mut volumes, mut mounts) = (self.volumes, self.mounts);
         volumes.push(json!({"name": "tmp", "emptyDir": {}}));
         mounts.push(json!({"name": "tmp", "mountPath": "/tmp"}));
@@ -103,7 +103,7 @@ impl Pod<'_> {
     }
 }
 
-/// Writes quantities as texts, as the API does: `cpu: 8` is there as `"8"`.
+/// Writes quantities as strings, as the API stores them: `cpu: 8` becomes `"8"`.
 fn with_texts(resources: &Value) -> Value {
     match resources {
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), with_texts(value))).collect(),

@@ -1,4 +1,4 @@
-//! `/metrics`, for Prometheus: plain HTTP on a port of its own, on each replica.
+//! `/metrics` for Prometheus: plain HTTP on its own port, on each replica.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,20 +15,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::cluster::meter::METER;
+use crate::cluster::metrics::METRICS;
 
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 32;
-/// The longest life of a connection; a scraper then connects again.
+/// Longest life of a connection; a scraper then reconnects.
 const CONNECTION_MAX: Duration = Duration::from_secs(30);
-/// Pause when the system gives no more sockets.
+/// Pause after a failed `accept`, as when the process has no free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Listens, and serves on a task of its own.
+/// Listens, and serves in a separate task.
 ///
 /// # Errors
-/// Unavailable when the address cannot be listened at.
+/// Unavailable when the server cannot listen at the address.
 pub(crate) async fn start(at: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(at).await;
     let listener = listener.map_err(|e| {
@@ -45,7 +45,7 @@ pub(crate) async fn start(at: SocketAddr) -> Result<()> {
                 let mut server = http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(CONNECTION_MAX);
                 let connection = server.serve_connection(TokioIo::new(socket), service_fn(answer));
-                // The client sees the errors of its connection.
+                // The client sees the errors of its own connection.
                 let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
                 drop(permit);
             });
@@ -56,7 +56,7 @@ pub(crate) async fn start(at: SocketAddr) -> Result<()> {
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_known = request.uri().path() == "/metrics";
-    let text = if is_known { METER.text() } else { "the metrics are at /metrics\n".to_owned() };
+    let text = if is_known { METRICS.text() } else { "the metrics are at /metrics\n".to_owned() };
     let mut response = Response::new(Full::from(text));
     if is_known {
         response.headers_mut().insert("content-type", http::HeaderValue::from_static(TEXT));

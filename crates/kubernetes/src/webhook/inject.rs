@@ -1,22 +1,22 @@
-//! What a pod gets that uses a cache. Pure; a pod that has all of it stays as it is.
+//! Changes a pod that uses a cache. Pure, and idempotent.
 //!
-//! The claim's volume, mounted read-only in every container and init container; `KUBEDL_CACHE_NAME` and
-//! `FOREBAY_CACHE_NAME`; the label by which the operator finds it; a preference for nodes that hold the data; and a
-//! scheduling gate, or an init container that waits where the cluster has no gates.
+//! The webhook adds the claim's volume, with a read-only mount in every container and init container; the variables
+//! `KUBEDL_CACHE_NAME` and `FOREBAY_CACHE_NAME`; the label by which the operator finds the pod; a node affinity for
+//! nodes that store the data; and a scheduling gate, or an init container that waits on clusters without gates.
 
 use serde_json::{Value, json};
 
 use crate::caches::uses::{CACHE, GATE, USER, WAITER};
 use crate::cluster::objects::{items, text};
 
-/// The volume, as KubeDL names it.
+/// Name of the volume, as in KubeDL.
 const VOLUME: &str = "cachevolume";
-/// The volume, where that name is taken.
+/// Name of the volume if the pod has another volume of that name.
 const OTHER_VOLUME: &str = "forebay-cache";
-/// Volume with the pod's annotations.
+/// The downwardAPI volume with the pod's annotations.
 const STATE_VOLUME: &str = "forebay-cache-state";
 const STATE_FOLDER: &str = "/forebay";
-/// Preference for nodes that hold the data, of 1 to 100.
+/// Weight of the node affinity, from 1 to 100.
 const PREFERENCE: u32 = 100;
 const NAMES: [&str; 2] = ["KUBEDL_CACHE_NAME", "FOREBAY_CACHE_NAME"];
 
@@ -25,25 +25,25 @@ const NAMES: [&str; 2] = ["KUBEDL_CACHE_NAME", "FOREBAY_CACHE_NAME"];
 pub(crate) enum Waiter {
     /// By a scheduling gate.
     Gate,
-    /// By an init container of this image.
+    /// In an init container of this image.
     Container(String),
 }
 
-/// What a pod gets.
+/// The changes to a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Injection {
     pub(crate) cache: String,
     pub(crate) mount_path: String,
     pub(crate) node_label: Option<String>,
     pub(crate) waiter: Waiter,
-    /// The object that named the cache, where the pod did not.
+    /// The workload that declared the cache, as JSON; `None` if the pod did.
     pub(crate) user: Option<String>,
 }
 
-/// Returns the pod with what it gets.
+/// Returns the changed pod.
 ///
 /// # Errors
-/// A sentence for the pod's owner when it has something else at the mount path.
+/// A sentence for the pod's author if a container has another volume at the mount path.
 pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
     let mut pod = pod.clone();
     pod["metadata"]["labels"][CACHE] = json!(with.cache);
@@ -63,7 +63,7 @@ pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
         prefer(&mut pod, label);
     }
     match &with.waiter {
-        // The API takes no gates of a pod that has its node.
+        // The API rejects gates of a pod with a node.
         Waiter::Gate if text(&pod, "/spec/nodeName").is_empty() => {
             if !items(&pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == GATE) {
                 push(&mut pod["spec"]["schedulingGates"], json!({"name": GATE}));
@@ -75,7 +75,7 @@ pub(crate) fn inject(pod: &Value, with: &Injection) -> Result<Value, String> {
     Ok(without_nulls(pod))
 }
 
-/// Returns the name of the pod's volume of the cache, which it gets if it has none.
+/// Returns the name of the pod's volume for the cache; adds the volume if it is absent.
 fn volume(pod: &mut Value, cache: &str) -> String {
     let volumes = items(pod, "/spec/volumes");
     let of_cache = volumes.iter().find(|v| text(v, "/persistentVolumeClaim/claimName") == cache);
@@ -114,7 +114,7 @@ fn mount(container: &mut Value, volume: &str, with: &Injection) -> Result<(), St
     Ok(())
 }
 
-/// A running container sees it when the node mounts the cache anew.
+/// Sets the mount propagation, so that a running container sees the mount after the node's driver restores it.
 fn follow(mount: &mut Value) {
     if mount["mountPropagation"].is_null() {
         mount["mountPropagation"] = json!("HostToContainer");
@@ -167,7 +167,7 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// To look at a field that is not there makes it null, which the API refuses in some places.
+/// Removes nulls. Mutable indexing of JSON inserts null for an absent field, and the API rejects some nulls.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_the_same_once_and_twice_and_keeps_what_it_has() {
+    fn injection_is_idempotent_and_keeps_the_fields_of_the_pod() {
         let plain = json!({"metadata": {"name": "p"}, "spec": {
             "initContainers": [{"name": "i"}],
             "containers": [{"name": "a", "env": [{"name": "KUBEDL_CACHE_NAME", "value": "own"}]}, {"name": "b"}],
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubedl_injected_becomes_read_only_and_another_mount_there_is_refused() {
+    fn a_mount_of_kubedl_becomes_read_only_and_another_volume_at_the_path_is_rejected() {
         let claim = json!({"name": "cachevolume", "persistentVolumeClaim": {"claimName": "mnist"}});
         let mut pod = json!({"metadata": {}, "spec": {
             "volumes": [claim],
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(done.pointer("/spec/volumes").map(|v| v.as_array().map(Vec::len)), Some(Some(1)));
         assert_eq!(done.pointer("/spec/containers/0/volumeMounts/0/readOnly"), Some(&json!(true)));
         pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "other", "mountPath": "/data/"}]);
-        let refused = inject(&pod, &with(Waiter::Gate)).expect_err("it is taken");
-        assert!(refused.contains("container a has volume other at /data"), "{refused}");
+        let error = inject(&pod, &with(Waiter::Gate)).expect_err("it is taken");
+        assert!(error.contains("container a has volume other at /data"), "{error}");
     }
 }

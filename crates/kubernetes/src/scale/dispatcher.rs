@@ -1,43 +1,43 @@
-//! Asks the dispatcher how many workers are wanted, and says so once when it does not answer.
+//! Asks the dispatcher for the wanted number of workers; logs an outage once, and its end.
 
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_proto::{GetScaleRequest, Link, Remote, attempt, client, to_error};
 
-/// How long the dispatcher may take to answer.
+/// Timeout of a call.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// See the module's documentation.
-pub(crate) struct Asks {
+pub(crate) struct DispatcherClient {
     dispatcher: Remote,
-    /// Which kind of workers is started here, and whether they may be taken back.
+    /// The worker type of this workload, and whether it is spot.
     kind: Option<(String, bool)>,
     link: Option<Link>,
-    /// Whether it is told already that there is no answer.
-    is_told: bool,
+    /// Whether the outage is logged.
+    is_reported: bool,
 }
 
-impl Asks {
+impl DispatcherClient {
     pub(crate) fn new(dispatcher: Remote, kind: Option<(String, bool)>) -> Self {
-        Self { dispatcher, kind, link: None, is_told: false }
+        Self { dispatcher, kind, link: None, is_reported: false }
     }
 
-    /// Returns how many are wanted; `None` while the dispatcher does not know, or does not answer.
+    /// Returns the wanted number; `None` while the dispatcher does not know it, or does not answer.
     pub(crate) async fn wanted(&mut self) -> Option<u32> {
         let answer = tokio::time::timeout(ANSWER_MAX, self.ask()).await;
         let silent = |_| Err(Error::unavailable(format!("no answer within {} s", ANSWER_MAX.as_secs())));
         let dispatcher = &self.dispatcher.address;
         match answer.unwrap_or_else(silent) {
             Ok(wanted) => {
-                if std::mem::take(&mut self.is_told) {
+                if std::mem::take(&mut self.is_reported) {
                     tracing::info!(dispatcher, "the dispatcher says again how many workers are wanted");
                 }
                 wanted
             }
             Err(error) => {
                 self.link = None;
-                if !std::mem::replace(&mut self.is_told, true) {
+                if !std::mem::replace(&mut self.is_reported, true) {
                     let hint = error.get("hint").unwrap_or_default();
                     let error = error.message();
                     tracing::warn!(

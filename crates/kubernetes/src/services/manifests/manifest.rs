@@ -1,4 +1,4 @@
-//! One object of a service: its names, labels, owner, and the mark of what it describes.
+//! One manifest of a service: name, labels, owner reference, and the hash of its content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 use crate::api::service::ForebayServiceSpec;
 use crate::cluster::objects::{FOREBAY_SERVICES, Kind, kind};
 
-/// Label of all parts of a service, and of its pods: its name.
+/// Label of the service's objects and pods: the name of the service.
 pub(crate) const SERVICE: &str = "forebay.dev/service";
 /// Label of pods: dispatcher or worker.
 pub(crate) const ROLE: &str = "forebay.dev/role";
 /// Label of workers: their type.
 pub(crate) const WORKER_TYPE: &str = "forebay.dev/worker-type";
-/// Annotation of a part: what it was described as when it was written last.
-pub(crate) const WRITTEN: &str = "forebay.dev/written";
+/// Annotation of an object: hash of the manifest that the operator applied last.
+pub(crate) const APPLIED_HASH: &str = "forebay.dev/written";
 
 pub(crate) const STATEFUL_SETS: Kind = kind("apps", "v1", "StatefulSet", "statefulsets");
 pub(crate) const DEPLOYMENTS: Kind = kind("apps", "v1", "Deployment", "deployments");
 pub(crate) const SERVICES: Kind = kind("", "v1", "Service", "services");
 pub(crate) const CONFIG_MAPS: Kind = kind("", "v1", "ConfigMap", "configmaps");
 pub(crate) const POLICIES: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
-/// Budgets of Kubernetes 1.21 and later, and of those before.
+/// PodDisruptionBudgets of Kubernetes 1.21 and later, and of earlier versions.
 pub(crate) const BUDGETS: Kind = kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub(crate) const OLD_BUDGETS: Kind = kind("policy", "v1beta1", "PodDisruptionBudget", "poddisruptionbudgets");
 
@@ -31,26 +31,26 @@ pub(crate) const DISPATCHER_METRICS: u16 = 7071;
 pub(super) const WORKER_PORT: u16 = 7080;
 pub(super) const WORKER_METRICS: u16 = 7081;
 
-/// What the cluster is like, as far as parts depend on it.
+/// Facts about the cluster on which manifests depend.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// Kind of PodDisruptionBudgets.
+pub(crate) struct ClusterInfo {
+    /// Resource type of PodDisruptionBudgets.
     pub(crate) budgets: Kind,
     /// Namespace of the operator, which reads dispatchers' metrics.
     pub(crate) operator: String,
 }
 
-/// An object that a service consists of.
+/// A desired object.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct Manifest {
     pub(crate) kind: Kind,
     pub(crate) name: String,
-    /// All of it, with its metadata.
+    /// The whole object, with metadata.
     pub(crate) body: Value,
 }
 
-/// A service, as parts are described of it.
-pub(super) struct Of<'a> {
+/// The service that owns the manifests.
+pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     pub(super) uid: &'a str,
@@ -67,9 +67,9 @@ pub(crate) fn address(name: &str, namespace: &str) -> String {
     format!("{name}.{namespace}.svc:{DISPATCHER_PORT}")
 }
 
-impl Of<'_> {
-    /// Returns an object of the service.
-    pub(super) fn part(&self, kind: Kind, name: String, rest: Value) -> Part {
+impl Owner<'_> {
+    /// Returns a manifest with the service's labels and owner reference; `rest` has the other fields.
+    pub(super) fn manifest(&self, kind: Kind, name: String, rest: Value) -> Manifest {
         let mut body = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind,
             "metadata": {
@@ -90,7 +90,7 @@ impl Of<'_> {
                 body[field] = value;
             }
         }
-        Part { kind, name, body }
+        Manifest { kind, name, body }
     }
 
     /// Returns the labels of its pods of a role.
@@ -99,15 +99,15 @@ impl Of<'_> {
     }
 }
 
-impl Part {
+impl Manifest {
     /// Adds a label.
     pub(super) fn labelled(mut self, name: &str, value: &str) -> Self {
         self.body["metadata"]["labels"][name] = json!(value);
         self
     }
 
-    /// The body with the mark of what it describes, replicas aside: they change more often than the rest.
-    pub(crate) fn marked(&self) -> Value {
+    /// Returns the body with the hash of its content. The hash leaves out the replicas, which scaling changes.
+    pub(crate) fn with_hash(&self) -> Value {
         let mut constant = self.body.clone();
         if let Some(spec) = constant.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("replicas");
@@ -115,7 +115,7 @@ impl Part {
         let mut hasher = DefaultHasher::new();
         constant.to_string().hash(&mut hasher);
         let mut body = self.body.clone();
-        body["metadata"]["annotations"][WRITTEN] = json!(format!("{:016x}", hasher.finish()));
+        body["metadata"]["annotations"][APPLIED_HASH] = json!(format!("{:016x}", hasher.finish()));
         body
     }
 }

@@ -1,8 +1,8 @@
-//! Keys that are to be looked at: each at most once at a time, and again when it changed meanwhile.
+//! The work queue of a controller. Two reconciles of one key never run at once; a key that is added during its
+//! reconcile is reconciled again.
 //!
-//! A key that failed waits for 0.5 s, then twice as long each time, up to 60 s; a change of one of its objects ends the
-//! wait, but never makes it be looked at more often than every [`LEAST`], so that nothing turns in circles at full
-//! speed.
+//! A failed key waits for [`BACKOFF_MIN`], then twice as long each time, up to [`BACKOFF_MAX`]. A watch event ends the
+//! wait. Reconciles of one key start at least [`INTERVAL_MIN`] apart, which bounds the load of a loop of events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -13,52 +13,52 @@ use tokio::time::Instant;
 
 use super::Key;
 
-/// Least time between two looks at one key.
-const LEAST: Duration = Duration::from_millis(50);
-/// First pause after a failure.
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-/// Longest pause after failures.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Shortest time between the starts of two reconciles of one key.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// Delay after the first failure.
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+/// Longest delay after failures.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// What came of a look.
+/// When a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Nothing is to be done until something changes.
-    Settled,
-    /// Look again after this time at the latest.
+pub(crate) enum Requeue {
+    /// At the next watch event.
+    OnChange,
+    /// After this time, or at an earlier watch event.
     After(Duration),
-    /// It failed, and is tried again after a pause.
-    Failed,
+    /// After a delay that doubles with each failure in a row.
+    WithBackoff,
 }
 
 #[derive(Default)]
 struct State {
     due: HashMap<Key, Instant>,
-    looked: HashMap<Key, Instant>,
+    started: HashMap<Key, Instant>,
     running: HashSet<Key>,
     failures: HashMap<Key, u32>,
 }
 
-/// The keys that are to be looked at.
+/// The keys to reconcile.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
 }
 
-impl Queue {
-    /// Has a key looked at soon.
+impl WorkQueue {
+    /// Queues a key.
     pub(crate) fn add(&self, key: Key) {
         self.with(|state| state.put(key, Instant::now()));
         self.changed.notify_one();
     }
 
-    /// How many keys are due now or later, or are being looked at.
+    /// Number of queued and running keys.
     pub(crate) fn len(&self) -> usize {
         self.with(|state| state.due.len() + state.running.len())
     }
 
-    /// Returns the next key; call [`Queue::done`] after the look.
+    /// Waits for the next key; call [`WorkQueue::done`] after its reconcile.
     pub(crate) async fn next(&self) -> Key {
         loop {
             let found = self.with(State::take);
@@ -75,11 +75,11 @@ impl Queue {
         }
     }
 
-    /// Says what came of a look; returns the pause after a failure.
-    pub(crate) fn done(&self, key: &Key, next: Next) -> Duration {
-        let pause = self.with(|state| state.done(key, next));
+    /// Ends the reconcile of a key, and requeues it; returns the delay after a failure.
+    pub(crate) fn done(&self, key: &Key, requeue: Requeue) -> Duration {
+        let delay = self.with(|state| state.done(key, requeue));
         self.changed.notify_one();
-        pause
+        delay
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -89,12 +89,12 @@ impl Queue {
 
 impl State {
     fn put(&mut self, key: Key, at: Instant) {
-        let at = self.looked.get(&key).map_or(at, |looked| at.max(*looked + LEAST));
+        let at = self.started.get(&key).map_or(at, |started| at.max(*started + INTERVAL_MIN));
         let due = self.due.entry(key).or_insert(at);
         *due = at.min(*due);
     }
 
-    /// Takes a key that is due, else says when the next one is.
+    /// Takes a key that is due; otherwise returns when the next key is due.
     fn take(&mut self) -> Result<Key, Option<Instant>> {
         let now = Instant::now();
         let waiting = self.due.iter().filter(|(key, _)| !self.running.contains(*key));
@@ -105,25 +105,25 @@ impl State {
             return Err(Some(at));
         }
         self.due.remove(&key);
-        self.looked.insert(key.clone(), now);
+        self.started.insert(key.clone(), now);
         self.running.insert(key.clone());
         Ok(key)
     }
 
-    fn done(&mut self, key: &Key, next: Next) -> Duration {
+    fn done(&mut self, key: &Key, requeue: Requeue) -> Duration {
         self.running.remove(key);
-        if next == Next::Failed {
+        if requeue == Requeue::WithBackoff {
             let failures = self.failures.entry(key.clone()).or_default();
-            let pause = (PAUSE_FIRST * 2_u32.pow((*failures).min(10))).min(PAUSE_MAX);
+            let delay = (BACKOFF_MIN * 2_u32.pow((*failures).min(10))).min(BACKOFF_MAX);
             *failures += 1;
-            self.put(key.clone(), Instant::now() + pause);
-            return pause;
+            self.put(key.clone(), Instant::now() + delay);
+            return delay;
         }
         self.failures.remove(key);
-        if let Next::After(pause) = next {
-            self.put(key.clone(), Instant::now() + pause);
+        if let Requeue::After(delay) = requeue {
+            self.put(key.clone(), Instant::now() + delay);
         } else if !self.due.contains_key(key) {
-            self.looked.remove(key);
+            self.started.remove(key);
         }
         Duration::ZERO
     }
@@ -138,39 +138,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_looked_at_once_at_a_time_and_again_when_it_changed() {
-        let queue = Queue::default();
+    async fn one_key_is_reconciled_once_at_a_time_and_again_after_a_change() {
+        let queue = WorkQueue::default();
         queue.add(key("a"));
         queue.add(key("a"));
         assert_eq!(queue.next().await, key("a"));
         queue.add(key("a"));
         queue.add(key("b"));
-        assert_eq!(queue.next().await, key("b"), "a is being looked at");
+        assert_eq!(queue.next().await, key("b"), "a is being reconciled");
         let start = Instant::now();
-        queue.done(&key("a"), Next::Settled);
+        queue.done(&key("a"), Requeue::OnChange);
         assert_eq!(queue.next().await, key("a"));
-        assert!(start.elapsed() >= LEAST);
-        queue.done(&key("a"), Next::Settled);
-        queue.done(&key("b"), Next::After(Duration::from_secs(9)));
+        assert!(start.elapsed() >= INTERVAL_MIN);
+        queue.done(&key("a"), Requeue::OnChange);
+        queue.done(&key("b"), Requeue::After(Duration::from_secs(9)));
         assert_eq!(queue.next().await, key("b"));
         assert!(start.elapsed() >= Duration::from_secs(9));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_a_bound_and_begin_anew_after_a_success() {
-        let queue = Queue::default();
-        let mut pauses = Vec::new();
+    async fn backoff_doubles_up_to_its_bound_and_is_reset_by_a_success() {
+        let queue = WorkQueue::default();
+        let mut delays = Vec::new();
         queue.add(key("a"));
         for _ in 0..12 {
             let start = Instant::now();
             let next = queue.next().await;
-            pauses.push(start.elapsed().as_millis());
-            queue.done(&next, Next::Failed);
+            delays.push(start.elapsed().as_millis());
+            queue.done(&next, Requeue::WithBackoff);
         }
-        assert_eq!(pauses[..5], [0, 500, 1000, 2000, 4000]);
-        assert!(pauses.iter().all(|ms| *ms <= 60_001));
+        assert_eq!(delays[..5], [0, 500, 1000, 2000, 4000]);
+        assert!(delays.iter().all(|ms| *ms <= 60_001));
         let next = queue.next().await;
-        queue.done(&next, Next::Settled);
-        assert_eq!(queue.done(&next, Next::Failed), PAUSE_FIRST);
+        queue.done(&next, Requeue::OnChange);
+        assert_eq!(queue.done(&next, Requeue::WithBackoff), BACKOFF_MIN);
     }
 }

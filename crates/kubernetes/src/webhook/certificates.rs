@@ -1,7 +1,7 @@
-//! The webhook's certificates, which the operator makes itself and keeps in a Secret that all replicas share.
+//! The webhook's certificates. The operator creates them, and shares them between replicas in a Secret.
 //!
-//! An authority of ten years signs a certificate of one year, which is replaced when less than 30 days are left. The
-//! authority stays, so the API server trusts old and new at any moment.
+//! A CA of ten years signs a certificate of one year. The operator replaces the certificate when less than 30 days are
+//! left. The CA stays, so the API server trusts both the old and the new certificate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,80 +17,81 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use crate::caches::uses::annotation;
-use crate::cluster::objects::{Objects, SECRETS, text};
+use crate::cluster::objects::{ApiClient, SECRETS, text};
 
 /// Name of the Secret.
 const NAME: &str = "forebay-operator-webhook";
-/// Annotations of the Secret: until when the certificate is used, and for which names it is.
-const UNTIL: &str = "forebay.dev/renew-at";
-const FOR: &str = "forebay.dev/names";
+/// Annotations of the Secret: the time of the renewal, and the DNS names of the certificate.
+const RENEW_AT: &str = "forebay.dev/renew-at";
+const DNS_NAMES: &str = "forebay.dev/names";
 const YEARS_OF_AUTHORITY: i64 = 10;
 const DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
-/// Times that a Secret is read again which another replica has just made.
+/// Attempts to read or write the Secret while other replicas write it.
 const TRIES: usize = 5;
 
-/// Where the Secret is, and which names the certificate has.
+/// The namespace of the Secret, and the DNS names of the certificate.
 pub(crate) struct Names {
     pub(crate) namespace: String,
     pub(crate) names: Vec<String>,
 }
 
-/// The certificate that the server shows at the moment.
+/// The certificate that the server presents.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
-    shown: Mutex<Option<(String, Arc<CertifiedKey>)>>,
+    current: Mutex<Option<(String, Arc<CertifiedKey>)>>,
 }
 
 impl ResolvesServerCert for Identity {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| key.clone())
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| key.clone())
     }
 }
 
-/// Shows the certificate of the Secret, which is made or renewed where it must be; returns the authority as PEM.
+/// Loads the certificate from the Secret, and creates or renews it if it must; returns the CA as PEM.
 ///
 /// # Errors
 /// When the Secret cannot be read or written, or holds no certificate.
-pub(super) async fn renew(objects: &Objects, names: &Names, identity: &Identity) -> Result<String, String> {
-    let secret = shared(objects, names).await?;
+pub(super) async fn renew(api: &ApiClient, names: &Names, identity: &Identity) -> Result<String, String> {
+    let secret = shared(api, names).await?;
     let field = |name: &str| decoded(&secret, name).ok_or_else(|| format!("Secret {NAME} has no {name}: delete it"));
     let (authority, chain, key) = (field("ca.crt")?, field("tls.crt")?, field("tls.key")?);
-    let mut shown = identity.shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if shown.as_ref().is_none_or(|(pem, _)| *pem != chain) {
+    let mut current = identity.current.lock().unwrap_or_else(PoisonError::into_inner);
+    if current.as_ref().is_none_or(|(pem, _)| *pem != chain) {
         let certified = certified(&chain, &key).map_err(|e| format!("Secret {NAME} holds no certificate: {e}"))?;
-        *shown = Some((chain, Arc::new(certified)));
+        *current = Some((chain, Arc::new(certified)));
     }
     Ok(authority)
 }
 
-async fn shared(objects: &Objects, names: &Names) -> Result<Value, String> {
-    let path = SECRETS.one(Some(&names.namespace), NAME);
+async fn shared(api: &ApiClient, names: &Names) -> Result<Value, String> {
+    let path = SECRETS.object_path(Some(&names.namespace), NAME);
     for _ in 0..TRIES {
-        let found = objects.find(&path).await.map_err(|refused| refused.to_string())?;
+        let found = api.find(&path).await.map_err(|error| error.to_string())?;
         let now = Timestamp::now();
         if let Some(secret) = &found
-            && annotation(secret, FOR) == Some(names.names.join(",").as_str())
-            && annotation(secret, UNTIL).and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > now)
+            && annotation(secret, DNS_NAMES) == Some(names.names.join(",").as_str())
+            && annotation(secret, RENEW_AT).and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at > now)
         {
             return Ok(secret.clone());
         }
-        let made = made(names, found.as_ref(), now).map_err(|e| format!("no certificate can be made: {e}"))?;
+        let secret =
+            with_new_certificate(names, found.as_ref(), now).map_err(|e| format!("no certificate can be made: {e}"))?;
         let written = match &found {
-            Some(_) => objects.replace(&path, &made).await,
-            None => objects.create(&SECRETS.all(Some(&names.namespace)), &made).await,
+            Some(_) => api.replace(&path, &secret).await,
+            None => api.create(&SECRETS.collection_path(Some(&names.namespace)), &secret).await,
         };
         match written {
-            Err(refused) if !refused.is_conflict() => return Err(refused.to_string()),
-            // What another replica wrote meanwhile is read.
+            Err(error) if !error.is_conflict() => return Err(error.to_string()),
+            // On a conflict, the next attempt reads the Secret of the other replica.
             _ => {}
         }
     }
     Err(format!("Secret {NAME} changes all the time"))
 }
 
-/// The Secret with a new certificate, of the authority that is there, or of a new one.
-fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
+/// Returns the Secret with a new certificate, signed by its CA or by a new one.
+fn with_new_certificate(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, rcgen::Error> {
     let old = found.and_then(|secret| KeyPair::from_pem(&decoded(secret, "ca.key")?).ok());
     let authority_pem = found.and_then(|secret| decoded(secret, "ca.crt")).filter(|_| old.is_some());
     let authority_key = old.map_or_else(KeyPair::generate, Ok)?;
@@ -113,7 +114,7 @@ fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, r
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {
             "name": NAME, "namespace": names.namespace,
-            "annotations": {UNTIL: renew_at, FOR: names.names.join(",")},
+            "annotations": {RENEW_AT: renew_at, DNS_NAMES: names.names.join(",")},
         },
         "stringData": {"ca.crt": authority_pem, "ca.key": authority_key_pem, "tls.crt": chain, "tls.key": key.serialize_pem()},
     });
@@ -123,7 +124,7 @@ fn made(names: &Names, found: Option<&Value>, now: Timestamp) -> Result<Value, r
     Ok(secret)
 }
 
-/// Year, month and day, so many days after this time.
+/// Year, month and day of the date that is `after` days after `now`.
 fn day(now: Timestamp, after: i64) -> (i32, u8, u8) {
     let date = (now + (after * 24).hours()).to_zoned(TimeZone::UTC).date();
     let part = |n: i8| u8::try_from(n).unwrap_or(1);

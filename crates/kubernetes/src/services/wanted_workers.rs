@@ -17,25 +17,25 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::parts::DISPATCHER_METRICS;
-use crate::cluster::objects::{is_going, text};
+use super::manifests::DISPATCHER_METRICS;
+use crate::cluster::objects::{is_terminating, text};
 
-/// How long the dispatchers of a service may take to answer.
+/// Timeout for the dispatchers of a service.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Largest text of metrics.
 const TEXT_MAX: usize = 4 << 20;
 
-/// What a dispatcher wants.
+/// The numbers of workers that a dispatcher wants.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wants {
-    /// All workers, where no types are offered.
+pub(crate) struct WantedWorkers {
+    /// All workers, of a dispatcher without worker types.
     all: Option<u32>,
     /// Workers by kind, and by whether they are spot.
     kinds: HashMap<(String, bool), u32>,
 }
 
-impl Wants {
-    /// Returns how many workers of a kind are wanted; without a kind, how many at all. `None`: it does not know.
+impl WantedWorkers {
+    /// Returns the wanted workers of a kind, or of all kinds; `None` if the dispatcher does not know.
     pub(crate) fn of(&self, kind: Option<(&str, bool)>) -> Option<u32> {
         match kind {
             Some((kind, spot)) => self.kinds.get(&(kind.to_owned(), spot)).copied(),
@@ -44,39 +44,40 @@ impl Wants {
     }
 }
 
-/// Asks the dispatchers with these pods. Nothing is known if no leading dispatcher answers.
-pub(crate) async fn ask(pods: &[Value]) -> Wants {
-    let addresses = pods.iter().filter(|pod| !is_going(pod)).filter_map(|pod| text(pod, "/status/podIP").parse().ok());
-    let mut asked: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
+/// Reads the metrics of these dispatcher pods. The result is empty if no leading dispatcher answers.
+pub(crate) async fn fetch(pods: &[Value]) -> WantedWorkers {
+    let addresses =
+        pods.iter().filter(|pod| !is_terminating(pod)).filter_map(|pod| text(pod, "/status/podIP").parse().ok());
+    let mut answers: FuturesUnordered<_> = addresses.map(async |address| (address, metrics(address).await)).collect();
     let found = async {
-        while let Some((address, answer)) = asked.next().await {
+        while let Some((address, answer)) = answers.next().await {
             match answer {
-                Ok(text) if leads(&text) => return read(&text),
+                Ok(text) if is_leader(&text) => return read(&text),
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%address, error, "a dispatcher does not tell its metrics"),
             }
         }
-        Wants::default()
+        WantedWorkers::default()
     };
     tokio::time::timeout(ANSWER_MAX, found).await.unwrap_or_default()
 }
 
 async fn metrics(address: IpAddr) -> Result<String, String> {
     let at = SocketAddr::new(address, DISPATCHER_METRICS);
-    let said = |error: &dyn std::error::Error| forebay_proto::innermost(error);
-    let socket = TcpStream::connect(at).await.map_err(|e| said(&e))?;
-    let (mut ask, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(|e| said(&e))?;
+    let message = |error: &dyn std::error::Error| forebay_proto::innermost(error);
+    let socket = TcpStream::connect(at).await.map_err(|e| message(&e))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(|e| message(&e))?;
     let request = Request::get("/metrics").header("host", at.to_string()).body(Empty::<Bytes>::new());
-    let request = request.map_err(|e| said(&e))?;
+    let request = request.map_err(|e| message(&e))?;
     let answer = async {
-        let answer = ask.send_request(request).await.map_err(|e| said(&e))?;
+        let answer = sender.send_request(request).await.map_err(|e| message(&e))?;
         if !answer.status().is_success() {
             return Err(format!("status {}", answer.status()));
         }
-        let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| said(&*e))?;
-        String::from_utf8(body.to_bytes().to_vec()).map_err(|e| said(&e))
+        let body = Limited::new(answer.into_body(), TEXT_MAX).collect().await.map_err(|e| message(&*e))?;
+        String::from_utf8(body.to_bytes().to_vec()).map_err(|e| message(&e))
     };
-    // The request fails when the connection does, so only its answer counts.
+    // A failed connection also fails the request, so the connection's own result is ignored.
     let open = async {
         connection.await.ok();
         std::future::pending::<()>().await;
@@ -87,11 +88,11 @@ async fn metrics(address: IpAddr) -> Result<String, String> {
     }
 }
 
-fn leads(text: &str) -> bool {
+fn is_leader(text: &str) -> bool {
     samples(text, "forebay_dispatcher_leader").next().is_none_or(|(_, value)| value == 1)
 }
 
-fn read(text: &str) -> Wants {
+fn read(text: &str) -> WantedWorkers {
     let of_kind = |(labels, value): (&str, u32)| {
         let label = |name: &str| {
             let (_, rest) = labels.split_once(&format!("{name}=\""))?;
@@ -99,7 +100,7 @@ fn read(text: &str) -> Wants {
         };
         Some(((label("kind")?, label("spot")? == "true"), value))
     };
-    Wants {
+    WantedWorkers {
         all: samples(text, "forebay_workers_wanted").map(|(_, value)| value).next(),
         kinds: samples(text, "forebay_workers_wanted_by_kind").filter_map(of_kind).collect(),
     }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_leader_tells_is_known() {
+    fn only_the_leader_reports_wanted_workers() {
         let text = "# HELP forebay_workers_wanted x\nforebay_workers_wanted 3\nforebay_dispatcher_leader 1\n\
                     forebay_workers_wanted_by_kind{kind=\"c5.2xlarge\",spot=\"true\"} 2\n\
                     forebay_workers_wanted_by_kind{kind=\"c5.2xlarge\",spot=\"false\"} 0\n";
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(wants.of(None), Some(3));
         assert_eq!([true, false].map(|spot| wants.of(Some(("c5.2xlarge", spot)))), [Some(2), Some(0)]);
         assert_eq!(wants.of(Some(("other", false))), None);
-        assert!(leads(text) && !leads("forebay_dispatcher_leader 0\n"));
-        assert_eq!(read("forebay_workers 3\nforebay_workers_wanted NaN\n"), Wants::default());
+        assert!(is_leader(text) && !is_leader("forebay_dispatcher_leader 0\n"));
+        assert_eq!(read("forebay_workers 3\nforebay_workers_wanted NaN\n"), WantedWorkers::default());
     }
 }

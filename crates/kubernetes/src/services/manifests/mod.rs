@@ -1,53 +1,54 @@
-//! The objects that a service consists of, described in full. Pure: the same spec describes the same objects.
+//! The manifests of a service: its desired objects. Pure: the same spec gives the same manifests.
 //!
 //! ```text
-//! dispatcher   StatefulSet, claim, budget        worker    a Deployment for each type, their budget
-//! reach        Services, ConfigMap, policies     pods      what pods of both have
-//! part         one object, and its metadata
+//! dispatcher   StatefulSet, claim, disruption budget      worker     a Deployment for each type, disruption budget
+//! network      Services, ConfigMap, NetworkPolicies       pod_spec   the pod spec of both roles
+//! manifest     one manifest, and its metadata
 //! ```
 //!
-//! Every object names the service by label, and is owned by it, so that it goes with it.
+//! Every object has the service in a label and in an owner reference, so the garbage collector deletes it with the
+//! service.
 
 mod dispatcher;
-mod part;
-mod pods;
-mod reach;
+mod manifest;
+mod network;
+mod pod_spec;
 mod worker;
 
 pub(crate) use dispatcher::is_rolled_out;
-pub(crate) use part::{
-    BUDGETS, CONFIG_MAPS, DEPLOYMENTS, DISPATCHER_METRICS, OLD_BUDGETS, POLICIES, Part, Place, ROLE, SERVICE, SERVICES,
-    STATEFUL_SETS, WORKER_TYPE, WRITTEN, address, dispatcher_name,
+pub(crate) use manifest::{
+    APPLIED_HASH, BUDGETS, CONFIG_MAPS, ClusterInfo, DEPLOYMENTS, DISPATCHER_METRICS, Manifest, OLD_BUDGETS, POLICIES,
+    ROLE, SERVICE, SERVICES, STATEFUL_SETS, WORKER_TYPE, address, dispatcher_name,
 };
 
 use crate::api::service::ForebayService;
-use part::Of;
+use manifest::Owner;
 
-/// All objects of a service.
+/// All manifests of a service.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Parts {
-    /// What pods need before they start, and the way to them.
-    pub(crate) first: Vec<Part>,
-    pub(crate) dispatcher: Part,
+pub(crate) struct Manifests {
+    /// Objects that exist before the pods: Services, ConfigMap, policies, claim and budgets.
+    pub(crate) first: Vec<Manifest>,
+    pub(crate) dispatcher: Manifest,
     /// The Deployments, in the order of the spec's types.
-    pub(crate) workers: Vec<Part>,
+    pub(crate) workers: Vec<Manifest>,
 }
 
-/// Describes all parts of a service. Of a Deployment, `replicas` are set by its caller.
-pub(crate) fn parts(service: &ForebayService, place: &Place) -> Parts {
+/// Returns all manifests of a service. The caller sets the `replicas` of existing Deployments.
+pub(crate) fn manifests(service: &ForebayService, cluster: &ClusterInfo) -> Manifests {
     let meta = &service.metadata;
-    let of = Of {
+    let owner = Owner {
         name: meta.name.as_deref().unwrap_or_default(),
         namespace: meta.namespace.as_deref().unwrap_or_default(),
         uid: meta.uid.as_deref().unwrap_or_default(),
         spec: &service.spec,
     };
-    let mut first = reach::parts(&of, place);
-    first.extend(dispatcher::claim(&of));
-    first.push(dispatcher::budget(&of, place));
-    first.push(worker::budget(&of, place));
-    let workers = service.spec.workers.iter().map(|worker| worker::deployment(&of, worker)).collect();
-    Parts { first, dispatcher: dispatcher::stateful_set(&of), workers }
+    let mut first = network::manifests(&owner, cluster);
+    first.extend(dispatcher::claim(&owner));
+    first.push(dispatcher::budget(&owner, cluster));
+    first.push(worker::budget(&owner, cluster));
+    let workers = service.spec.workers.iter().map(|worker| worker::deployment(&owner, worker)).collect();
+    Manifests { first, dispatcher: dispatcher::stateful_set(&owner), workers }
 }
 
 #[cfg(test)]
@@ -76,12 +77,12 @@ mod tests {
         made
     }
 
-    fn of(change: impl FnOnce(&mut Value)) -> Parts {
-        parts(&service(change), &Place { budgets: BUDGETS, operator: "forebay".to_owned() })
+    fn of(change: impl FnOnce(&mut Value)) -> Manifests {
+        manifests(&service(change), &ClusterInfo { budgets: BUDGETS, operator: "forebay".to_owned() })
     }
 
-    fn args(part: &Part) -> Vec<&str> {
-        items(&part.body, "/spec/template/spec/containers/0/args").iter().filter_map(Value::as_str).collect()
+    fn args(manifest: &Manifest) -> Vec<&str> {
+        items(&manifest.body, "/spec/template/spec/containers/0/args").iter().filter_map(Value::as_str).collect()
     }
 
     fn follows(args: &[&str], option: &str, value: &str) -> bool {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_have_what_the_spec_says() {
+    fn commands_follow_the_spec() {
         let found = of(|_| {});
         let dispatcher = args(&found.dispatcher);
         for (option, value) in [
@@ -115,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_owned_and_named_by_the_service_and_only_a_pod_s_role_sees_its_secret() {
+    fn manifests_have_the_service_as_owner_and_each_role_mounts_only_its_token() {
         let found = of(|_| {});
         let all: Vec<_> = found.first.iter().chain([&found.dispatcher]).chain(&found.workers).collect();
-        for part in &all {
-            assert_eq!(text(&part.body, "/metadata/ownerReferences/0/uid"), "u", "{}", part.name);
-            assert!(part.name == "s" || part.name.starts_with("s-"), "{}", part.name);
-            assert_eq!(part.body.pointer("/metadata/labels").and_then(|l| l.get(SERVICE)), Some(&json!("s")));
+        for manifest in &all {
+            assert_eq!(text(&manifest.body, "/metadata/ownerReferences/0/uid"), "u", "{}", manifest.name);
+            assert!(manifest.name == "s" || manifest.name.starts_with("s-"), "{}", manifest.name);
+            assert_eq!(manifest.body.pointer("/metadata/labels").and_then(|l| l.get(SERVICE)), Some(&json!("s")));
         }
-        let secret = |part: &Part| {
-            let volumes = items(&part.body, "/spec/template/spec/volumes");
+        let secret = |manifest: &Manifest| {
+            let volumes = items(&manifest.body, "/spec/template/spec/volumes");
             let tokens = volumes.iter().find(|v| text(v, "/name") == "tokens").expect("a volume");
             text(tokens, "/secret/items/0/key").to_owned()
         };
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_changes_with_all_but_the_replicas() {
+    fn the_hash_changes_with_all_fields_but_the_replicas() {
         let (a, mut b, c) = (of(|_| {}), of(|_| {}), of(|spec| spec["image"] = json!("i:2")));
         b.workers[0].body["spec"]["replicas"] = json!(7);
-        let mark = |part: &Part| part.marked()["metadata"]["annotations"][WRITTEN].clone();
-        assert_eq!(mark(&a.workers[0]), mark(&b.workers[0]));
-        assert_ne!(mark(&a.workers[0]), mark(&c.workers[0]));
-        assert_eq!(mark(&a.first[0]), mark(&c.first[0]), "the image is no matter of the Service");
+        let applied_hash = |manifest: &Manifest| manifest.with_hash()["metadata"]["annotations"][APPLIED_HASH].clone();
+        assert_eq!(applied_hash(&a.workers[0]), applied_hash(&b.workers[0]));
+        assert_ne!(applied_hash(&a.workers[0]), applied_hash(&c.workers[0]));
+        assert_eq!(applied_hash(&a.first[0]), applied_hash(&c.first[0]), "the Service does not depend on the image");
     }
 
     #[test]
@@ -151,6 +152,6 @@ mod tests {
         assert!(follows(&args(&found.dispatcher), "--store", "etcd://a:1,b:2/forebay-ml-s"));
         assert!(follows(&args(&found.dispatcher), "--advertise", "$(POD_NAME).s-dispatchers.ml.svc:7070"));
         assert_eq!(found.dispatcher.body.pointer("/spec/replicas"), Some(&json!(3)));
-        assert!(found.first.iter().all(|part| part.kind.kind != "PersistentVolumeClaim"));
+        assert!(found.first.iter().all(|manifest| manifest.kind.kind != "PersistentVolumeClaim"));
     }
 }

@@ -1,4 +1,4 @@
-//! Figures of this process, in Prometheus' format. Labels are of fixed sets: no namespace and no name is told.
+//! Metrics of this process, in Prometheus' format. Labels have fixed sets of values, without namespaces and names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use super::Key;
 
-/// Bounds of the durations that are counted, in seconds.
+/// Buckets of the histogram of durations, in seconds.
 const BOUNDS: [f64; 8] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0];
 
-/// The figures of this process.
-pub(crate) static METER: LazyLock<Meter> = LazyLock::new(Meter::default);
+/// The metrics of this process.
+pub(crate) static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
-/// Durations of the looks of one controller.
+/// Durations of the reconciles of one controller.
 #[derive(Clone, Default)]
 struct Durations {
-    /// Looks that took at most each of [`BOUNDS`].
+    /// Reconciles that took at most each of [`BOUNDS`].
     within: [u64; BOUNDS.len()],
     count: u64,
     seconds: f64,
@@ -24,25 +24,25 @@ struct Durations {
 
 #[derive(Default)]
 struct State {
-    looks: BTreeMap<(&'static str, &'static str), u64>,
+    reconciles: BTreeMap<(&'static str, &'static str), u64>,
     durations: BTreeMap<&'static str, Durations>,
-    waiting: BTreeMap<&'static str, usize>,
+    queued: BTreeMap<&'static str, usize>,
     states: HashMap<(&'static str, Key), String>,
     requests: BTreeMap<(&'static str, &'static str), u64>,
-    leads: bool,
+    is_leader: bool,
 }
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(crate) struct Meter {
+pub(crate) struct Metrics {
     state: Mutex<State>,
 }
 
-impl Meter {
-    /// Counts a look, with what came of it.
-    pub(crate) fn look(&self, what: &'static str, outcome: &'static str, took: Duration) {
+impl Metrics {
+    /// Counts a reconcile by its outcome.
+    pub(crate) fn reconciled(&self, what: &'static str, outcome: &'static str, took: Duration) {
         self.with(|state| {
-            *state.looks.entry((what, outcome)).or_default() += 1;
+            *state.reconciles.entry((what, outcome)).or_default() += 1;
             let durations = state.durations.entry(what).or_default();
             let seconds = took.as_secs_f64();
             for (within, bound) in durations.within.iter_mut().zip(BOUNDS) {
@@ -53,15 +53,15 @@ impl Meter {
         });
     }
 
-    /// Tells how many keys of a controller wait, or are looked at.
-    pub(crate) fn waiting(&self, what: &'static str, keys: usize) {
-        self.with(|state| state.waiting.insert(what, keys));
+    /// Sets the length of a controller's work queue: queued and running keys.
+    pub(crate) fn queue_length(&self, what: &'static str, keys: usize) {
+        self.with(|state| state.queued.insert(what, keys));
     }
 
-    /// Tells the state of an object; `None`: it is gone.
-    pub(crate) fn state(&self, what: &'static str, key: &Key, is: Option<&str>) {
-        self.with(|state| match is {
-            Some(is) => _ = state.states.insert((what, key.clone()), is.to_owned()),
+    /// Sets the state of an object; `None` removes a deleted object.
+    pub(crate) fn set_state(&self, what: &'static str, key: &Key, value: Option<&str>) {
+        self.with(|state| match value {
+            Some(value) => _ = state.states.insert((what, key.clone()), value.to_owned()),
             None => _ = state.states.remove(&(what, key.clone())),
         });
     }
@@ -71,12 +71,12 @@ impl Meter {
         self.with(|state| *state.requests.entry((verb, outcome)).or_default() += 1);
     }
 
-    /// Tells that this process is the one that acts.
-    pub(crate) fn leads(&self) {
-        self.with(|state| state.leads = true);
+    /// Records that this process is the leader.
+    pub(crate) fn leading(&self) {
+        self.with(|state| state.is_leader = true);
     }
 
-    /// Returns all figures.
+    /// Returns all metrics as text.
     pub(crate) fn text(&self) -> String {
         self.with(|state| state.text())
     }
@@ -90,23 +90,23 @@ impl State {
     fn text(&self) -> String {
         let mut text = String::new();
         let head = |text: &mut String, name: &str, type_: &str, help: &str| {
-            // A String takes what is written.
+            // Writing into a String cannot fail.
             writeln!(text, "# HELP {name} {help}\n# TYPE {name} {type_}").ok();
         };
-        head(&mut text, "forebay_operator_leader", "gauge", "1 while this process is the one that acts.");
-        writeln!(text, "forebay_operator_leader {}", u8::from(self.leads)).ok();
-        let name = "forebay_operator_looks_total";
+        head(&mut text, "forebay_operator_leader", "gauge", "1 while this process is the leader.");
+        writeln!(text, "forebay_operator_leader {}", u8::from(self.is_leader)).ok();
+        let name = "forebay_operator_reconciles_total";
         head(
             &mut text,
             name,
             "counter",
-            "Looks at objects: done, failed, conflict (changed meanwhile), refused (by the API).",
+            "Reconciles of objects: done, failed, conflict (the object changed meanwhile), refused (by the API).",
         );
-        for ((what, outcome), count) in &self.looks {
+        for ((what, outcome), count) in &self.reconciles {
             writeln!(text, "{name}{{what=\"{what}\",outcome=\"{outcome}\"}} {count}").ok();
         }
-        let name = "forebay_operator_look_seconds";
-        head(&mut text, name, "histogram", "How long looks took.");
+        let name = "forebay_operator_reconcile_seconds";
+        head(&mut text, name, "histogram", "Durations of reconciles.");
         for (what, durations) in &self.durations {
             for (bound, within) in BOUNDS.iter().zip(durations.within) {
                 writeln!(text, "{name}_bucket{{what=\"{what}\",le=\"{bound}\"}} {within}").ok();
@@ -116,8 +116,13 @@ impl State {
             writeln!(text, "{name}_sum{{what=\"{what}\"}} {seconds}\n{name}_count{{what=\"{what}\"}} {count}").ok();
         }
         let name = "forebay_operator_queue";
-        head(&mut text, name, "gauge", "Objects that wait to be looked at, or are, now or after a pause.");
-        for (what, keys) in &self.waiting {
+        head(
+            &mut text,
+            name,
+            "gauge",
+            "Length of the work queue: objects that wait for a reconcile or a retry, or are being reconciled.",
+        );
+        for (what, keys) in &self.queued {
             writeln!(text, "{name}{{what=\"{what}\"}} {keys}").ok();
         }
         let name = "forebay_operator_requests_total";
@@ -131,12 +136,7 @@ impl State {
             writeln!(text, "{name}{{verb=\"{verb}\",outcome=\"{outcome}\"}} {count}").ok();
         }
         let name = "forebay_operator_objects";
-        head(
-            &mut text,
-            name,
-            "gauge",
-            "Caches by state, and services by the reason why they are not as they should be.",
-        );
+        head(&mut text, name, "gauge", "Caches by state, and services by the reason in their status.");
         let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for ((what, _), is) in &self.states {
             *counts.entry((what, is)).or_default() += 1;
@@ -153,23 +153,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_counted_and_objects_that_are_gone_are_not() {
-        let meter = Meter::default();
-        meter.look("cache", "done", Duration::from_millis(50));
-        meter.look("cache", "conflict", Duration::from_secs(3));
-        meter.request("PATCH", "ok");
-        meter.waiting("cache", 4);
+    fn metrics_count_and_deleted_objects_are_left_out() {
+        let metrics = Metrics::default();
+        metrics.reconciled("cache", "done", Duration::from_millis(50));
+        metrics.reconciled("cache", "conflict", Duration::from_secs(3));
+        metrics.request("PATCH", "ok");
+        metrics.queue_length("cache", 4);
         for name in ["a", "b", "c"] {
-            meter.state("cache", &Key::new("ns", name), Some("PVCCreated"));
+            metrics.set_state("cache", &Key::new("ns", name), Some("PVCCreated"));
         }
-        meter.state("cache", &Key::new("ns", "b"), Some("CacheFailed"));
-        meter.state("cache", &Key::new("ns", "c"), None);
-        let text = meter.text();
+        metrics.set_state("cache", &Key::new("ns", "b"), Some("CacheFailed"));
+        metrics.set_state("cache", &Key::new("ns", "c"), None);
+        let text = metrics.text();
         for line in [
             "forebay_operator_leader 0",
-            "forebay_operator_looks_total{what=\"cache\",outcome=\"conflict\"} 1",
-            "forebay_operator_look_seconds_bucket{what=\"cache\",le=\"0.1\"} 1",
-            "forebay_operator_look_seconds_bucket{what=\"cache\",le=\"+Inf\"} 2",
+            "forebay_operator_reconciles_total{what=\"cache\",outcome=\"conflict\"} 1",
+            "forebay_operator_reconcile_seconds_bucket{what=\"cache\",le=\"0.1\"} 1",
+            "forebay_operator_reconcile_seconds_bucket{what=\"cache\",le=\"+Inf\"} 2",
             "forebay_operator_queue{what=\"cache\"} 4",
             "forebay_operator_requests_total{verb=\"PATCH\",outcome=\"ok\"} 1",
             "forebay_operator_objects{what=\"cache\",state=\"CacheFailed\"} 1",
