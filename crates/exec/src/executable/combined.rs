@@ -255,7 +255,9 @@ impl CombinedRows {
         };
         let mut losses = Vec::new();
         let names: Naming<'_> = (&ids, &|error| part.described(error));
-        let chunk = part.gather(&local, names, &mut losses, scratch).map_err(|e| e.with("part", &part.name))?;
+        // A row of the dataset is no window: without its number, those that fail are found one by one.
+        let chunk = part.gather(&local, names, &mut losses, scratch);
+        let chunk = chunk.map_err(|e| part.described(e).with("part", &part.name))?;
         // The rows of a window are neighbours among those that were read.
         let at = |(epoch, rows): &(Epoch, Range<u64>)| {
             let first = needed.partition_point(|needed| *needed < (*epoch, rows.start));
