@@ -92,6 +92,7 @@ ELSEWHERE = {
     "Dataset",
     "Expr",
     "Saved",
+    "Schedule",
     "Tls",
 }
 #: They measure or run a pipeline.

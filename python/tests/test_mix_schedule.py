@@ -114,16 +114,18 @@ def test_a_mix_ends_by_its_rule_under_changing_weights(streamed):
     parts = datasets(streamed, rows=900)
 
     def counts(points: dict, stop: str | None) -> list[int]:
-        ds = fb.mix(parts, weights=fb.schedule(points), stop=stop)
+        ds = fb.mix(list(parts.values()), weights=fb.schedule(points), stop=stop)
         found = ids(ds.take(9000), seed=1)
         return [sum(n // 10**6 == part for n in found) for part in range(3)]
 
     late = {0: [1, 0, 0], 800: [1, 2, 1]}
+    # A streamed mix ends within a window.
+    slack = 64 if streamed else 8
     # 100 more of the first, beside 200 and 100.
-    assert counts(late, "first") == pytest.approx([900, 200, 100], abs=8)
+    assert counts(late, "first") == pytest.approx([900, 200, 100], abs=slack)
     assert counts(late, "once") == [900, 900, 900]
     web, code, maths = counts(late, "all")
-    assert (web, code, maths) == pytest.approx([1700, 1800, 900], abs=16)
+    assert (web, code, maths) == pytest.approx([1700, 1800, 900], abs=2 * slack)
     assert min(web, code, maths) >= 900
     assert counts(late, None) == pytest.approx([800 + 2050, 4100, 2050], abs=16)
     # Where all with a weight have ended, the weights that come next hold.
@@ -135,7 +137,7 @@ def test_a_mix_ends_by_its_rule_under_changing_weights(streamed):
 
 
 def test_a_state_belongs_to_its_schedule_and_weights_may_differ_where_it_has_not_come():
-    parts = datasets(False)
+    parts = list(datasets(False).values())
     before = fb.mix(parts, weights=[8, 1, 1], rows=6000).batch(100)
     it = before.iter(seed=1)
     seen = [fingerprint(next(it)) for _ in range(30)]

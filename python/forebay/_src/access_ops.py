@@ -159,9 +159,9 @@ class AccessOps(OrderOps):
         >>> import forebay as fb
         >>> for train, test in fb.range(6).k_fold(3):
         ...     print(len(train), sorted(int(row["id"]) for row in test))
-        4 [0, 4]
-        4 [1, 2]
-        4 [3, 5]
+        4 [2, 5]
+        4 [0, 3]
+        4 [1, 4]
         """
         count = arguments.whole(n, "k_fold", "n", 2, 32)
         given = arguments.seed(seed, "k_fold")
