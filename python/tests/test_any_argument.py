@@ -53,12 +53,14 @@ PLAUSIBLE: dict[str, Any] = {
     "n": 3,
     "name": "id",
     "no": 1,
+    "on": "id",
     "other": 1,
     "others": fb.range(3),
     "padding": 2,
     "parts": ["id"],
     "path": "saved",
     "paths": "nothing-*.txt",
+    "points": {0: [1, 2]},
     "predicate": fb.col("id") > 1,
     "prefix": "nothing",
     "root": ".",
@@ -93,6 +95,7 @@ ELSEWHERE = {
     "Dataset",
     "Expr",
     "Saved",
+    "Schedule",
     "Tls",
 }
 #: They measure or run a pipeline.

@@ -49,7 +49,7 @@ mod reorder;
 mod source;
 
 pub use chosen_order::{Chosen, Reorder};
-pub use epoch::combination::{BlockStarts, Combination, RowCount, rows_of_source};
+pub use epoch::combination::{BlockStarts, Combination, RowCount, never_read, rows_of_source};
 pub use epoch::ending::{Count, Ending, Floor};
 pub use epoch::epoch_plan::{EpochPlan, Morsel};
 pub use epoch::extent::Extent;
@@ -64,8 +64,8 @@ pub use explain::{describe, explain};
 pub use graph::{Graph, Node, Site};
 pub use on_error::OnError;
 pub use ops::expr::{
-    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, Values, meet, promote,
-    stack_dtype, text_pattern,
+    Binary, Call, CastType, ColumnValues, Expr, ExprKind, Found, Table, TimePart, TimeUnit, Unary, ValueBound,
+    ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
     Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Function, ImageFormat,
@@ -83,4 +83,7 @@ pub use physical::stages::Stages;
 pub use physical::steps::{Batching, FusedOp, Step, TailStep};
 pub use reorder::{MeasuredCosts, MeasuredOp, Move, RunOrder};
 pub use source::facts::{RowsKnown, SourceFacts};
-pub use source::{BlobId, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop, Wrap};
+pub use source::{
+    Between, BlobId, Changes, Combined, Combining, CsvDialect, MdsColumn, Merged, Source, SourcePart, Stop,
+    WeightsFrom, Wrap,
+};

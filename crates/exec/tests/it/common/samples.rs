@@ -5,8 +5,9 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{
-    Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Corner, Direction, Expr, Function,
-    ImageFormat, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow, Values, ops,
+    Annotations, AutoPolicy, Binary, BlobId, Border, BoxFormat, Call, CastType, Corner, Direction, Expr, Found,
+    Function, ImageFormat, ImageMode, Interpolation, Layout, Mixing, Op, Packing, PadTo, Resample, ShuffleWindow,
+    Table, TimePart, TimeUnit, Values, ops,
 };
 
 use super::random::col;
@@ -100,6 +101,12 @@ fn calls() -> Vec<Sample> {
     let among = |values: &[i64]| Call::IsIn { values: Values::Ints(values.to_vec()) };
     let buckets = |bounds: &[f64]| Call::Bucketize { bounds: bounds.to_vec(), right: true };
     let hot = |classes| Call::OneHot { classes };
+    let table = |values| Call::Lookup { table: Table { keys: Values::Ints(vec![3]), values: Found::Ints(values) } };
+    let year = || Call::Time { part: TimePart::Year, unit: TimeUnit::D };
+    let dates = || {
+        let value = Expr::Str { value: name("2024-02-29 13:45") };
+        vec![Op::WithColumn(ops::WithColumn { column: name("a"), value })]
+    };
     let text = || vec![cast("a", CastType::String)];
     let last = || Call::Slice { start: Some(-2), stop: None };
     vec![
@@ -108,6 +115,13 @@ fn calls() -> Vec<Sample> {
         sample(add("a", split("1")), text(), vec![add("a", split(""))]),
         sample(add("a", Call::ToInt { base: 16 }), text(), vec![add("a", Call::ToInt { base: 1 })]),
         sample(add("a", among(&[3, 9])), vec![], vec![add("a", among(&[9, 3])), add("png", among(&[3]))]),
+        sample(add("a", table(vec![7])), vec![], vec![add("a", table(vec![])), add("png", table(vec![7]))]),
+        sample(add("a", year()), vec![], vec![add("png", year())]),
+        sample(
+            add("a", Call::ToTime { unit: TimeUnit::Us }),
+            dates(),
+            vec![add("a", Call::ToTime { unit: TimeUnit::D })],
+        ),
         sample(add("a", buckets(&[2.0, 5.5])), vec![], vec![add("a", buckets(&[5.0, 2.0])), add("png", buckets(&[]))]),
         sample(add("a", hot(11)), vec![], vec![add("a", hot(0)), add("sized", hot(11))]),
         sample(add("sized", last()), vec![], vec![add("a", last())]),
@@ -546,7 +560,7 @@ fn orders() -> Vec<Sample> {
     let shard = |count, index| Op::Shard(ops::Shard { count, index });
     let shuffle = |window| Op::Shuffle(ops::Shuffle { window });
     let enumerate = |start| Op::Enumerate(ops::Enumerate { column: name("c"), start });
-    let part = |share, rest| Op::Part(ops::Part { share, seed: 3, rest });
+    let part = |share, rest| Op::Part(ops::Part { share, from: None, seed: 3, rest });
     vec![
         sample(Op::SHUFFLE, vec![], vec![]),
         sample(shuffle(ShuffleWindow::Rows(3)), vec![], vec![]),
