@@ -157,7 +157,7 @@ fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
         FusedOp::Table(_) | FusedOp::Pad(_) | FusedOp::Number(_) => MORSEL_ROWS,
         FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
         FusedOp::FlatMap(_) => FLAT_MAP_ROWS,
-        FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
+        FusedOp::Image { .. } | FusedOp::Audio(_) | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
     };
     let cost = |fused: &FusedOp| if fused.makes_rows() { cost(fused).min(EXPANDED_ROWS) } else { cost(fused) };
     fused_ops.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
