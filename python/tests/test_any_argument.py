@@ -58,6 +58,8 @@ PLAUSIBLE: dict[str, Any] = {
     "paths": "nothing-*.txt",
     "predicate": fb.col("id") > 1,
     "prefix": "nothing",
+    "sample_rate": 16000,
+    "seconds": 0.1,
     "root": ".",
     "rows": [0, 1],
     "service": "forebay://127.0.0.1:9",

@@ -82,4 +82,4 @@ def _check_columns(op: dict[str, Any]) -> None:
 
 
 def _is_random(name: str) -> bool:
-    return name.startswith("rand") or name in ("color_jitter", "gaussian_blur", "mixup", "cutmix")
+    return name.startswith("rand") or name in ("color_jitter", "gaussian_blur", "mixup", "cutmix", "spec_augment")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
+from forebay._src.audio_ops import AudioOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
@@ -41,6 +42,7 @@ class Dataset(
     ImageOps,
     AnnotateOps,
     AugmentOps,
+    AudioOps,
     TextOps,
     CombineOps,
     MixOps,
