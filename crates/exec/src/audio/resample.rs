@@ -4,7 +4,7 @@
 //! on, everything is at least 100 dB down. The delay is 0: sample 0 stays at time 0, and samples beyond the ends are
 //! zeros. Weights are computed in f64, sums are in f32 with a fixed order.
 //!
-//! Bounds: [`WEIGHTS_MAX`] weights for a pair of rates, and [`KEPT_MAX`] pairs of rates in memory.
+//! Bounds: [`TAPS_MAX`] weights for a value, [`WEIGHTS_MAX`] for a pair of rates, and [`KEPT_MAX`] pairs in memory.
 
 use std::collections::VecDeque;
 use std::f64::consts::PI;
@@ -18,8 +18,10 @@ const PASS: f64 = 0.91;
 const BETA: f64 = 0.1102 * (105.0 - 8.7);
 /// Zero crossings of the sinc on each side: (105 - 8) / (2.285 * 0.09 π) / 2 weights at the lower rate.
 const CROSSINGS: f64 = 75.5;
-/// The most weights of a pair of rates: 32 MB. Pairs with more phases interpolate between [`PHASES`] of them.
-const WEIGHTS_MAX: usize = 1 << 23;
+/// The most weights of a pair of rates: 4 MB. Pairs with more phases interpolate between [`PHASES`] of them.
+const WEIGHTS_MAX: usize = 1 << 20;
+/// The most weights of one value.
+const TAPS_MAX: usize = 1 << 20;
 /// Phases of an interpolated filter, for each zero crossing: linear interpolation errs by less than -140 dB.
 const PHASES: usize = 4096;
 /// The pairs of rates whose weights are kept.
@@ -80,12 +82,12 @@ impl Resampler {
         let density = (f64::from(to) / f64::from(from)).min(1.0);
         let reach = libm::ceil(CROSSINGS / density) as usize;
         let taps = (2 * reach + 1).next_multiple_of(LANES);
-        if taps > WEIGHTS_MAX / 8 {
+        if taps > TAPS_MAX {
             return Err(Error::new(
                 ErrorKind::Exhausted,
                 format!("resampling from {from} to {to} Hz takes {taps} weights"),
             )
-            .with("bound", format!("{} weights", WEIGHTS_MAX / 8))
+            .with("bound", format!("{TAPS_MAX} weights"))
             .hint("resample in two steps"));
         }
         let gain = density * (1.0 + PASS) / 2.0;
@@ -189,6 +191,9 @@ fn bessel(x: f64) -> f64 {
     for n in 1..64 {
         term *= (x / 2.0 / f64::from(n)) * (x / 2.0 / f64::from(n));
         sum += term;
+        if term < sum * f64::EPSILON / 4.0 {
+            break;
+        }
     }
     sum
 }

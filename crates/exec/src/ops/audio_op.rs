@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, ArrayRef, Int32Array, LargeBinaryArray};
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ToByteSlice};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{
@@ -131,7 +131,6 @@ impl AudioOp {
     fn column(&self, kind: &Kind, made: &[Made]) -> Result<ArrayRef> {
         let wrong = || Error::internal("sound has a dtype and dimensions");
         let (Kind::Tensor { shape, .. }, Some(dtype)) = (kind, kind.dtype()) else { return Err(wrong()) };
-        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<_>>();
         if let Some(shape) = kind.known_shape() {
             let mut builder = FixedTensorBuilder::within(&self.memory, dtype, &shape, made.len());
             let numbers: usize = shape.iter().product();
@@ -144,7 +143,7 @@ impl AudioOp {
         }
         let mut builder = VariableTensorBuilder::new(dtype, shape.len());
         for made in made {
-            builder.push(&made.shape, &bytes(&made.values))?;
+            builder.push(&made.shape, made.values.as_slice().to_byte_slice())?;
         }
         builder.finish()
     }
