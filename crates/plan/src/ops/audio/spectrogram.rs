@@ -13,6 +13,8 @@ use crate::ops::spec::{About, Class, OpSpec};
 const BYTE_NS: f64 = 10.0;
 /// The most samples of a frame.
 const FRAME_MAX: usize = 1 << 15;
+/// The greatest prime factor of a Fourier transform's length: one of p costs p² / 2 for p numbers.
+const PRIME_MAX: usize = 127;
 /// The most mel bands.
 const MELS_MAX: usize = 1_024;
 
@@ -171,7 +173,8 @@ impl Spectrogram {
     /// Returns the number of frames of so many samples.
     pub fn frames(&self, samples: usize) -> usize {
         let all = match self.edge {
-            Some(_) if samples > 0 => samples / self.hop + 1,
+            // An odd length has one sample less beyond the ends.
+            Some(_) if samples > 0 => (samples - self.n_fft % 2) / self.hop + 1,
             None if samples >= self.win_length => (samples - self.win_length) / self.hop + 1,
             _ => 0,
         };
@@ -192,6 +195,11 @@ impl Spectrogram {
         let op = self.name();
         rate(op, "sample_rate", self.sample_rate)?;
         count(op, "n_fft", self.n_fft, FRAME_MAX)?;
+        let prime = greatest_prime(self.n_fft);
+        if prime > PRIME_MAX {
+            return Err(Error::invalid(format!("{op}: n_fft={} has the prime factor {prime}", self.n_fft))
+                .hint(format!("use a length with prime factors up to {PRIME_MAX}, such as 400 or 512")));
+        }
         count(op, "win_length", self.win_length, self.n_fft)?;
         count(op, "hop", self.hop, FRAME_MAX)?;
         if !matches!(self.power, 1 | 2) {
@@ -226,6 +234,15 @@ impl Spectrogram {
         }
         Ok(())
     }
+}
+
+/// Returns the greatest prime factor of a number, which is at least 1.
+fn greatest_prime(mut number: usize) -> usize {
+    let mut factor = 2;
+    while factor * factor <= number {
+        if number.is_multiple_of(factor) { number /= factor } else { factor += 1 }
+    }
+    number
 }
 
 impl OpSpec for Spectrogram {
