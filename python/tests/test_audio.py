@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
+from forebay._src.preview.thumbnails import pixels
 from sounds import EXACT, encoded, hann, mel_bands, powers, speech
 
 
@@ -235,7 +236,7 @@ def test_log_mel_has_kaldis_numbers():
     )
 
 
-@pytest.mark.parametrize("n_fft", [1, 2, 3, 7, 10, 31, 64, 121, 251, 400, 441, 512, 720, 1200])
+@pytest.mark.parametrize("n_fft", [1, 2, 3, 7, 10, 31, 64, 113, 121, 400, 441, 512, 720, 1200])
 @pytest.mark.parametrize("edge", ["reflect", "zeros", None])
 def test_spectra_of_any_length_are_numpys(n_fft, edge):
     sound = np.random.default_rng(n_fft).standard_normal(3 * n_fft + 40).astype(np.float32)
@@ -336,7 +337,7 @@ def test_masks_have_their_widths_and_directions(time_first):
     assert max(int((row["audio"] == 0).sum()) for row in few.iter(seed=4)) <= 15 * 80
 
 
-def test_a_recipe_for_speech_recognition_makes_equal_batches_again(tmp_path):
+def test_a_recipe_for_speech_recognition_makes_equal_batches_again(tmp_path, service):
     for number in range(12):
         data = encoded(speech(22050, 0.4 + number / 10, seed=number), 22050, "FLAC")
         (tmp_path / f"{number:02}.flac").write_bytes(data)
@@ -362,6 +363,20 @@ def test_a_recipe_for_speech_recognition_makes_equal_batches_again(tmp_path):
     for got, want in zip([first, *rest], whole, strict=True):
         assert np.array_equal(got["mel"], want["mel"])
         assert np.array_equal(got["frames"], want["frames"])
+    there = ds.distribute(service, job="speech", seed=5, epochs=1)
+    assert [batch["mel"].tobytes() for batch in there] == [batch["mel"].tobytes() for batch in whole]
+
+
+def test_previews_and_statistics_know_sound():
+    sound = speech(8000, 1.0, 2)
+    wave_of = pixels(sound[:, 0])
+    assert wave_of.shape == (32, 128)
+    assert 0.05 < (wave_of == 40).mean() < 0.6
+    assert pixels(sound).shape == (64, 128)
+    assert pixels(np.full(1000, np.nan, np.float32)).shape == (32, 128)
+    assert pixels(sound[:900, 0]) is None
+    ds = fb.from_dict({"audio": [encoded(sound, 8000)] * 3}).decode_audio("audio")
+    assert "audio" in str(ds.describe())
 
 
 def test_the_rate_is_known_or_asked_for():
@@ -369,6 +384,8 @@ def test_the_rate_is_known_or_asked_for():
     with pytest.raises(E.InvalidPipelineError, match="sampling rate of column 'audio' is not known") as caught:
         files.decode_audio("audio").log_mel("audio")
     assert "sample_rate=" in caught.value.hint
+    with pytest.raises(E.InvalidPipelineError, match="is not known"):
+        files.decode_audio("audio", out="x", sample_rate=16000).decode_audio("audio", out="x").random_offset("x", 1)
     known = files.decode_audio("audio", sample_rate=44100).resample_audio("audio", 16000)
     assert "sample_rate=16000" in known.log_mel("audio").explain()
     turned = known.log_mel("audio", time_first=False).spec_augment("audio")
@@ -389,6 +406,7 @@ def test_the_rate_is_known_or_asked_for():
         (lambda ds: ds.log_mel("audio", sample_rate=8000), "fmax"),
         (lambda ds: ds.log_mel("audio", sample_rate=16000, n_mels=0), "n_mels=0"),
         (lambda ds: ds.log_mel("audio", sample_rate=16000, win_length=500), "win_length=500"),
+        (lambda ds: ds.log_mel("audio", sample_rate=16000, n_fft=509), "prime factor 509"),
         (lambda ds: ds.log_mel("audio", sample_rate=16000, log="ln"), "unknown log 'ln'"),
         (lambda ds: ds.log_mel("audio", sample_rate=16000, preset="nemo"), "unknown preset 'nemo'"),
         (lambda ds: ds.mfcc("audio", sample_rate=16000, n_mfcc=129), "n_mfcc=129"),

@@ -584,20 +584,19 @@ class AudioOps(Base):
         """Returns the sampling rate of a column: as given, or as the last op that set it."""
         if given is not None:
             return _rate(given, op, argument)
-        for kind, field in (("resample_audio", "column"), ("decode_audio", "output")):
-            maker = self._maker(column, kind, field)
-            if maker is not None and maker.get("sample_rate") is not None:
-                return int(maker["sample_rate"])
+        maker = self._maker(column, "decode_audio", "resample_audio")
+        if maker is not None and maker.get("sample_rate") is not None:
+            return int(maker["sample_rate"])
         raise InvalidPipelineError(
             f"{op}: the sampling rate of column {column!r} is not known",
             {"hint": f"write decode_audio(sample_rate=16000) before it, or {argument}= here"},
         )
 
-    def _maker(self, column: str, kind: str, field: str = "output") -> dict[str, Any] | None:
-        """Returns the last op of a kind that made a column."""
+    def _maker(self, column: str, *kinds: str) -> dict[str, Any] | None:
+        """Returns the last op of some kinds that made a column."""
         nodes = json.loads(self._pipeline.to_json())["nodes"]
         ops = (node["op"] for node in reversed(nodes))
-        return next((op for op in ops if op["op"] == kind and op.get(field) == column), None)
+        return next((op for op in ops if op["op"] in kinds and op.get("output", op["column"]) == column), None)
 
 
 def _settings(op: str, preset: str, given: MelSettings) -> dict[str, Any]:
