@@ -28,7 +28,8 @@ def test_whisper(bands: int) -> None:
     ds = fb.from_numpy({"audio": heard[None]}).crop_audio("audio", 30, sample_rate=16000)
     got = made(ds.log_mel("audio", preset="whisper", n_mels=bands, sample_rate=16000, time_first=False))
     assert got.shape == want.shape == (bands, 3000)
-    assert np.abs(got - want).max() < 5e-5
+    # Both compute in float32.
+    assert np.abs(got - want).max() < 2e-4
 
 
 def test_wav2vec() -> None:
