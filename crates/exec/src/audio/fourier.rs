@@ -96,8 +96,8 @@ impl Fourier {
             let stage = Stage { roots: &self.roots, factor, length, stride };
             let (from, to) = ((&re[..], &im[..]), (&mut other_re[..], &mut other_im[..]));
             match factor {
-                2 => stage.run::<2>(from, to, |x, y| two(x, y)),
-                4 => stage.run::<4>(from, to, |x, y| four(x, y)),
+                2 => stage.run::<2>(from, to, two),
+                4 => stage.run::<4>(from, to, four),
                 3 => stage.run::<3>(from, to, |x, y| odd(x, y, &self.roots)),
                 5 => stage.run::<5>(from, to, |x, y| odd(x, y, &self.roots)),
                 _ => stage.any(from, to),
