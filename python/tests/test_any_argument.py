@@ -63,6 +63,8 @@ PLAUSIBLE: dict[str, Any] = {
     "points": {0: [1, 2]},
     "predicate": fb.col("id") > 1,
     "prefix": "nothing",
+    "sample_rate": 16000,
+    "seconds": 0.1,
     "root": ".",
     "rows": [0, 1],
     "service": "forebay://127.0.0.1:9",

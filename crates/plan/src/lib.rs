@@ -68,9 +68,9 @@ pub use ops::expr::{
     ValueRange, Values, meet, promote, stack_dtype, text_pattern,
 };
 pub use ops::{
-    Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Function, ImageFormat,
-    ImageMode, Interpolation, Layout, Mixing, Op, Pack, Packing, PadTo, Resample, Role, ShuffleWindow, Tokenize,
-    image_layout,
+    Access, Annotations, AutoPolicy, Border, BoxFormat, Bucket, Class, Corner, Direction, Edge, Function, ImageFormat,
+    ImageMode, Interpolation, Layout, Logarithm, Loudness, Mel, MelNorm, MelScale, Mixing, Op, Pack, Packing, PadTo,
+    Resample, Role, ShuffleWindow, Spectrogram, Tokenize, Window, image_layout,
 };
 pub use physical::boundary::{PlacementBoundary, default_boundary};
 pub use physical::cache_bypass::CacheBypass;

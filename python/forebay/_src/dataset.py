@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
+from forebay._src.audio_ops import AudioOps
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.crop_ops import CropOps
 from forebay._src.detection_ops import DetectionOps
@@ -49,6 +50,7 @@ class Dataset(
     AugmentOps,
     LevelOps,
     WarpOps,
+    AudioOps,
     TextOps,
     JoinOps,
     MixOps,

@@ -10,6 +10,7 @@ _MIX = "write fb.mix({'a': a, 'b': b}, weights={'a': 0.7, 'b': 0.3})"
 
 #: Of datasets.
 METHODS: Mapping[str, str] = {
+    "amplitude_to_db": "write log_mel(column, preset='torchaudio'), or spectrogram(column)",
     "apply": "call the function: fn(ds)",
     "as_numpy_iterator": "iterate over the dataset: its batches are NumPy arrays",
     "bucket_by_sequence_length": "write bucket_by_length",
@@ -17,13 +18,21 @@ METHODS: Mapping[str, str] = {
     "concat": "write concatenate(other)",
     "group_by_window": "bucket_by_length groups by length",
     "interleave": "write fb.interleave([a, b], cycle_length=2, block_length=1)",
+    "fbank": "write log_mel(column, preset='kaldi')",
+    "frequency_masking": "write spec_augment(column, time_masks=0)",
+    "load_audio": "write decode_audio(column, sample_rate=16000)",
+    "log_mel_spectrogram": "write log_mel(column, preset='whisper')",
     "map_batches": "write map(fn, batched=True)",
+    "mel_filter_bank": "write mel(column) or log_mel(column), which begin with the sound",
+    "mel_spectrogram": "write mel(column), or log_mel(column)",
     "num_rows": "write len(ds)",
+    "pad_or_trim": "write crop_audio(column, 30)",
     "padded_batch": "write batch(n, pad=0): pad= is padding_values, pad_to= padded_shapes",
     "random_split": "write split(0.9, seed=0)",
     "ragged_batch": "write batch(n, pad=0, lengths=...), which pads and tells the lengths",
     "rebatch": "give batch the size that you want",
     "remove_columns": "write drop(...)",
+    "resample": "write resample_audio(column, 16000)",
     "rename_column": "write rename(old='new')",
     "rename_columns": "write rename(old='new')",
     "sample_from_datasets": _MIX,
@@ -34,7 +43,9 @@ METHODS: Mapping[str, str] = {
     "sliding_window": "write window(size, stride=1, drop_remainder=True)",
     "sort_by": "write sort(column)",
     "sort_values": "write sort(column)",
+    "stft": "write spectrogram(column)",
     "take_while": "itertools.takewhile(fn, ds) stops where you iterate",
+    "time_masking": "write spec_augment(column, freq_masks=0)",
     "to_tf_dataset": "write to_tf()",
     "train_test_split": "write train, test = ds.split(0.9, seed=0)",
     "unique": "filter by a column that tells repeated samples",
@@ -61,7 +72,10 @@ ELSEWHERE: Mapping[str, str] = {
     "column_names": "write list(ds.schema)",
     "columns": "write list(ds.schema)",
     "count": "write len(ds); cardinality counts files, too",
-    "decode": "write decode_image(column), cast(txt='string') or cast(cls=int); other members are decoded with map",
+    "decode": (
+        "write decode_image(column), decode_audio(column), cast(txt='string') or cast(cls=int); other members are "
+        "decoded with map"
+    ),
     "element_spec": "write schema",
     "features": "write schema",
     "fingerprint": "write dataset_id",

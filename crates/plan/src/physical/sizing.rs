@@ -43,6 +43,8 @@ const MORSEL_ROWS: u64 = 16_384;
 const EXPANDED_ROWS: u64 = 256;
 /// As [`EXPANDED_ROWS`], where a Python function makes the rows: clips of videos, or documents, may be large.
 const FLAT_MAP_ROWS: u64 = 8;
+/// The most rows of a morsel of sound: minutes of it may have a hundred megabytes. Threads share the rows of a morsel.
+const SOUND_ROWS: u64 = 16;
 /// The text that is tokenized at once: a few milliseconds of work.
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan, in an epoch that is long enough.
@@ -179,6 +181,7 @@ fn rows_max(fused_ops: &[FusedOp], source_row: u64) -> u64 {
         FusedOp::Table(_) | FusedOp::Pad(_) | FusedOp::Number(_) => MORSEL_ROWS,
         FusedOp::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
         FusedOp::FlatMap(_) => FLAT_MAP_ROWS,
+        FusedOp::Audio(_) => SOUND_ROWS,
         FusedOp::Image { .. } | FusedOp::Function(_) | FusedOp::Mix(_) => UNIT_ROWS,
     };
     let cost = |fused: &FusedOp| if fused.makes_rows() { cost(fused).min(EXPANDED_ROWS) } else { cost(fused) };

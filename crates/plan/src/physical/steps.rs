@@ -36,6 +36,8 @@ pub enum FusedOp {
     Table(Step),
     /// Converts text to token ids.
     Tokenize(Step),
+    /// An op on sound or on spectra.
+    Audio(Step),
     /// A user's Python function.
     Function(Step),
     /// A user's Python function that makes any number of rows of a row.
@@ -58,6 +60,7 @@ impl FusedOp {
             (None, None) if matches!(step.node.op, Op::Enumerate(_)) => FusedOp::Number(step),
             (None, None) if matches!(step.node.op, Op::Mix(_)) => FusedOp::Mix(step),
             (None, None) if matches!(step.node.op, Op::Tokenize(_)) => FusedOp::Tokenize(step),
+            (None, None) if step.node.op.is_audio() => FusedOp::Audio(step),
             (None, None) if matches!(step.node.op, Op::PaddedBatch(_)) && step.per_batch => FusedOp::Pad(step),
             (None, None) => FusedOp::Table(step),
         }
@@ -74,6 +77,7 @@ impl FusedOp {
             FusedOp::Image { steps, .. } => steps,
             FusedOp::Table(step)
             | FusedOp::Tokenize(step)
+            | FusedOp::Audio(step)
             | FusedOp::Function(step)
             | FusedOp::FlatMap(step)
             | FusedOp::Number(step)
