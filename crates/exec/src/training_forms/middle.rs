@@ -88,12 +88,8 @@ mod tests {
 
     #[test]
     fn the_rates_are_those_that_are_asked_for() {
-        let op = FillInMiddle {
-            column: "ids".to_owned(),
-            tokens: MiddleTokens::Ids([1, 2, 3]),
-            rate: 0.5,
-            spm_rate: 0.25,
-        };
+        let op =
+            FillInMiddle { column: "ids".to_owned(), tokens: MiddleTokens::Ids([1, 2, 3]), rate: 0.5, spm_rate: 0.25 };
         let cuts: Vec<Cut> =
             (0..10_000).map(|sample| Cut::draw(&op, 100, &mut SampleRng::new(1, SampleId(sample)))).collect();
         let count = |is: fn(&Cut) -> bool| cuts.iter().filter(|cut| is(cut)).count();

@@ -61,9 +61,12 @@ impl Packer {
             let differs = (0..lists.rows()).find(|&row| numbers.len_of(row) != lists.get(row).len());
             let Some(row) = differs else { return Ok(numbers) };
             let (ids, own) = (lists.get(row).len(), numbers.len_of(row));
-            Err(Error::data(format!("pack: a row has {ids} ids in {:?} and {own} numbers in {name:?}", self.spec.column))
-                .with("sample", chunk.ids()[row].sample)
-                .hint("columns that are packed together have lists of one length in each row"))
+            Err(Error::data(format!(
+                "pack: a row has {ids} ids in {:?} and {own} numbers in {name:?}",
+                self.spec.column
+            ))
+            .with("sample", chunk.ids()[row].sample)
+            .hint("columns that are packed together have lists of one length in each row"))
         };
         self.spec.along.iter().map(|along| column(&along.column)).collect()
     }

@@ -1,12 +1,14 @@
 //! Chats to token ids: the op `chat` over a chunk.
 //!
-//! - `template`: a compiled chat template; `python`: how Python writes values and dates
+//! - `template`: a compiled chat template; `methods`: the methods of values that it calls; `python`: how Python writes
+//!   values and dates
 //! - `answers`: which parts of a rendered chat the assistant wrote
 //!
 //! Invariant: text and ids are those of `apply_chat_template` of Hugging Face's `transformers` for the same template,
 //! variables and messages.
 
 mod answers;
+mod methods;
 mod python;
 mod template;
 
@@ -69,9 +71,13 @@ impl Reader {
     fn render(&self, messages: &[Value], tools: &Value, prompt: bool) -> Result<Rendered> {
         let mut variables = self.variables.clone();
         variables.insert("messages".to_owned(), messages.iter().cloned().collect());
-        variables.insert("tools".to_owned(), tools.clone());
+        if !tools.is_undefined() {
+            variables.insert("tools".to_owned(), tools.clone());
+        }
         variables.insert("add_generation_prompt".to_owned(), Value::from(prompt));
-        variables.entry("documents".to_owned()).or_insert_with(|| Value::from(()));
+        for name in ["tools", "documents"] {
+            variables.entry(name.to_owned()).or_insert_with(|| Value::from(()));
+        }
         self.template.render(Value::from(variables))
     }
 }
@@ -127,8 +133,7 @@ impl ChatOp {
         for row in 0..messages.len() {
             let tools = tools.filter(|tools| !tools.is_null(row)).map(|tools| tools.value(row));
             let messages = (!messages.is_null(row)).then(|| messages.value(row));
-            self.row(messages, tools, scratch, &mut made)
-                .map_err(|e| e.with("sample", chunk.ids()[row].sample))?;
+            self.row(messages, tools, scratch, &mut made).map_err(|e| e.with("sample", chunk.ids()[row].sample))?;
         }
         Ok(made)
     }
@@ -145,7 +150,7 @@ impl ChatOp {
                 .hint("remove them from the text"));
         }
         let messages = read_messages(messages, column)?;
-        let tools = tools.map_or_else(|| Ok(Value::from(())), read_tools)?;
+        let tools = tools.map_or(Ok(Value::UNDEFINED), read_tools)?;
         let chat = self.reader.render(&messages, &tools, self.op.add_generation_prompt)?;
         self.tokenize(&chat, &messages, &tools, scratch, made)?;
         if self.op.text.is_some() {
@@ -254,7 +259,8 @@ fn read_messages(json: &str, column: &str) -> Result<Vec<Value>> {
             (!value.is_none()).then_some((key, value))
         };
         let mut pairs: Vec<(Value, Value)> = iterate(message)?.filter_map(present).collect();
-        let named = |name: &str| pairs.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone());
+        let named =
+            |name: &str| pairs.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone());
         if let Some(reasoning) = REASONING.iter().find_map(|name| named(name)) {
             let (thinking, content) = (named("thinking").is_some(), named("reasoning_content").is_some());
             if !thinking {
@@ -270,7 +276,8 @@ fn read_messages(json: &str, column: &str) -> Result<Vec<Value>> {
 }
 
 fn read_tools(json: &str) -> Result<Value> {
-    let tools: Value = serde_json::from_str(json).map_err(|e| Error::data(format!("chat: tools= has no JSON text: {e}")))?;
+    let tools: Value =
+        serde_json::from_str(json).map_err(|e| Error::data(format!("chat: tools= has no JSON text: {e}")))?;
     match tools.kind() {
         ValueKind::Seq | ValueKind::None => Ok(tools),
         _ => Err(Error::data("chat: tools= has no list of tools").hint("each row is a list of objects, or missing")),

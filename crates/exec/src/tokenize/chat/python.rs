@@ -5,6 +5,8 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
+use super::methods::TEXT_MAX;
+
 /// The most levels of nested lists and objects in JSON that a template writes.
 const DEPTH_MAX: usize = 128;
 
@@ -45,6 +47,10 @@ impl Style {
     fn write(&self, value: &Value, depth: usize, to: &mut String) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(Error::new(ErrorKind::InvalidOperation, "tojson: the value is nested too deeply"));
+        }
+        // A template may put one text into a list many times.
+        if to.len() > TEXT_MAX {
+            return Err(Error::from(ErrorKind::OutOfFuel));
         }
         match value.kind() {
             ValueKind::None => to.push_str("null"),
@@ -169,7 +175,17 @@ pub(super) struct Day {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -261,8 +277,10 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let day = |text| Day::parse(text).expect("a day");
-        assert_eq!(day("2024-07-26").strftime("%A %d %b %Y, %B %-m, %j, %F %H:%M").expect("known"),
-            "Friday 26 Jul 2024, July 7, 208, 2024-07-26 00:00");
+        assert_eq!(
+            day("2024-07-26").strftime("%A %d %b %Y, %B %-m, %j, %F %H:%M").expect("known"),
+            "Friday 26 Jul 2024, July 7, 208, 2024-07-26 00:00"
+        );
         assert_eq!(day("2000-02-29").strftime("%a %y").expect("known"), "Tue 00");
         assert_eq!(day("1999-12-31").strftime("%a %j").expect("known"), "Fri 365");
         assert!(day("2024-07-26").strftime("%Q").is_err());
@@ -273,8 +291,17 @@ mod tests {
 
     #[test]
     fn floats_are_written_as_by_python() {
-        let cases = [(0.0, "0.0"), (-0.0, "-0.0"), (1e15, "1000000000000000.0"), (1e16, "1e+16"), (1e-4, "0.0001"),
-            (1e-5, "1e-05"), (1.5e300, "1.5e+300"), (0.1, "0.1"), (-2.5, "-2.5")];
+        let cases = [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1e-4, "0.0001"),
+            (1e-5, "1e-05"),
+            (1.5e300, "1.5e+300"),
+            (0.1, "0.1"),
+            (-2.5, "-2.5"),
+        ];
         for (number, want) in cases {
             assert_eq!(float(number), want);
         }

@@ -9,11 +9,11 @@ use std::sync::LazyLock;
 use forebay_core::{Error, ErrorKind, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
-use minijinja::{Environment, ErrorKind as TemplateError};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja::{Environment, ErrorKind as TemplateError, escape_formatter};
 use regex::Regex;
 
-use super::python::{Day, tojson};
+use super::methods;
+use super::python::{Day, float, tojson};
 
 /// Steps of a template for one rendering; 64 bytes that it makes count as one.
 const FUEL: u64 = 4_000_000;
@@ -46,8 +46,9 @@ impl ChatTemplate {
     /// Invalid, with the line, when it is no template.
     pub(super) fn new(source: &str, today: Option<Day>) -> Result<Self> {
         if source.len() > TEMPLATE_MAX {
-            return Err(Error::invalid(format!("chat: the template has {} bytes", source.len()))
-                .with("bound", TEMPLATE_MAX));
+            return Err(
+                Error::invalid(format!("chat: the template has {} bytes", source.len())).with("bound", TEMPLATE_MAX)
+            );
         }
         let generation = GENERATION.as_ref().ok_or_else(|| Error::internal("no pattern for generation blocks"))?;
         let marks_answers = generation.is_match(source);
@@ -60,15 +61,24 @@ impl ChatTemplate {
         environment.set_syntax(syntax.map_err(|e| failed(&e, ErrorKind::Internal))?);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.set_unknown_method_callback(methods::call);
+        environment.set_formatter(|to, state, value| match f64::try_from(value.clone()) {
+            Ok(number) if value.kind() == ValueKind::Number && !value.is_integer() && number.is_finite() => {
+                to.write_str(&float(number)).map_err(minijinja::Error::from)
+            }
+            _ => escape_formatter(to, state, value),
+        });
         environment.add_filter("tojson", tojson);
         environment.add_filter(FILTER, |text: String| format!("{BEGIN}{text}{END}"));
         environment.add_test("sequence", |value: &Value| {
             matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map)
         });
-        environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, minijinja::Error> {
-            Err(minijinja::Error::new(TemplateError::InvalidOperation, message))
-        });
+        environment.add_function(
+            "raise_exception",
+            |message: String| -> std::result::Result<Value, minijinja::Error> {
+                Err(minijinja::Error::new(TemplateError::InvalidOperation, message))
+            },
+        );
         if let Some(day) = today {
             environment.add_function("strftime_now", move |format: String| day.strftime(&format));
         }
@@ -124,11 +134,11 @@ fn failed(error: &minijinja::Error, kind: ErrorKind) -> Error {
         None => error,
     };
     match error.kind() {
-        TemplateError::OutOfFuel => at(
-            Error::new(kind, format!("chat: the template does not end within {FUEL} steps")),
-            error.line(),
-        )
-        .hint("64 bytes of text that the template makes count as a step; look for a loop, or leave out longer chats"),
+        TemplateError::OutOfFuel => {
+            at(Error::new(kind, format!("chat: the template does not end within {FUEL} steps")), error.line()).hint(
+                "64 bytes of text that the template makes count as a step; look for a loop, or leave out longer chats",
+            )
+        }
         TemplateError::UnknownFunction if message.contains("strftime_now") => {
             at(Error::new(kind, "chat: the template asks for today's date"), error.line())
                 .hint("name a day: date=\"2024-07-26\"; then every run makes the same text")

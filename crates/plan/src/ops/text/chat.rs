@@ -69,7 +69,11 @@ impl Chat {
     }
 
     fn writes(&self) -> Vec<String> {
-        [&self.output].into_iter().chain([&self.labels, &self.mask, &self.text].into_iter().flatten()).cloned().collect()
+        [&self.output]
+            .into_iter()
+            .chain([&self.labels, &self.mask, &self.text].into_iter().flatten())
+            .cloned()
+            .collect()
     }
 }
 
