@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from forebay._src import habits
 from forebay._src.annotate_ops import AnnotateOps
 from forebay._src.augment_ops import AugmentOps
+from forebay._src.chat_ops import ChatOps
 from forebay._src.combining import CombineOps
 from forebay._src.framework_ops import FrameworkOps
 from forebay._src.image_ops import ImageOps
@@ -17,6 +18,7 @@ from forebay._src.mix_ops import MixOps
 from forebay._src.row_ops import RowOps
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
+from forebay._src.training_ops import TrainingOps
 from forebay._src.usage import name_methods
 
 
@@ -42,6 +44,8 @@ class Dataset(
     AnnotateOps,
     AugmentOps,
     TextOps,
+    ChatOps,
+    TrainingOps,
     CombineOps,
     MixOps,
     SpeedOps,
