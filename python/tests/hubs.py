@@ -54,8 +54,6 @@ def hub() -> Iterator[Hub]:
     state = Hub()
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
         def log_message(self, *_: Any) -> None:
             pass
 
@@ -118,7 +116,8 @@ def hub() -> Iterator[Hub]:
             self._send(200, json.dumps([_entry(name, files[name]) for name in names if name in files]).encode())
 
     server = ThreadingHTTPServer(("", 0), Handler)
-    server.daemon_threads = True
+    # Its end waits for the answers that it is sending.
+    server.daemon_threads = False
     state.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -95,7 +95,7 @@ def test_the_lines_of_fine_tuning(tmp_path):
     for batch, want in zip(it, batches[1:], strict=True):
         assert all(np.array_equal(batch[name], want[name]) for name in want)
     with fb.up(workers=1, threads=1) as service:
-        for batch, want in zip(ds.iter(service, seed=1), batches, strict=True):
+        for batch, want in zip(ds.distribute(service, job="chats", seed=1), batches, strict=True):
             assert all(np.array_equal(batch[name], want[name]) for name in want)
 
 

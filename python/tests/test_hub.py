@@ -74,7 +74,7 @@ def test_workers_and_resumed_runs_read_the_same(server: Hub):
     it.load_state_dict(state)
     assert [batch["n"].tolist() for batch in it] == batches[1:]
     with fb.up(workers=1, threads=1) as service:
-        assert [batch["n"].tolist() for batch in ds.iter(service, seed=3)] == batches
+        assert [batch["n"].tolist() for batch in ds.distribute(service, job="hub", seed=3)] == batches
 
 
 def test_the_token_is_for_the_hub_alone(server: Hub, monkeypatch):

@@ -199,7 +199,7 @@ def test_wrong_arguments_are_refused_where_they_are_written():
 
 def with_labels(row):
     ids = np.array(document(int(row["id"])), np.int32)
-    return {"ids": ids, "labels": np.where(ids % 3 == 0, ids, -100).astype(np.int64), "weight": ids / np.float32(2)}
+    return {"ids": ids, "labels": np.where(ids % 3 == 0, ids, -100).astype(np.int64), "weight": (ids / 2).astype(np.float32)}
 
 
 ALONG = {"ids": ("int32", (None,)), "labels": ("int64", (None,)), "weight": ("float32", (None,))}
@@ -220,7 +220,7 @@ def test_columns_along_the_ids_are_placed_as_they_are(strategy, eos_id):
         ids = row["ids"]
         is_token = (ids != PAD) & (ids != EOS) if eos_id else ids != PAD
         assert (row["labels"] == np.where(is_token & (ids % 3 == 0), ids, -100)).all()
-        assert (row["weight"] == np.where(is_token, ids / np.float32(2), np.float32(0.5))).all()
+        assert (row["weight"] == np.where(is_token, (ids / 2).astype(np.float32), np.float32(0.5))).all()
         assert row["labels"].dtype == np.int64
         assert row["weight"].dtype == np.float32
         segments = row["segment_ids"]

@@ -47,7 +47,7 @@ def test_a_row_follows_from_seed_epoch_and_sample(form):
     it.load_state_dict(state)
     assert rows(it) == first[17:]
     with fb.up(workers=2, threads=1) as service:
-        assert rows(ds.iter(service, seed=1, epochs=2)) == first
+        assert rows(ds.distribute(service, job="forms", seed=1, epochs=2)) == first
 
 
 def test_nothing_is_lost():

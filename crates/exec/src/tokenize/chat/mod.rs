@@ -270,7 +270,7 @@ fn read_messages(json: &str, column: &str) -> Result<Vec<Value>> {
                 pairs.push((Value::from("reasoning_content"), reasoning));
             }
         }
-        Ok(Value::from_iter(pairs))
+        Ok(Value::from_pairs(pairs))
     };
     messages.iter().enumerate().map(message).collect()
 }
